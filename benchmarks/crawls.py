@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.columns import PATH_COLUMNS, SCHEMA
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
-from catalogue.demo.pages import made_up_urls
-from catalogue.demo.rows import Capture, Row, Segment, captures, row
+from catalogue.demo.pages import Row, Segment, captures, made_up_urls
 from catalogue.parquet.footer import TRAILER
 
 CRAWL = "CC-MAIN-2022-05"
@@ -139,7 +138,7 @@ def make_template(*, page_rows: int = 20_000) -> Template:
     ) as writer:
         for group in range(ROW_GROUPS):
             rng = Random(group)
-            held = [_with_offsets(rng, row(capture, twice=True)) for capture in _captures(rng, group, segments)]
+            held = [_with_offsets(rng, row) for row in _captures(rng, group, segments)]
             table = pa.Table.from_pylist(sorted(held, key=lambda each: each["url_surtkey"]), schema)
             writer.write_table(table, row_group_size=len(held))
     data = buffer.getvalue()
@@ -168,7 +167,7 @@ def _schema() -> pa.Schema:
     return pa.schema(fields, metadata=spark)
 
 
-def _captures(rng: Random, group: int, segments: Sequence[Segment]) -> list[Capture]:
+def _captures(rng: Random, group: int, segments: Sequence[Segment]) -> list[Row]:
     """Captures of one row group: of domains of its own, with hosts, paths and queries of the usual lengths."""
     urls = []
     for url in made_up_urls(rng, _ROWS + 37 * group):
@@ -182,7 +181,7 @@ def _captures(rng: Random, group: int, segments: Sequence[Segment]) -> list[Capt
             folders = f"~{rng.getrandbits(1000):x}"
             path += f"{'&' if '?' in path else '?'}{rng.choice(('%2B', 'zone'))}={rng.getrandbits(1000):x}"
         urls.append(f"{scheme}://{labels}{_PLACE}{group:02}{name}{_NOISE}.com{port}/{folders}/{path}")
-    return captures(rng, segments, "warc", urls)
+    return list(captures(rng, segments, "warc", urls, twice=True))
 
 
 def _with_offsets(rng: Random, values: Row) -> Row:

@@ -19,8 +19,15 @@ from catalogue.export.exports import Exported, export_ducklake, export_iceberg, 
 from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.backfill import Backfill, prepare_backfill
-from catalogue.harvest.harvest import Harvested, HarvestEstimate
-from catalogue.harvest.harvest_crawls import crawl_list, define, estimate_crawls, forget_crawls, harvest_crawls
+from catalogue.harvest.harvest import Harvested
+from catalogue.harvest.harvest_crawls import (
+    HarvestEstimate,
+    crawl_list,
+    define,
+    estimate_crawls,
+    forget_crawls,
+    harvest_crawls,
+)
 from catalogue.harvest.pull import Pulled, pull_snapshot
 from catalogue.key_map.key_map import crawl_axis
 from catalogue.key_map.svg import Picture, draw_crawl

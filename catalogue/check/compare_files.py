@@ -1,6 +1,7 @@
 """Compare a stored footer and page indexes with the source."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from catalogue.check.findings import Finding
 from catalogue.commoncrawl.datasets import Dataset
@@ -14,57 +15,47 @@ from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
 
 
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Compares a file with what the source has."""
 
-    def __init__(self, store: Store, table: Dataset, source: PoliteSource) -> None:
-        self._store = store
-        self._table = table
-        self._source = source
+    store: Store
+    dataset: Dataset
+    source: PoliteSource
 
     def length(self, path: str) -> int:
         """Return the bytes that a comparison requests."""
-        existing = self._store.get("files", path)
-        return existing.size - start_of(existing, self._indexes(path, existing), self._table.key) if existing else 0
+        file = self.store.get("files", path)
+        return file.size - start_of(file, self._indexes(path, file), self.dataset.key) if file else 0
 
-    def _indexes(self, path: str, existing: StoredFile) -> dict[int, Indexes]:
+    def _indexes(self, path: str, file: StoredFile) -> dict[int, Indexes]:
         """Return the stored page indexes that are part of the file itself."""
-        ordinals = [of[1] for key in self._store.index_keys(path) if (of := row_group_of(key))]
-        stored = self._store.indexes(path, ordinals, existing)
+        ordinals = [of[1] for key in self.store.index_keys(path) if (of := row_group_of(key))]
+        stored = self.store.indexes(path, ordinals, file)
         return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
     def compare(self, path: str) -> list[Finding]:
-        """Return how the source differs from what is stored of a file.
-
-        Raises:
-            SourceError: if the source fails.
-        """
-        existing = self._store.get("files", path)
-        if existing is None:  # another process has deleted it
+        """Return how the source differs from what is stored of a file."""
+        stored, file = self.store.get("files", path), self.dataset.file(path)
+        if stored is None:  # another process has deleted it
             return []
-        indexes = self._indexes(path, existing)
-        start = start_of(existing, indexes, self._table.key)
-        pin = FileVersion(existing.size, existing.etag if existing.source == self._source.url else None)
-        file = self._table.file(path)
-        again = f"{self._table.harvest_command(file.crawl if file else '')} --refresh"
+        indexes = self._indexes(path, stored)
+        pin = FileVersion(stored.size, stored.etag if stored.source == self.source.url else None)
         try:
-            body = self._source.get(path, ByteRange(start, existing.size), pin=pin).body
+            has_footer, different = compare_file(path, stored, indexes, self.source, self.dataset.key, pin)
         except FileChanged as error:
-            return [Finding("source", path, f"it has changed at the source since it was harvested: {error}", again)]
+            what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:
-            return [Finding("source", path, "the source does not have it any more", again)]
+            what = "the source does not have it any more"
         except (Forbidden, FormatError) as error:
-            return [Finding("source", path, f"the source refuses it: {error}", again)]
-        return list(self._differences(path, existing, indexes, body, again))
-
-    def _differences(
-        self, path: str, existing: StoredFile, indexes: dict[int, Indexes], body: bytes, again: str
-    ) -> Iterator[Finding]:
-        if not body.endswith(with_trailer(existing.data)):
-            yield Finding("source", path, "the source has another footer of the same size and version", again)
-            return
-        for ordinal in differing(existing, indexes, self._table.key, body):
-            yield Finding("indexes", f"{path}#{ordinal}", "the stored page index differs from the file's")
+            what = f"the source refuses it: {error}"
+        else:
+            if has_footer:
+                what = "the stored page index differs from the file's"
+                return [Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different]
+            what = "the source has another footer of the same size and version"
+        again = f"{self.dataset.harvest_command(file.crawl if file else '')} --refresh"
+        return [Finding("source", path, what, again)]
 
 
 def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
@@ -80,13 +71,21 @@ def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> 
     return min(starts)
 
 
-def differing(existing: StoredFile, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
-    """Yield the row groups whose page indexes differ from those in ``body``, the last bytes of the file."""
+def compare_file(
+    path: str, stored: StoredFile, indexes: Mapping[int, Indexes], source: PoliteSource, key: str, pin: FileVersion
+) -> tuple[bool, list[int]]:
+    """Return whether the source has this footer, and the row groups whose page indexes differ there."""
+    start = start_of(stored, indexes, key)
+    body = source.get(path, ByteRange(start, stored.size), pin=pin).body
+    if not body.endswith(with_trailer(stored.data)):
+        return False, []
     if not indexes:
-        return
-    there = cut_indexes(decode_footer(existing.data, existing.size), key, body, existing.size - len(body))
+        return True, []
+    there = cut_indexes(decode_footer(stored.data, stored.size), key, body, start)
+    different = []
     for ordinal, known in sorted(indexes.items()):
         has = there.get(ordinal, Indexes())
         others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())
         if (known.column_index and known.column_index != has.column_index) or any(others):
-            yield ordinal
+            different.append(ordinal)
+    return True, different

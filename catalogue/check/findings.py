@@ -104,11 +104,7 @@ class Share:
 
     @classmethod
     def of(cls, text: str) -> "Share":
-        """Parse ``1%``, ``3/30`` or ``50MB``.
-
-        Raises:
-            QueryError: if it is none of these.
-        """
+        """Parse ``1%``, ``3/30`` or ``50MB``."""
         if percent := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
             if 0 < float(percent[1]) <= 100:  # noqa: PLR2004
                 return cls(percent=float(percent[1]))
@@ -124,13 +120,7 @@ class Share:
         raise QueryError(message)
 
     def choose(self, paths: Sequence[str], length: Callable[[str], int], seed: int) -> list[str]:
-        """Return the chosen paths, sorted; each file is in one part, independently of other files.
-
-        Args:
-            paths: of stored files.
-            length: returns the bytes to request of a file.
-            seed: of the random choice.
-        """
+        """Return the chosen paths, sorted; each file is in one part, independently of other files."""
         if self.part:
             at, parts = self.part
             return [path for path in sorted(paths) if _number(path) % parts == at - 1]

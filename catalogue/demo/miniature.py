@@ -31,10 +31,9 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
-from catalogue.demo.pages import TRAPS, made_up_urls
-from catalogue.demo.rows import Row, Segment, captures, row, write_warc
+from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 
-FEWEST_PAGES = 1000
+_FEWEST_PAGES = 1000
 """With fewer pages the traps would be most of a crawl."""
 
 _ROW_GROUP = 190
@@ -53,8 +52,6 @@ _PLAIN = (
 )
 """Columns with too many values for a dictionary."""
 
-_PAGE_INDEX = {"write_page_index": True, "write_page_checksum": True}
-
 
 @dataclass(frozen=True, slots=True)
 class Miniature:
@@ -62,11 +59,7 @@ class Miniature:
 
     folder: Path
     crawls: tuple[str, ...]
-    """Crawls with a columnar index, newest first."""
-    crawl_without_table: str
-    """Listed in ``collinfo.json`` only."""
-    crawl_with_records: str
-    """The crawl with WARC files."""
+    """Crawls with a columnar index, newest first; ``collinfo.json`` lists an older one as well."""
     files: tuple[str, ...]
     """All files, relative to the folder, sorted."""
     rows: int
@@ -90,24 +83,23 @@ class _Era:
 
 _ALL = {"warc": 7, "crawldiagnostics": 2, "robotstxt": 2}
 _FEW = {"warc": 3, "crawldiagnostics": 1, "robotstxt": 1}
+_PAGE_INDEX = {"write_page_index": True, "write_page_checksum": True}
 _ZSTD: dict[str, Any] = {"compression": "zstd", "compression_level": 19, **_PAGE_INDEX}
 _GZIP: dict[str, Any] = {"compression": "gzip", **_PAGE_INDEX}
 _INT96: dict[str, Any] = {"compression": "gzip", "use_deprecated_int96_timestamps": True}
 _NOT_IN_2018 = (
-    "url_host_name_reversed fetch_redirect content_charset content_languages content_truncated warc_record_id"
+    *("url_host_name_reversed", "fetch_redirect", "content_charset", "content_languages", "content_truncated"),
+    "warc_record_id",
 )
+_WITH_RECORDS = "CC-MAIN-2022-05"
 _NEWEST = datetime(2026, 7, 10, 3, tzinfo=UTC)
 _MODERN = datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC)
 _OLD = datetime(2018, 1, 16, 7, 5, tzinfo=UTC)
 _ERAS = (
     _Era("CC-MAIN-2026-30", "July 2026 Index", _NEWEST, _FEW, 0.25, _ZSTD, (), escapes_twice=False),
-    _Era("CC-MAIN-2022-05", "January 2022 Index", _MODERN, _ALL, 1.0, _GZIP, ("warc_record_id",)),
-    _Era("CC-MAIN-2018-05", "January 2018 Index", _OLD, {"warc": 5}, 1.0, _INT96, (*_NOT_IN_2018.split(),), old=True),
+    _Era(_WITH_RECORDS, "January 2022 Index", _MODERN, _ALL, 1.0, _GZIP, ("warc_record_id",)),
+    _Era("CC-MAIN-2018-05", "January 2018 Index", _OLD, {"warc": 5}, 1.0, _INT96, _NOT_IN_2018, old=True),
 )
-_WITH_RECORDS = "CC-MAIN-2022-05"
-_ARC = "CC-MAIN-2012"
-"""A crawl older than the columnar index."""
-
 _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
 """The last URL in key order, longer than the 4,096 bytes that statistics may have."""
 
@@ -120,13 +112,10 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
     Args:
         folder: files of the same names are replaced, others stay.
         seed: of all made-up data.
-        pages_per_crawl: rows of each of the two larger crawls, all subsets together.
-
-    Raises:
-        ValueError: for fewer than ``FEWEST_PAGES`` pages.
+        pages_per_crawl: rows of each of the two larger crawls, all subsets together; 1,000 or more.
     """
-    if pages_per_crawl < FEWEST_PAGES:
-        raise ValueError(f"a miniature needs {FEWEST_PAGES} pages or more, not {pages_per_crawl}")
+    if pages_per_crawl < _FEWEST_PAGES:
+        raise ValueError(f"a miniature needs {_FEWEST_PAGES} pages or more, not {pages_per_crawl}")
     urls = made_up_urls(Random(f"{seed} URLs"), pages_per_crawl)  # noqa: S311
     files: dict[str, bytes] = {}
     listed: list[dict[str, str]] = []
@@ -135,42 +124,38 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
         rng = Random(f"{seed} {era.crawl}")  # noqa: S311
         subsets = _fetch(era, rng, urls, int(pages_per_crawl * era.size), files)
         job = UUID(bytes=rng.randbytes(16), version=4)
-        paths = []
-        for subset, found in subsets.items():
-            for path, data in _parts(era, rng, job, subset, found):
-                files[path] = data
-                paths.append(path)
-            rows += len(found)
+        parts = dict(chain.from_iterable(_parts(era, rng, job, subset, found) for subset, found in subsets.items()))
+        rows += sum(map(len, subsets.values()))
         times = [row["fetch_time"] for row in chain(*subsets.values())]
         listed.append(_listing(era.crawl, era.name, min(times), max(times)))
-        root = paths[0].partition("subset=")[0]
-        lines = sorted(paths) if era.escapes_twice else [root, *sorted(paths)]
+        lines = sorted(parts) if era.escapes_twice else [next(iter(parts)).partition("subset=")[0], *sorted(parts)]
+        files |= parts
         files[manifest_path(era.crawl)] = zlib.compress("".join(f"{line}\n" for line in lines).encode(), wbits=31)
-    arc = _listing(
-        _ARC, "Index of 2012 ARC files", datetime(2012, 1, 27, tzinfo=UTC), datetime(2012, 6, 30, tzinfo=UTC)
-    )
-    files[COLLINFO] = json.dumps([*listed, arc], indent=2).encode()
+    first, last = datetime(2012, 1, 27, tzinfo=UTC), datetime(2012, 6, 30, tzinfo=UTC)
+    listed.append(_listing("CC-MAIN-2012", "Index of 2012 ARC files", first, last))  # without a columnar index
+    files[COLLINFO] = json.dumps(listed, indent=2).encode()
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
-    crawls = tuple(era.crawl for era in _ERAS)
-    return Miniature(folder, crawls, _ARC, _WITH_RECORDS, tuple(sorted(files)), rows)
+    return Miniature(folder, tuple(era.crawl for era in _ERAS), tuple(sorted(files)), rows)
 
 
 def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
     """Return the rows of each subset in key order; add WARC files to ``files``."""
     segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
     subsets = {}
-    for subset, by_subset in _urls_by_subset(era, rng, urls, max(FEWEST_PAGES, count)).items():
-        rows_of_subset = captures(rng, segments, subset, by_subset)
+    for subset, urls_of_subset in _urls_by_subset(era, rng, urls, max(_FEWEST_PAGES, count)).items():
+        rows = list(captures(rng, segments, subset, urls_of_subset, twice=era.escapes_twice))
         if era.crawl == _WITH_RECORDS:
             for segment in segments:
-                of_segment = [capture for capture in rows_of_subset if capture.segment is segment]
-                files[segment.warc_path(subset)] = write_warc(rng, segment, subset, of_segment)
+                path = segment.warc_path(subset)
+                files[path] = write_warc(rng, segment, subset, [row for row in rows if row["warc_filename"] == path])
         else:
-            for capture in rows_of_subset:
-                capture.offset, capture.length = rng.randrange(1 << 30), rng.randrange(400, 30_000)
-        rows = [row(capture, twice=era.escapes_twice) for capture in rows_of_subset]
+            for row in rows:
+                row["warc_record_offset"], row["warc_record_length"] = (
+                    rng.randrange(1 << 30),
+                    rng.randrange(400, 30_000),
+                )
         subsets[subset] = sorted(rows, key=lambda row: (row[KEY_COLUMN], row["fetch_time"]))
     return subsets
 
@@ -192,26 +177,30 @@ def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> 
 
 
 def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
-    """Return the index files of a subset, in key order, which is not that of their numbers."""
+    """Yield the index files of a subset, in key order, which is not that of their numbers."""
     numbers = [*range(era.files[subset])]
     rng.shuffle(numbers)
     if numbers == sorted(numbers):
         numbers.reverse()
     root = f"cc-index/table/cc-main/warc/crawl={era.crawl}/subset={subset}"
-    codec = {"gzip": "gz"}.get(era.options["compression"], era.options["compression"])
+    codec = era.options["compression"].replace("gzip", "gz")
     for place, (start, end) in enumerate(pairwise(_cuts(rows, len(numbers)))):
-        rows_of_subset = rows[start:end]
+        part = rows[start:end]
         if era.old:
-            middle = (len(rows_of_subset) + 1) // 2
-            rows_of_subset = [
-                row for pair in zip_longest(rows_of_subset[:middle], rows_of_subset[middle:]) for row in pair if row
-            ]
-        data = _parquet(era, rows_of_subset, place)
-        yield f"{root}/part-{numbers[place]:05}-{job}.c000.{codec}.parquet", data
+            middle = (len(part) + 1) // 2
+            part = [row for pair in zip_longest(part[:middle], part[middle:]) for row in pair if row]
+        yield f"{root}/part-{numbers[place]:05}-{job}.c000.{codec}.parquet", _parquet(era, part, place)
 
 
 def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
-    schema = _schema(era)
+    types: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
+    if era.old:
+        types["fetch_time"] = pa.timestamp("ms")
+    schema = pa.schema(
+        pa.field(column.name, types.get(column.name, column.type), nullable=column.name not in _REQUIRED)
+        for column in SCHEMA
+        if column.name not in (*PATH_COLUMNS, *era.missing)
+    )
     settings: dict[str, Any] = {
         "version": "1.0",
         "store_schema": False,
@@ -229,19 +218,6 @@ def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
         for start, end in pairwise(_cuts(rows, max(2, round(len(rows) / _ROW_GROUP)))):
             writer.write_table(table.slice(start, end - start), row_group_size=end - start)
     return file.getvalue()
-
-
-def _schema(era: _Era) -> pa.Schema:
-    types: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
-    if era.old:
-        types["fetch_time"] = pa.timestamp("ms")
-    return pa.schema(
-        [
-            pa.field(column.name, types.get(column.name, column.type), nullable=column.name not in _REQUIRED)
-            for column in SCHEMA
-            if column.name not in (*PATH_COLUMNS, *era.missing)
-        ]
-    )
 
 
 def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:

@@ -4,23 +4,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.manifests import index_file
-from catalogue.export.ducklake_contents import (
+from catalogue.export.ducklake_database import changing, reading
+from catalogue.export.ducklake_tables import (
+    AUTHOR,
     NAIVE,
     PARTITION,
     TABLE,
     VIEW,
+    Database,
     add_columns,
     begin,
     enumerate_columns,
+    type_name,
     update_macros,
 )
-from catalogue.export.ducklake_database import AUTHOR, Database, changing, reading
-from catalogue.export.ducklake_tables import type_name
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
@@ -42,41 +43,27 @@ class _LiveFile:
 def export_lake(
     path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
 ) -> int:
-    """Write a lake of these files, or update an existing one.
+    """Write a lake of these files, or update an existing one; returns the number of new snapshots.
 
-    Args:
-        path: of the lake's file.
-        files: all files of the lake.
-        missing: what was not harvested, in sentences.
-        data_path: prefix of the files' paths: an address or a folder, with a slash at its end.
-        backend: one of ``BACKENDS``; by default that of the existing lake, else the first.
-
-    Returns:
-        The number of new snapshots.
+    ``missing`` says in sentences what was not harvested; ``data_path`` is the prefix of the files' paths, with a slash
+    at its end; ``backend`` is by default that of the existing lake, else the first of ``BACKENDS``.
 
     Raises:
         QueryError: if the path has another file, or its folder does not exist.
         StoreLocked: if another process writes to it.
         DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
-    with changing(path, backend) as change:
-        lake = _Lake(change.database, files, data_path, empty=change.empty)
+    with changing(path, backend) as database:
+        lake = _Lake(database, files, data_path)
         before = lake.snapshot
         lake.update_files(files)
         lake.comment(tuple(missing))
         lake.finish()
-        change.made = lake.changed
         return lake.snapshot - before
 
 
 def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return files, rows, bytes and bytes of footers of each crawl in a lake.
-
-    Raises:
-        QueryError: if another program made the file.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be read.
-    """
+    """Return files, rows, bytes and bytes of footers of each crawl in a lake."""
     with reading(path) as database:
         found = database.rows(
             """
@@ -102,18 +89,18 @@ def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
 class _Lake:
     """A lake that is being written."""
 
-    def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str, *, empty: bool) -> None:
+    def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str) -> None:
         self._database = database
+        self._rows = database.rows
         self._now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
-        self.changed = empty
         columns = _columns(files)
-        if empty:
+        if database.empty:
             begin(database, columns, data_path=data_path, now=self._now)
+            database.changed = True
         elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
             self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
-            self.changed = True
-        if not empty:
-            self.changed |= update_macros(database)
+            database.changed = True
+        update_macros(database)
         self.snapshot: int
         (newest,) = self._rows(
             "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
@@ -123,10 +110,7 @@ class _Lake:
         ((self._next_row,),) = self._rows("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (TABLE,))
         self._numbers, self._pending_columns = self._columns(columns)
         self._mappings = self._mapped()
-        self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
-
-    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return self._database.rows(sql, parameters)
+        self._kinds: dict[tuple[tuple[str, ...], bool], _Fields] = {}
 
     def _columns(self, columns: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
         """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
@@ -157,15 +141,11 @@ class _Lake:
         there = self._live_files()
         added: dict[str, list[LakeFile]] = {}
         paths: set[str] = set()
-        fields: dict[tuple[tuple[str, ...], bool], _Fields] = {}
         bounds: list[tuple[int, _Bounds, int]] = []
         for file in files:
             paths.add(file.path)
-            kind = (file.column_names, file.utc_times)
-            if kind not in fields:
-                fields[kind] = self._fields(file)
             known = there.get(file.path)
-            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, fields[kind]):
+            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, self._fields(file)):
                 added.setdefault(file.crawl, []).append(file)
             elif known.bounds != (file.min_key, file.max_key):
                 bounds.append((known.number, (file.min_key, file.max_key), file.num_rows))
@@ -177,7 +157,7 @@ class _Lake:
         if self._pending_columns and not (added or removed):
             self._commit([], None)
         for crawl in reversed(newest_first([*added, *removed])):
-            self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []), fields)
+            self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []))
         self._update_bounds(bounds)
 
     def _live_files(self) -> dict[str, _LiveFile]:
@@ -198,13 +178,16 @@ class _Lake:
         }
 
     def _fields(self, file: LakeFile) -> _Fields:
-        named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
-        own = [
-            (name, self._numbers[there], False)
-            for name, there in named.items()
-            if there in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
-        ]
-        return frozenset(own + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
+        kind = (file.column_names, file.utc_times)
+        if kind not in self._kinds:
+            named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
+            in_file = {
+                (name, self._numbers[column], False)
+                for name, column in named.items()
+                if column in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
+            }
+            self._kinds[kind] = frozenset(in_file | {(name, self._numbers[name], True) for name in PATH_COLUMNS})
+        return self._kinds[kind]
 
     def _mapping(self, fields: _Fields) -> int:
         if fields not in self._mappings:
@@ -220,38 +203,19 @@ class _Lake:
             )
         return self._mappings[fields]
 
-    def _crawl(
-        self,
-        crawl: str,
-        new: Sequence[LakeFile],
-        removed: Sequence[int],
-        fields: dict[tuple[tuple[str, ...], bool], _Fields],
-    ) -> None:
+    def _crawl(self, crawl: str, new: Sequence[LakeFile], removed: Sequence[int]) -> None:
         """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
         if removed:
-            self._choose(removed)
-            self._rows(
-                "UPDATE ducklake_data_file SET end_snapshot = ? "
-                "WHERE data_file_id IN (SELECT data_file_id FROM chosen)",
-                (snapshot,),
-            )
+            end = f"UPDATE ducklake_data_file SET end_snapshot = ? WHERE data_file_id IN {_listed(removed)}"  # noqa: S608
+            self._rows(end, (snapshot,))
         rows, statistics, parts = [], [], []
         for file in new:
-            mapping = self._mapping(fields[file.column_names, file.utc_times])
+            mapping = self._mapping(self._fields(file))
             number, row = self._next_file, self._next_row
             self._next_file, self._next_row = number + 1, row + file.num_rows
-            described = (
-                "parquet",
-                file.num_rows,
-                file.file_size,
-                file.footer_size,
-                row,
-                PARTITION,
-                None,
-                mapping,
-                None,
-            )
+            sizes = (file.num_rows, file.file_size, file.footer_size)
+            described = ("parquet", *sizes, row, PARTITION, None, mapping, None)
             rows.append((number, TABLE, snapshot, None, None, file.path, True, *described))
             statistics += self._bounds(number, (file.min_key, file.max_key), file.num_rows)
             for at, (name, value) in enumerate(zip(PATH_COLUMNS, (file.crawl, file.subset), strict=True)):
@@ -273,19 +237,12 @@ class _Lake:
         """Replace the bounds of files in all snapshots: they were valid before, too."""
         if not changed:
             return
-        self._choose([number for number, _, _ in changed])
-        self._rows(
-            "DELETE FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ? "
-            "AND data_file_id IN (SELECT data_file_id FROM chosen)",
-            (self._numbers[KEY_COLUMN], TABLE),
-        )
+        numbers = _listed([number for number, _, _ in changed])
+        delete = "DELETE FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ? AND data_file_id IN "
+        self._rows(delete + numbers, (self._numbers[KEY_COLUMN], TABLE))
         rows = [row for number, bounds, count in changed for row in self._bounds(number, bounds, count)]
         self._database.insert("ducklake_file_column_stats", rows)
-        self.changed = True
-
-    def _choose(self, numbers: Sequence[int]) -> None:
-        self._rows("DELETE FROM chosen")
-        self._database.insert("chosen", [(number,) for number in numbers])
+        self._database.changed = True
 
     def comment(self, missing: tuple[str, ...]) -> None:
         """Write into the comments of view and table what is missing."""
@@ -316,7 +273,7 @@ class _Lake:
     def _commit(self, changes: list[str], message: str | None) -> None:
         """Add a snapshot, with the pending columns."""
         self.snapshot += 1
-        self.changed = True
+        self._database.changed = True
         if self._pending_columns:
             self._schema_version += 1
             for number, _, _ in self._pending_columns:
@@ -335,8 +292,7 @@ class _Lake:
 
     def finish(self) -> None:
         """Update the statistics of the table."""
-        self._rows("DROP TABLE chosen")
-        if self.changed:
+        if self._database.changed:
             rows, size = self._rows(
                 "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "
                 "FROM ducklake_data_file WHERE table_id = ? AND end_snapshot IS NULL",
@@ -347,3 +303,7 @@ class _Lake:
                 "WHERE table_id = ?",
                 (rows, self._next_row, size, TABLE),
             )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})"

@@ -45,13 +45,7 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
 
     If a statement fails, do not run the next: DuckDB could download an extension; see ``NO_DOWNLOADS``.
 
-    Args:
-        path: of the lake.
-        source: an address or a folder.
-        version: of the DuckDB that runs it, such as 1.5.5: extensions are built for one version.
-
-    Raises:
-        QueryError: if the path has another file.
+    ``version`` is that of the DuckDB that runs them, such as 1.5.5: extensions are built for one version.
     """
     backend, where = backend_of(path), data_path(source)
     needed = ["ducklake", *(["sqlite_scanner"] if backend == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
@@ -77,9 +71,6 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
 
     Returns:
         None; if that failed, a message with the reason and what to do.
-
-    Raises:
-        QueryError: if the path has another file.
     """
     try:
         for statement in (NO_DOWNLOADS, *attach_statements(path, source)):

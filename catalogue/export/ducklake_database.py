@@ -1,111 +1,39 @@
 """The two file formats of a lake, SQLite and DuckDB. A changed copy replaces the file."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import duckdb
-import pyarrow as pa
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
-from catalogue.export.ducklake_tables import DEFINITIONS, VERSION, for_sqlite
+from catalogue.export.ducklake_tables import AUTHOR, DEFINITIONS, VERSION, Database, for_sqlite
 from catalogue.metadata_db.connection import quoted
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.store.locks import locked
 
-AUTHOR = "commoncrawl-catalogue"
-"""Start of ``created_by`` in the lakes that are written here."""
 BACKENDS = ("sqlite", "duckdb")
 
 _SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
 _HEAD = 16
 _BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
-Row = Sequence[object]
-
-
-class Database(Protocol):
-    """Common interface; parameters are question marks."""
-
-    def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]: ...
-
-    def insert(self, table: str, rows: Sequence[Row]) -> None:
-        """Insert rows with all columns of the table."""
-
-
-@dataclass(slots=True)
-class Change:
-    """A lake that is being written."""
-
-    database: Database
-    empty: bool
-    """Whether its tables have no rows."""
-    made: bool = False
-    """Set this if anything was changed."""
-
-
-class _SQLite:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, parameters).fetchall()
-
-    def insert(self, table: str, rows: Sequence[Row]) -> None:
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - a constant
-
-
-class _DuckDB:
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, parameters).fetchall()
-
-    def insert(self, table: str, rows: Sequence[Row]) -> None:
-        if rows:
-            columns = [pa.array(column) for column in zip(*rows, strict=True)]
-            self._connection.register(
-                "incoming", pa.Table.from_arrays(columns, [str(at) for at in range(len(columns))])
-            )
-            self._connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")  # noqa: S608 - a constant
-            self._connection.unregister("incoming")
-
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    """Open a lake to read it.
-
-    Raises:
-        QueryError: if another program made the file.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be read.
-    """
+    """Open a lake to read it."""
     with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
         _check(path, database)
         yield database
 
 
 @contextmanager
-def changing(path: Path, backend: str | None) -> Iterator["Change"]:
+def changing(path: Path, backend: str | None) -> Iterator[Database]:
     """Open a copy of a lake, or a new one; at the end it replaces the lake if it was changed.
 
     Processes that have the old file open keep it.
-
-    Args:
-        path: of the lake.
-        backend: its required format; by default that of the existing lake, else SQLite.
-
-    Raises:
-        QueryError: if the path has another file, or its folder does not exist.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}; make it, or choose another name"
@@ -119,21 +47,16 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
             raise QueryError(message)
-        with _copied(path, copy, there or backend or BACKENDS[0], there is None) as database:
+        with _copied(path, copy, there or backend or BACKENDS[0], empty=there is None) as database:
             if there:
                 _check(path, database)
-            change = Change(database, there is None)
-            yield change
-        if change.made:
+            yield database
+        if database.changed:
             _replace(copy, path)
 
 
 def backend_of(path: Path) -> str:
-    """Return the format of a lake's file.
-
-    Raises:
-        QueryError: if it is neither SQLite nor DuckDB.
-    """
+    """Return the format of a lake's file."""
     if not path.is_file():
         raise _no_file(path)
     with path.open("rb") as file:
@@ -169,16 +92,16 @@ def _check(path: Path, database: Database) -> None:
 def _opened(path: Path, backend: str) -> Iterator[Database]:
     if backend == "sqlite":
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            yield _SQLite(connection)
+            yield Database(connection)
     else:
         with duckdb.connect() as db:
             db.execute(f"ATTACH {quoted(path)} AS lake (READ_ONLY)")
             db.execute("USE lake")
-            yield _DuckDB(db)
+            yield Database(db)
 
 
 @contextmanager
-def _copied(path: Path, copy: Path, backend: str, empty: bool) -> Iterator[Database]:  # noqa: FBT001
+def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Database]:
     """Open a new file in one transaction, with the tables of another file or with empty ones."""
     if backend == "sqlite":
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
@@ -190,7 +113,7 @@ def _copied(path: Path, copy: Path, backend: str, empty: bool) -> Iterator[Datab
             connection.execute("BEGIN")
             for definition in DEFINITIONS if empty else ():
                 connection.execute(for_sqlite(definition))
-            yield _SQLite(connection)
+            yield Database(connection, empty)
             connection.execute("COMMIT")
     else:
         with duckdb.connect(config={"python_enable_replacements": "false"}) as db:
@@ -203,7 +126,7 @@ def _copied(path: Path, copy: Path, backend: str, empty: bool) -> Iterator[Datab
             db.execute("BEGIN")
             for definition in DEFINITIONS if empty else ():
                 db.execute(definition)
-            yield _DuckDB(db)
+            yield Database(db, empty)
             db.execute("COMMIT")
             db.execute("CHECKPOINT lake")
 

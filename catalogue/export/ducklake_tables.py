@@ -1,8 +1,20 @@
-"""The tables of DuckLake 1.0, as its extension creates them (https://ducklake.select, Specification)."""
+"""The tables of DuckLake 1.0 as its extension creates them (https://ducklake.select), and the rows of a new lake."""
 
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import duckdb
 import pyarrow as pa
 
+from catalogue.settings import package_version
+from catalogue.surt import MACROS
+
 VERSION = "1.0"
+AUTHOR = "commoncrawl-catalogue"
+"""Start of ``created_by`` in the lakes that are written here."""
 
 _TABLES = """
 column: column_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, table_id BIGINT, column_order BIGINT, column_name VARCHAR, column_type VARCHAR, initial_default VARCHAR, default_value VARCHAR, nulls_allowed BOOLEAN, parent_column BIGINT, default_value_type VARCHAR, default_value_dialect VARCHAR
@@ -42,6 +54,35 @@ DEFINITIONS = tuple(
 """For DuckDB; see ``for_sqlite``."""
 
 
+@dataclass(slots=True)
+class Database:
+    """The open file of a lake."""
+
+    connection: sqlite3.Connection | duckdb.DuckDBPyConnection
+    empty: bool = False
+    """Whether its tables have no rows."""
+    changed: bool = False
+    """Set this if anything was changed."""
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run SQL whose parameters are question marks."""
+        found: list[tuple[Any, ...]] = self.connection.execute(sql, parameters).fetchall()
+        return found
+
+    def insert(self, table: str, rows: Sequence[Sequence[object]]) -> None:
+        """Insert rows with all columns of the table."""
+        if not rows:
+            return
+        if isinstance(self.connection, sqlite3.Connection):
+            places = ", ".join("?" * len(rows[0]))
+            self.connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - a constant
+            return
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        self.connection.register("incoming", pa.Table.from_arrays(columns, [str(at) for at in range(len(columns))]))
+        self.connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")  # noqa: S608 - a constant
+        self.connection.unregister("incoming")
+
+
 def for_sqlite(definition: str) -> str:
     """Convert a definition to the types that the extension uses in SQLite."""
     for ours, there in (("BOOLEAN", "BIGINT"), ("UUID", "VARCHAR"), ("TIMESTAMP WITH TIME ZONE", "VARCHAR")):
@@ -57,3 +98,105 @@ def type_name(kind: pa.DataType) -> str:
         return f"decimal({kind.precision},{kind.scale})"
     names = {"string": "varchar", "binary": "blob", "double": "float64", "bool": "boolean", "date32[day]": "date"}
     return names.get(str(kind), str(kind))
+
+
+SCHEMA, TABLE, VIEW = 0, 1, 2
+"""Object numbers."""
+PARTITION = 3
+_SORT = 4
+_MACRO = 5
+"""Number of the first macro."""
+
+RAW, NAIVE = "captures_raw", "fetch_time_naive"
+"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them in
+the session's time zone; the view converts them."""
+_VIEW = f"""
+SELECT * EXCLUDE ({NAIVE}) REPLACE (coalesce(fetch_time, {NAIVE} AT TIME ZONE 'UTC') AS fetch_time)
+FROM {{DUCKLAKE_CATALOG}}.main.{RAW}
+""".strip()  # noqa: S608 - constants
+_FIRST, _SECOND = 0, 1
+"""Snapshots: the schema, then its objects."""
+
+
+def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: str, now: str) -> None:
+    """Fill a lake with empty tables; ``data_path`` has a slash at its end."""
+    add = database.insert
+    add(
+        "ducklake_metadata",
+        [
+            ("version", VERSION, None, None),
+            ("created_by", f"{AUTHOR} {package_version()}", None, None),
+            ("data_path", data_path, None, None),
+            ("encrypted", "false", None, None),
+        ],
+    )
+    after = _MACRO + len(MACROS)
+    add("ducklake_snapshot", [(_FIRST, now, 0, 1, 0), (_SECOND, now, 1, after, 0)])
+    made = [f'created_table:"main"."{RAW}"', 'created_view:"main"."captures"']
+    made += [f'created_scalar_macro:"main"."{macro.name}"' for macro in MACROS]
+    add(
+        "ducklake_snapshot_changes",
+        [(_FIRST, 'created_schema:"main"', AUTHOR, None, None), (_SECOND, ",".join(made), AUTHOR, None, None)],
+    )
+    add("ducklake_schema", [(SCHEMA, str(uuid4()), _FIRST, None, "main", "", True)])
+    add("ducklake_schema_versions", [(_SECOND, 1, TABLE)])
+    add("ducklake_table", [(TABLE, str(uuid4()), _SECOND, None, SCHEMA, RAW, "", True)])
+    add("ducklake_table_stats", [(TABLE, 0, 0, 0)])
+    add_columns(database, enumerate_columns(columns, 1), _SECOND)
+    numbers = {name: number for number, (name, _) in enumerate(columns, 1)}
+    add("ducklake_partition_info", [(PARTITION, TABLE, _SECOND, None)])
+    add(
+        "ducklake_partition_column",
+        [(PARTITION, TABLE, at, numbers[name], "identity") for at, name in enumerate(("crawl", "subset"))],
+    )
+    # It applies to new files; files of old crawls are not sorted.
+    add("ducklake_sort_info", [(_SORT, TABLE, _SECOND, None)])
+    add("ducklake_sort_expression", [(_SORT, TABLE, 0, "url_surtkey", "duckdb", "ASC", "NULLS_LAST")])
+    view = (SCHEMA, "captures", "duckdb", _VIEW, "")
+    add("ducklake_view", [(VIEW, str(uuid4()), _SECOND, None, *view)])
+    _add_macros(database)
+
+
+def enumerate_columns(columns: Sequence[tuple[str, str]], first: int) -> list[tuple[int, str, str]]:
+    """Number columns of names and types."""
+    return [(number, name, kind) for number, (name, kind) in enumerate(columns, first)]
+
+
+def add_columns(database: Database, columns: Sequence[tuple[int, str, str]], snapshot: int) -> None:
+    """Add columns that exist from a snapshot on."""
+    database.insert(
+        "ducklake_column",
+        [
+            (number, snapshot, None, TABLE, number, name, kind, None, "NULL", True, None, "literal", "duckdb")
+            for number, name, kind in columns
+        ],
+    )
+
+
+def _add_macros(database: Database) -> None:
+    numbered = list(enumerate(MACROS, _MACRO))
+    database.insert("ducklake_macro", [(SCHEMA, number, macro.name, _SECOND, None) for number, macro in numbered])
+    database.insert("ducklake_macro_impl", [(number, 0, "duckdb", macro.body, "scalar") for number, macro in numbered])
+    database.insert(
+        "ducklake_macro_parameters",
+        [
+            (number, 0, at, name, "unknown", "NULL", "unknown")
+            for number, macro in numbered
+            for at, name in enumerate(macro.parameters)
+        ],
+    )
+
+
+def update_macros(database: Database) -> None:
+    """Update the macros of an older lake, in all its snapshots."""
+    stored = dict(
+        database.rows('SELECT macro_name, "sql" FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id)')
+    )
+    for macro in MACROS:
+        if stored.get(macro.name, macro.body) != macro.body:
+            database.rows(
+                'UPDATE ducklake_macro_impl SET "sql" = ? '
+                "WHERE macro_id IN (SELECT macro_id FROM ducklake_macro WHERE macro_name = ?)",
+                (macro.body, macro.name),
+            )
+            database.changed = True

@@ -65,8 +65,7 @@ def export_iceberg(
     session: Session, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
 ) -> Exported:
     _need_pyiceberg()
-    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_folder import check_address  # noqa: PLC0415 - an extra, and slow to import
+    from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
     where = _location(session, location)
     check_address(where)
@@ -78,8 +77,7 @@ def export_iceberg(
 def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "IcebergTable":
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_files import FooterIO, StoredFiles  # noqa: PLC0415 - an extra
-    from catalogue.export.iceberg_read import IcebergTable  # noqa: PLC0415 - likewise
+    from catalogue.export.iceberg_read import FooterIO, IcebergTable, StoredFiles  # noqa: PLC0415 - an extra
 
     location = _location(session, None)
     stored = StoredFiles(session.store, session.reading, location)  # before the table is written
@@ -117,11 +115,7 @@ def export_snapshot(
 def _stored_files(
     session: Session, crawls: str | Iterable[str]
 ) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """Return the selected crawls, newest first, their files, and what is missing, in sentences.
-
-    Raises:
-        QueryError: if this is another dataset, or a crawl is not stored.
-    """
+    """Return the selected crawls, newest first, their files, and what is missing, in sentences."""
     if session.dataset != COMMON_CRAWL:
         message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
         raise QueryError(message)
@@ -133,11 +127,7 @@ def _stored_files(
 
 
 def _location(session: Session, given: str | None) -> str:
-    """Return the address of the files, with a slash at its end.
-
-    Raises:
-        QueryError: if the given address is invalid.
-    """
+    """Return the address of the files, with a slash at its end."""
     place = given or session.settings.source
     address(place)  # the table will contain it
     if "://" not in place:

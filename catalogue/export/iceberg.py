@@ -1,8 +1,15 @@
-"""Write a snapshot of an Iceberg table over index files, from what is stored; no file is opened."""
+"""Write a snapshot of an Iceberg table over index files, from what is stored; no file is opened.
+
+The folder has the layout of Iceberg's HadoopTables, so that every engine can read it by its path:
+``metadata/vN.metadata.json`` and, for engines that list no folders, ``metadata/version-hint.text`` with N. A version
+exists once its JSON is renamed to its name.
+"""
 
 import json
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -27,14 +34,24 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
+from catalogue.atomic_files import make_folder, named, sync, whole_file
 from catalogue.errors import QueryError
-from catalogue.export.iceberg_folder import TableFolder
 from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, has_live_files, parse_manifest_path
 from catalogue.export.iceberg_schema import order_of, partitions_of, properties_of, schema_of
 from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.store.locks import locked
 
 MISSING = "catalogue.missing"
 """Property of the table and of a snapshot's summary: what is missing, as a JSON array of sentences."""
+
+_LOCK = ".export.lock"
+_OURS = re.compile(
+    r"v[0-9]+\.metadata\.json|version-hint\.text|CC-[A-Z]+-[0-9-]+\.[0-9a-f]{32}\.[0-9]+\.avro|snap-[0-9]+\.avro"
+    r"|\..+\.part|\..+\.crc"
+)
+
+_CUT = re.compile(r"[#?\t\r\n]")
+"""Characters at which pyiceberg and others cut the path of an address, and would write to another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +63,83 @@ class _Before:
     """By crawl, with their digests; see ``Writing.digest``."""
 
 
+class TableFolder:
+    """The folder. One process at a time writes into it, within ``writing``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata = path / "metadata"
+
+    @property
+    def address(self) -> str:
+        """The address, without a slash at its end and without escapes, as Hadoop and pyiceberg use it."""
+        return f"file://{self.path.absolute().as_posix()}"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Create the folder if needed, and lock it."""
+        self.check()
+        make_folder(self.metadata)
+        with locked(self.path / _LOCK, self.path), named(self.path):
+            yield
+
+    def check(self) -> None:
+        """Check that the folder has only files of a table, and a valid address."""
+        check_address(self.address)
+        others: Iterable[str] = ()
+        if self.path.is_dir():
+            others = {file.name for file in self.path.iterdir()} - {_LOCK, self.metadata.name}
+            if not others and self.metadata.is_dir():
+                others = [file.name for file in self.metadata.iterdir() if not _OURS.fullmatch(file.name)]
+        if others or (self.path.exists() and not self.path.is_dir()):
+            message = f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
+            raise QueryError(message)
+
+    def version(self) -> int:
+        """Return the newest version, 0 if there is none; the hint is outdated if a process was killed."""
+        try:
+            number = int((self.metadata / "version-hint.text").read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            number = 0
+        while self.file(number + 1).exists():
+            number += 1
+        return number
+
+    def file(self, version: int) -> Path:
+        return self.metadata / f"v{version}.metadata.json"
+
+    def commit(self, version: int, document: str, written: Iterable[Path]) -> None:
+        """Sync all files of a version, then make it the newest."""
+        for file in written:
+            sync(file)
+        self._write(self.file(version), document)
+        self.hint(version)
+
+    def hint(self, version: int) -> None:
+        """Write the number of the newest version, unless it is written already."""
+        file = self.metadata / "version-hint.text"
+        if not file.exists() or file.read_text(encoding="ascii", errors="replace") != str(version):
+            self._write(file, str(version))
+
+    def _write(self, file: Path, text: str) -> None:
+        with whole_file(file) as opened:
+            opened.write(text.encode())
+
+
+def check_address(address: str) -> None:
+    """Check that readers will not cut an address."""
+    if found := _CUT.search(address):
+        message = f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
+        raise QueryError(message)
+
+
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Write a table of these files, or a new version of an existing one.
+    """Write a table of these files, or a new version of an existing one; returns its metadata file.
 
     Manifests of unchanged crawls are used again. Without changes nothing is written.
 
-    Args:
-        path: the table's folder.
-        files: ordered by path, so that files of a crawl are neighbours.
-        location: address of the files, with a slash at its end.
-        missing: what was not harvested, in sentences.
-
-    Returns:
-        The metadata file of the newest version.
+    Files of a crawl are neighbours; ``location`` is their address, with a slash at its end; ``missing`` says in
+    sentences what was not harvested.
 
     Raises:
         QueryError: if there are no files, or the folder has other files.

@@ -54,11 +54,8 @@ class Writing:
     ) -> ManifestFile:
         """Write the manifest of a crawl.
 
-        Args:
-            crawl: its name.
-            files: its files; none if it was removed from the table.
-            before: entries of the previous snapshot by address, for the sequence numbers of unchanged files, and to
-                mark removed ones as deleted.
+        ``before`` has the entries of the previous snapshot by address, for the sequence numbers of unchanged files, and
+        to mark removed ones as deleted.
         """
         left = dict(before or {})
         name = f"{self.folder}{manifest_name(crawl, self.digest(files), self.snapshot)}"

@@ -1,20 +1,26 @@
-"""An Iceberg table for pyiceberg whose scans request data only."""
+"""An Iceberg table for pyiceberg: footers come from the store, data from the session's source in the stored version."""
 
+import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import DataScan, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalogue.commoncrawl.columns import PATH_COLUMNS
-
-_EVERY_ROW = AlwaysTrue()
+from catalogue.errors import StoreLocked
+from catalogue.parquet.footer import with_trailer
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.checks import Source
+from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile
 
 
 class IcebergTable(StaticTable):
@@ -27,28 +33,9 @@ class IcebergTable(StaticTable):
         document = TableMetadataUtil.parse_raw(metadata.read_text(encoding="utf-8"))
         return cls(("catalogue", "index"), document, address, io, NoopCatalog("catalogue"))
 
-    def scan(
-        self,
-        row_filter: str | BooleanExpression = _EVERY_ROW,
-        selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
-        snapshot_id: int | None = None,
-        options: Properties = EMPTY_DICT,
-        limit: int | None = None,
-    ) -> "IndexScan":
+    def scan(self, *args: Any, **options: Any) -> "IndexScan":  # noqa: ANN401 - pyiceberg's
         """See pyiceberg's ``Table.scan``."""
-        return IndexScan(
-            table_metadata=self.metadata,
-            io=self.io,
-            row_filter=row_filter,
-            selected_fields=selected_fields,
-            case_sensitive=case_sensitive,
-            snapshot_id=snapshot_id,
-            options=options,
-            limit=limit,
-            catalog=self.catalog,
-            table_identifier=self.name(),
-        )
+        return IndexScan(**vars(super().scan(*args, **options)))
 
 
 class IndexScan(DataScan):
@@ -82,3 +69,117 @@ class IndexScan(DataScan):
         columns = {schema.find_field(number).name for number in named}
         needed = [name for name in PATH_COLUMNS if name in columns and name not in self._names]
         return self.update(selected_fields=(*self._names, *needed)) if needed else self
+
+
+class StoredFiles:
+    """Finds stored files by their address. Safe to use from many threads."""
+
+    def __init__(self, store: Store, source: Source, location: str) -> None:
+        """Set the store, the source, and the address of the files in the table, with a slash at its end."""
+        self._store = store
+        self._source = source
+        self._location = location
+        self._state = store.state()
+        self._last_row = store.last_row("files")
+
+    def find(self, address: str) -> tuple[str, StoredFile] | None:
+        """Return the path and the stored value of a file; None if it is not stored.
+
+        Raises:
+            StoreError: if the store was closed.
+            StoreLocked: if the value has changed since the table was written.
+        """
+        state = self._store.state()
+        if not address.startswith(self._location):
+            return None
+        path = address.removeprefix(self._location)
+        stored = self._store.get("files", path)
+        if state != self._state:
+            written = self._store.written_since("files", self._last_row)
+            if stored is None or written is None or path in written:
+                message = f"{path} has been harvested again or deleted; open the table again"
+                raise StoreLocked(message)
+        return (path, stored) if stored else None
+
+    def open(self, path: str, stored: StoredFile) -> "_Stream":
+        """Open a file; reading another version than the stored one fails."""
+        pin = FileVersion(stored.size, stored.etag if stored.source == self._source.url else None)
+        return _Stream(lambda requested: self._source.get(path, requested, pin=pin).body, stored)
+
+
+class FooterIO(PyArrowFileIO):
+    """Reads stored data files from the source; pyiceberg reads all others, such as metadata."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT, *, files: StoredFiles) -> None:
+        super().__init__(properties)
+        self._files = files
+
+    def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
+        found = self._files.find(location)
+        return _Input(location, self._files, *found) if found else super().new_input(location)
+
+
+class _Input(InputFile):
+    def __init__(self, location: str, files: StoredFiles, path: str, stored: StoredFile) -> None:
+        super().__init__(location)
+        self._files, self._path, self._stored = files, path, stored
+
+    def __len__(self) -> int:
+        return self._stored.size
+
+    def exists(self) -> bool:
+        """Return True: the file existed when its footer was harvested; a check would cost a request."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
+        """Open the file without a request."""
+        return self._files.open(self._path, self._stored)
+
+
+class _Stream(io.RawIOBase):
+    """A file's bytes: the footer from memory, the rest by requests."""
+
+    def __init__(self, fetch: Callable[[ByteRange], bytes], stored: StoredFile) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._size = stored.size
+        self._tail = with_trailer(stored.data)
+        self._place = 0
+        self._unread = True
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read bytes from the current position.
+
+        Arrow first reads the last 64 KiB and uses only the footer; it gets zeros for the data before it.
+        """
+        requested = self._size if size is None or size < 0 else self._place + size
+        start, end = self._place, min(requested, self._size)
+        self._place = max(start, end)
+        if start >= end:
+            return b""
+        tail = self._size - len(self._tail)
+        body = b""
+        if start < tail:
+            here = ByteRange(start, min(end, tail))
+            body = bytes(len(here)) if self._unread and start > 0 and end == self._size else self._fetch(here)
+        self._unread = False
+        return body + self._tail[max(0, start - tail) : max(0, end - tail)]
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
+        body = self.read(len(buffer))
+        buffer[: len(body)] = body
+        return len(body)

@@ -36,10 +36,8 @@ def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: 
 
     Columns without an Iceberg type, or with several types, are left out: other readers would fail.
 
-    Args:
-        files: of the table.
-        older: schemas of the table, newest first. A column with an equal name and type keeps its field id.
-        highest: the highest field id of the table.
+    A column of one of the ``older`` schemas, newest first, keeps its field id if its name and type are equal;
+    ``highest`` is the highest field id so far.
     """
     kinds: dict[str, set[str]] = {}
     for file in files:
@@ -100,11 +98,7 @@ def properties_of(
     Files without field ids need a name mapping. Names that the schema does not have are mapped to unused ids, since
     some readers look up every column of a file. The mapping is the same for all snapshots, so names stay in it.
 
-    Args:
-        schema: the new one.
-        files: of the table.
-        older: schemas of the table, newest first.
-        mapped: names in the table's mapping.
+    ``older`` are the table's schemas, newest first; ``mapped`` the names in its mapping.
     """
     numbers: dict[str, int] = {}
     for each in (schema, *older):

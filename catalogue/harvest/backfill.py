@@ -11,24 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogue import metadata_db
-from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.metadata_db.gaps import Gaps
 from catalogue.plan.context import PlanContext, Scope
-from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import PlannedRequest
-from catalogue.progress import Bars, Progress, no_bar
+from catalogue.progress import Progress
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.workers import Learned, LocalReader, Workers
+from catalogue.read.workers import Learned, LocalReader
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.surt import EVERYTHING
 
-Ask = Callable[[ResolvedQuery, Scope], PlanContext]
-"""Plans a query for some candidates."""
+
+def prepare_backfill(
+    session: Session, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
+) -> "Backfill":
+    """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
+    with session.database() as connection:
+        words = select_stored(session, session.metadata().crawls, crawls)
+        return Backfill(session, metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,47 +64,23 @@ class Filled:
 class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
-    def __init__(
-        self,
-        gaps: Sequence[Gaps],
-        table: Dataset,
-        ask: Ask,
-        readers: LocalReader | Workers,
-        made: Callable[[], tuple[int, int]],
-        *,
-        bars: Bars = no_bar,
-    ) -> None:
-        """Prepare to fill gaps of a dataset.
-
-        Args:
-            gaps: by file.
-            table: the dataset.
-            ask: plans a query for them.
-            readers: read the plans.
-            made: returns requests and bytes so far.
-            bars: show the progress.
-        """
-        self._everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+    def __init__(self, session: Session, gaps: Sequence[Gaps]) -> None:
+        self.session = session
         self.gaps = gaps
-        self._ask = ask
-        self._readers = readers
-        self.made = made
-        self._bars = bars
 
     def _line(self) -> str:
-        return f"of {plural(len(self.gaps), 'file')} that say too little of their keys"
+        return f"of {plural(len(self.gaps), 'file')} whose footers lack key ranges"
 
     def _notes(self) -> Iterator[str]:
-        yield "estimate says what it takes, and run() does it."
+        yield "See the cost with estimate; read with run()."
 
     @cached_property
     def estimate(self) -> Estimate:
-        """Return the cost."""
-        takes = [self.takes(each) for each in self.gaps]
-        requests, size = sum(each.requests for each in takes), sum(each.bytes for each in takes)
-        row_groups = sum(len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping)) for gaps in self.gaps)
-        seconds = takes[0].cost.seconds(requests, size, 1) if takes else 0.0
-        return Estimate(len(self.gaps), row_groups, requests, size, seconds)
+        """The cost."""
+        costs = [self.cost(gaps) for gaps in self.gaps]
+        requests, size = sum(requests for requests, _ in costs), sum(size for _, size in costs)
+        seconds = self.session.cost().seconds(requests, size, 1) if self.gaps else 0.0
+        return Estimate(len(self.gaps), sum(map(_row_groups, self.gaps)), requests, size, seconds)
 
     def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
         """Fill gaps file by file, each stored at once, so that a later run continues.
@@ -118,44 +97,43 @@ class Backfill(ReprMixin):
             WorkersLost: if the workers were lost.
             StoreError: if a result cannot be stored.
         """
-        with self._bars("files") as bar:
+        readers = self.session.workers or LocalReader(lambda: self.session.source)
+        with self.session.bars("files") as bar:
 
             def show_bar(at: Filled) -> None:
                 bar(Progress("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
 
             filling = _Filling(self, budget, report or show_bar)
-            for lesson in self._readers.learn(filling.plans()):
-                filling.take(lesson)
+            for learned in readers.learn(filling.plans()):
+                filling.store(learned)
         return filling.progress
 
-    def takes(self, gaps: Gaps) -> "_Takes":
-        """Return the cost of one file, if its page indexes are valid."""
-        indexes: tuple[PlannedRequest, ...] = ()
-        unread = _offsets(gaps.overlapping)
-        if gaps.missing:
-            indexes = self._question(gaps.missing).key_indexes()
-            indexed = {part.row_group for fetch in indexes for part in fetch.parts}
-            unread |= {n: offset for n, offset in gaps.missing.row_groups if n not in indexed}
-        plan = self._question(_some(gaps, unread)).plan()
-        return _Takes(len(indexes) + plan.requests, sum(len(fetch.range) for fetch in indexes) + plan.bytes, plan.cost)
+    def cost(self, gaps: Gaps) -> tuple[int, int]:
+        """Return the requests and bytes of one file, if its page indexes are valid."""
+        indexes = self._context(gaps.missing).key_indexes() if gaps.missing else ()
+        indexed = {part.row_group for request in indexes for part in request.parts}
+        plan = self._context(_to_read(gaps, lambda ordinal: ordinal not in indexed)).plan()
+        return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
-    def _question(self, candidate: Candidate) -> PlanContext:
-        return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
-
-    def prepared(self, gaps: Gaps) -> tuple[PlanContext, ReadPlan]:
+    def prepare(self, gaps: Gaps) -> tuple[PlanContext, ReadPlan]:
         """Return what to read of a file, after fetching its page indexes if they are sufficient."""
-        unread = _offsets(gaps.overlapping)
+        without_index: set[int] = set()
         if gaps.missing:
-            question = self._question(gaps.missing)
-            plan = question.plan()
-            if indexes := question.key_indexes():
-                question.fetch_indexes(indexes)
-                plan = question.plan()
-            # What has no page index, or a wrong one, is to be read.
-            whole = {group.ordinal for file in plan.files for group in file.row_groups if group.key_index is None}
-            unread |= {n: offset for n, offset in gaps.missing.row_groups if n in whole}
-        question = self._question(_some(gaps, unread))
-        return question, question.plan()
+            context = self._context(gaps.missing)
+            plan = context.plan()
+            if indexes := context.key_indexes():
+                context.fetch_indexes(indexes)
+                plan = context.plan()
+            planned = (group for file in plan.files for group in file.row_groups)
+            without_index = {group.ordinal for group in planned if group.key_index is None}
+        context = self._context(_to_read(gaps, without_index.__contains__))
+        return context, context.plan()
+
+    def _context(self, candidate: Candidate) -> PlanContext:
+        session, table = self.session, self.session.dataset
+        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+        scope = Scope((candidate,), len(candidate.row_groups), ())
+        return PlanContext(everything, scope, session.footers, lambda: session.source, session.cost(), must_learn=True)
 
 
 class _Filling:
@@ -166,36 +144,36 @@ class _Filling:
         self._backfill = backfill
         self._budget = budget
         self._report = report
-        self._made = backfill.made
-        self._before, self._started = backfill.made(), time.monotonic()
+        self._before, self._started = backfill.session.spent, time.monotonic()
         self._planned: deque[tuple[Gaps, PlanContext, int]] = deque()
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
         """Yield what to read, within the budget."""
         self._report(self.progress)
-        for each in self._backfill.gaps:
-            size = self._backfill.takes(each).bytes if self._budget is not None else 0
-            promised = sum(size for _, _, size in self._planned)
-            if self._budget is not None and self.progress.bytes + promised + size > self._budget:
-                return
+        for gaps in self._backfill.gaps:
+            size = 0
+            if self._budget is not None:
+                _, size = self._backfill.cost(gaps)
+                if self.progress.bytes + sum(planned for _, _, planned in self._planned) + size > self._budget:
+                    return
             try:
-                question, plan = self._backfill.prepared(each)
+                context, plan = self._backfill.prepare(gaps)
             except (Blocked, SourceUnavailable):
                 raise
             except (SourceError, FormatError) as error:
-                self._note(each, error)
+                self._note(gaps, error)
                 continue
-            self._planned.append((each, question, size))
+            self._planned.append((gaps, context, size))
             yield plan
 
-    def take(self, lesson: Learned) -> None:
+    def store(self, learned: Learned) -> None:
         """Store what was learned from the next file."""
-        gaps, question, _ = self._planned.popleft()
-        for each in lesson.learned:
-            question.learn(*each)
-        question.finish()
-        self._note(gaps, lesson.failure)
+        gaps, context, _ = self._planned.popleft()
+        for each in learned.learned:
+            context.learn(*each)
+        context.finish()
+        self._note(gaps, learned.failure)
 
     def _note(self, gaps: Gaps, failure: Exception | None) -> None:
         progress = self.progress
@@ -203,44 +181,22 @@ class _Filling:
             progress.failures[gaps.path] = str(failure)
         else:
             progress.done += 1
-            progress.row_groups += len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping))
-        requests, size = self._made()
+            progress.row_groups += _row_groups(gaps)
+        requests, size = self._backfill.session.spent
         progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
         progress.seconds = time.monotonic() - self._started
         self._report(progress)
 
 
-@dataclass(frozen=True, slots=True)
-class _Takes:
-    requests: int
-    bytes: int
-    cost: Cost
+def _row_groups(gaps: Gaps) -> int:
+    return sum(len(each.row_groups) for each in (gaps.missing, gaps.overlapping) if each)
 
 
-def _offsets(candidate: Candidate | None) -> dict[int, int]:
-    return dict(candidate.row_groups) if candidate else {}
-
-
-def _some(gaps: Gaps, offsets: dict[int, int]) -> Candidate:
+def _to_read(gaps: Gaps, condition: Callable[[int], bool]) -> Candidate:
+    """Return the overlapping row groups, and those without bounds that meet a condition."""
     like = gaps.missing or gaps.overlapping
     assert like  # noqa: S101 - a file without gaps is not among them
-    return replace(like, row_groups=tuple(sorted(offsets.items())))
-
-
-def prepare_backfill(
-    session: Session, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
-) -> Backfill:
-    """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
-    with session.database() as connection:
-        words = select_stored(session, session.metadata().crawls, crawls)
-        found = metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps)
-    return Backfill(
-        found,
-        session.dataset,
-        lambda query, scope: PlanContext(
-            query, scope, session.footers, lambda: session.source, session.cost(), must_learn=True
-        ),
-        session.workers or LocalReader(lambda: session.source),
-        lambda: session.spent,
-        bars=session.bars,
-    )
+    unread = dict(gaps.overlapping.row_groups) if gaps.overlapping else {}
+    if gaps.missing:
+        unread |= {ordinal: offset for ordinal, offset in gaps.missing.row_groups if condition(ordinal)}
+    return replace(like, row_groups=tuple(sorted(unread.items())))

@@ -6,7 +6,6 @@ tried there: one small request for each week.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +29,7 @@ from catalogue.store.stored_lists import crawl_list_age, known_crawls, stored_cr
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
 MAX_PROBES = 10
-"""Most requests for manifests of weeks that the list does not know. A crawl is published every four to six weeks."""
+"""Most requests for manifests of weeks that are not in the list. A crawl is published every four to six weeks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +55,12 @@ def fetch_crawl_list(
 ) -> CrawlList:
     """Return the list of crawls: stored for a day, else fetched, else stored before and completed by probing.
 
-    Args:
-        store: keeps the list.
-        lists: the source of ``collinfo.json``.
-        data: opens the source of the manifests, which are tried if ``lists`` fails; None to try none.
-        now: the time, UTC; the machine's by default.
+    ``data`` opens the source of the manifests, which are probed if ``lists`` fails.
 
     Raises:
-        SourceError: if the list can be had from nowhere.
+        SourceError: if no list is stored, and none can be fetched.
         FormatError: the same, if the source answered with something else.
     """
-    now = now or datetime.now(UTC)
     stored, age = stored_crawls(store, lists.url), crawl_list_age(store)
     if stored and age is not None and abs(age) < MAX_AGE:  # a clock may have been wrong
         return CrawlList(stored)
@@ -74,33 +68,35 @@ def fetch_crawl_list(
         response = lists.get(COLLINFO)
         crawls = parse_collinfo(response.body)
     except (SourceError, FormatError) as error:
-        if data is None:
-            if stored:
-                return _from_store(stored, age, error, (), complete=False)
-            raise
-        known = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))
-        found, complete = _probe(data(), known[0] if known else None, now)
+        found: list[str] = []
+        complete = False
+        if data is not None:
+            newest = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))[:1]
+            found, complete = _probe(data(), newest, now or datetime.now(UTC))
         if not (stored or found):
             raise
-        return _from_store(stored, age, error, found, complete=complete and bool(stored))
+        return _incomplete(stored, age, error, found, complete=complete and bool(stored))
     if not store.read_only:
         store.put("documents", [(COLLINFO, stored_response(response, lists))])
     return CrawlList(crawls)
 
 
-def _from_store(
-    stored: list[Crawl], age: timedelta | None, error: Exception, found: tuple[str, ...], *, complete: bool
+def _incomplete(
+    stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
 ) -> CrawlList:
     crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
-    listed = f"using the list of {_ago(age)}" if stored and age is not None else "no list is stored"
+    listed = "no list is stored"
+    if stored and age is not None:
+        ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
+        listed = f"using the list of {ago} ago"
     newer = f" and {', '.join(found)}, found on the data host" if found else ""
     missing = "" if complete else "; other crawls may exist: name one in full, such as CC-MAIN-2022-05"
     warning = f"cannot fetch the list of crawls ({error}); {listed}{newer}{missing}"
-    return CrawlList([crawls[name] for name in newest_first(crawls)], found, warning, complete)
+    return CrawlList([crawls[name] for name in newest_first(crawls)], tuple(found), warning, complete)
 
 
-def _probe(source: PoliteSource, newest: str | None, now: datetime) -> tuple[tuple[str, ...], bool]:
-    """Return the crawls whose manifests exist since ``newest``, newest first, and whether every week was tried.
+def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list[str], bool]:
+    """Return the crawls whose manifests exist since the newest known one, and whether every week was tried.
 
     Without a known crawl the search ends at the first one that exists.
     """
@@ -108,32 +104,22 @@ def _probe(source: PoliteSource, newest: str | None, now: datetime) -> tuple[tup
     for weeks in range(MAX_PROBES):
         year, week, _ = (now - timedelta(weeks=weeks)).isocalendar()
         crawl = f"CC-MAIN-{year}-{week:02}"
-        if newest and newest_first([crawl, newest])[0] == newest:
-            return tuple(found), True
-        with suppress(NotFound, FormatError):
-            try:
-                response = source.get(manifest_path(crawl))
-            except NotFound:
-                continue
-            except SourceError:
-                return tuple(found), False
-            parse_manifest(crawl, response.body)
-            found.append(crawl)
-            if newest is None:
-                break
-    return tuple(found), False
-
-
-def _ago(age: timedelta) -> str:
-    return f"{plural(age.days, 'day')} ago" if age.days else f"{plural(age.seconds // 3600, 'hour')} ago"
+        if newest_first([*newest, crawl])[0] in newest:
+            return found, True
+        try:
+            parse_manifest(crawl, source.get(manifest_path(crawl)).body)
+        except (NotFound, FormatError):
+            continue
+        except SourceError:
+            break
+        found.append(crawl)
+        if not newest:
+            break
+    return found, False
 
 
 def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
-    """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it.
-
-    Raises:
-        UnknownCrawl: if the source has no manifest of the crawl and none is stored.
-    """
+    """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
     path = manifest_path(crawl)
     stored = stored_document(store, path)
     if stored and not refresh:
@@ -153,14 +139,7 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
 
 
 def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[[], PoliteSource]) -> list[str]:
-    """Replace paths of manifests among words for crawls by the names of their crawls.
-
-    So a crawl that is not in the list of crawls can be harvested. The manifest is stored.
-
-    Raises:
-        UnknownCrawl: if the source has no such file.
-        BadManifest: if the file is not the manifest of one crawl.
-    """
+    """Store manifests that are named by path among words for crawls, and return the words with their crawls instead."""
     resolved = []
     for word in words:
         if is_manifest_path(word):
@@ -178,12 +157,7 @@ def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[
 
 
 def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
-    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored.
-
-    Raises:
-        SourceError: if it cannot be fetched.
-        BadManifest: if it is not such a list.
-    """
+    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
     if dataset.manifest is None or (stored_document(store, dataset.manifest) and not refresh):
         return
     response = source.get(dataset.manifest)

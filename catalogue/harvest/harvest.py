@@ -4,36 +4,29 @@ Usually one request per file: a suffix range whose length is learned from earlie
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from hashlib import blake2b
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.crawl_list import fetch_manifest
-from catalogue.harvest.duplicates import Duplicates
-from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import FileSummary
-from catalogue.plan.cost import Cost
 from catalogue.progress import Progress
 from catalogue.source.checks import Exchange
 from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed, note_requested, stored_paths
-
-FILES_OF_A_SUBSET = 300
-"""Index files of a subset in most crawls."""
-FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
-"""Usual bytes of a footer, without and with page indexes."""
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
@@ -68,53 +61,6 @@ class Harvested(ReprMixin):
             yield "Harvest it again to try these again."
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class HarvestEstimate(ReprMixin):
-    """The cost of a harvest."""
-
-    crawls: int
-    files: int
-    """Files to harvest; where the manifest of a crawl is not stored, the usual number."""
-    requests: int
-    bytes: int
-    seconds: float
-
-    @property
-    def summary(self) -> str:
-        """The estimate on one line."""
-        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
-        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
-
-    def _line(self) -> str:
-        return self.summary
-
-
-def estimate_harvest(
-    crawls: Sequence[str],
-    subsets: Collection[str],
-    *,
-    table: Dataset,
-    store: Store,
-    cost: Cost,
-    refresh: bool = False,
-    pages: bool = False,
-) -> HarvestEstimate:
-    """Estimate the cost of a harvest without requests; see ``harvest`` for the arguments."""
-    files = requests = 0
-    known = listed(store, table)
-    for crawl in crawls:
-        stored = set() if refresh or pages else set(stored_paths(store, table, crawl))
-        if crawl in known:
-            requested = (file for file in known[crawl] if table != COMMON_CRAWL or file.subset in subsets)
-            count = sum(file.path not in stored for file in requested)
-        else:
-            count = FILES_OF_A_SUBSET * len(subsets)
-        files += count
-        requests += count + (refresh or crawl not in known)
-    received = files * (FOOTER_WITH_PAGES if pages else FOOTER)
-    return HarvestEstimate(len(crawls), files, requests, received, cost.seconds(requests, received, 1))
-
-
 def harvest(  # noqa: PLR0913 - each is named
     crawl: str,
     subsets: Iterable[str],
@@ -124,23 +70,14 @@ def harvest(  # noqa: PLR0913 - each is named
     source: PoliteSource,
     refresh: bool = False,
     pages: bool = False,
-    only: Collection[str] | None = None,
     report: Callable[[Progress], None] = lambda _: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Harvested:
     """Fetch the footers of a crawl's index files that are not stored yet.
 
-    Args:
-        crawl: its name.
-        subsets: of the files, for Common Crawl's index.
-        table: the dataset; the store has the list of files of other datasets.
-        store: receives the results in batches, and the reasons of failures.
-        source: where the files are.
-        refresh: fetch all footers and the manifest again; files that are no longer listed are removed.
-        pages: fetch page indexes too.
-        only: paths to fetch, stored or not; with ``pages``, only what stored ones lack.
-        report: called often with the progress.
-        notify: called before with the cost of page indexes.
+    The store receives results in batches, with the reasons of failures. With ``refresh`` all footers and the manifest
+    are fetched again, and files that are no longer listed are removed; with ``pages`` page indexes are fetched too,
+    whose cost is given to ``notify`` first.
 
     Raises:
         SourceError: if the source failed; what was fetched before is stored.
@@ -154,35 +91,29 @@ def harvest(  # noqa: PLR0913 - each is named
             files = listed(store, table).get(crawl, [])
         requested = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
         requested.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
-        if only is not None:
-            if not files:  # the list of a table that nobody else has may be lost
-                files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
-            requested = [file for file in files if file.path in only]
-        else:
-            note_requested(store, requested)
-        there = set(stored_paths(store, table, crawl))
-        names = {file.path for file in files}
+        note_requested(store, requested)
+        paths = {file.path for file in files}
         for kind in ("files", "failures"):
-            removed = set(stored_paths(store, table, crawl, kind=kind)) - names
-            store.delete(kind, removed if only is None else removed & {*only})
-        without_pages = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
-        again = refresh or (only is not None and not pages)
-        missing = [file for file in requested if again or file.path not in there or file.path in without_pages]
-        outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
-        tails = Tails(store, table, sorted(there), pages=pages)
-        taker = Taker(source, tails, {} if refresh else without_pages, table, pages=pages)
+            store.delete(kind, set(stored_paths(store, table, crawl, kind=kind)) - paths)
+        stored = stored_paths(store, table, crawl)
+        without_pages = _without_pages(store, table, crawl, stored) if pages else {}
+        up_to_date = set() if refresh else {*stored} - without_pages.keys()
+        missing = [file for file in requested if file.path not in up_to_date]
+        tails = Tails(store, table, sorted(stored), pages=pages)
         if pages and missing:
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
-        others = there - {file.path for file in missing} if missing else ()
-        seen = Duplicates((path, known.data) for path in others if (known := whole(store, path)))
-        run = _Run(outcome, store, source, requested, missing, seen, report)
+        fetcher = FooterFetcher(source, tails, {} if refresh else without_pages, table, pages)
+        run = _Run(crawl, fetcher, store, requested, missing, report)
+        for path in {*stored} - {file.path for file in missing} if missing else ():
+            if known := undamaged(store, path):
+                run.seen.add(path, [known.data])
         try:
-            run.take(taker, missing, source.connections)
-            run.take_doubtful(taker, table)
+            run.fetch(missing)
+            run.fetch_doubtful()
         finally:
             run.batch.commit()
-    return outcome
+    return run.outcome
 
 
 class _Run:
@@ -190,81 +121,111 @@ class _Run:
 
     def __init__(
         self,
-        outcome: Harvested,
+        crawl: str,
+        fetcher: FooterFetcher,
         store: Store,
-        source: PoliteSource,
         requested: Iterable[IndexFile],
-        missing: Sequence[IndexFile],
-        seen: Duplicates,
+        missing: Iterable[IndexFile],
         report: Callable[[Progress], None],
     ) -> None:
         self.batch = _Batch(store)
-        self._outcome = outcome
+        self.seen = _Duplicates()
+        self._fetcher = fetcher
         self._store = store
-        self._source = source
         self._requested = {file.path for file in requested}
-        self._settled = self._requested - {file.path for file in missing}
-        self._seen = seen
-        self._put_off: set[str] = set()
+        self._done = self._requested - {file.path for file in missing}
+        self.outcome = Harvested(Progress(crawl, len(self._requested), len(self._done)))
         self._exchanges: dict[str, Exchange] = {}
-        self._before = source.requests, source.bytes
+        self._before = fetcher.source.requests, fetcher.source.bytes
         self._started = time.monotonic()
         self._report = report
-        report(outcome.progress)
+        report(self.outcome.progress)
 
-    def take(self, taker: Taker, missing: Iterable[IndexFile], workers: int) -> None:
-        """Fetch files; those with the footer or page indexes of another are left to ``take_doubtful``."""
-        with closing(_in_parallel(taker.take, missing, workers)) as results:
+    def fetch(self, missing: Iterable[IndexFile]) -> None:
+        """Fetch files; those with the footer or page indexes of another are left to ``fetch_doubtful``."""
+        with closing(_in_parallel(self._fetcher.fetch, missing, self._fetcher.source.connections)) as results:
             for file, result in results:
-                if isinstance(result, Taken) and result.exchange:
+                if isinstance(result, FetchedFile) and result.exchange:
                     self._exchanges[file.path] = result.exchange
-                if isinstance(result, Taken) and self._seen.add(file.path, result.parts):
-                    self._put_off.add(file.path)
-                else:
+                if isinstance(result, CatalogueError) or not self.seen.add(file.path, result.parts):
                     self._note(file, result)
 
-    def take_doubtful(self, taker: Taker, table: Dataset) -> None:
+    def fetch_doubtful(self) -> None:
         """Fetch files again, each on a new connection, whose responses may belong to other requests.
 
         These have the footer or page indexes of another file, which is an error if it remains so, or their connection
-        received
-        more than was requested.
+        received more than was requested.
         """
-        results: dict[str, tuple[IndexFile, Taken | CatalogueError]] = {}
-        while doubtful := self._doubtful() - results.keys():
-            files = [file for path in sorted(doubtful) if (file := table.file(path))]
-            with closing(_in_parallel(taker.take_apart, files, 1)) as decoded:
-                for file, result in decoded:
+        results: dict[str, tuple[IndexFile, FetchedFile | CatalogueError]] = {}
+        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.is_doubtful()}
+        while doubtful := (self.seen.paths() | out_of_step) - results.keys():
+            files = [file for path in sorted(doubtful) if (file := self._fetcher.table.file(path))]
+            with closing(_in_parallel(self._fetcher.fetch_apart, files, 1)) as fetched:
+                for file, result in fetched:
                     results[file.path] = file, result
-                    self._seen.add(file.path, result.parts if isinstance(result, Taken) else ())
+                    self.seen.add(file.path, result.parts if isinstance(result, FetchedFile) else ())
         self.batch.commit()
         for path, (file, result) in results.items():
-            if others := self._seen.others(path):
-                message = (
+            if others := self.seen.others(path):
+                result = BadFooter(  # noqa: PLW2901
                     f"{path} has the same footer or page index as {others[0]}, also on a connection of its own; one "
                     "may have been served for the other, so neither is stored"
                 )
-            error = BadFooter(message) if others else None
-            if error or not isinstance(result, Taken):
+            if isinstance(result, CatalogueError):
                 self._store.delete("files", [path])
-            self._note(file, error or result)
+            self._note(file, result)
 
-    def _doubtful(self) -> set[str]:
-        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.is_doubtful()}
-        return self._seen.paths() | self._put_off | out_of_step
-
-    def _note(self, file: IndexFile, result: Taken | CatalogueError) -> None:
-        outcome, at = self._outcome, self._outcome.progress
+    def _note(self, file: IndexFile, result: FetchedFile | CatalogueError) -> None:
+        outcome, at = self.outcome, self.outcome.progress
         outcome.facts.pop(file.path, None)
-        _note(outcome, self.batch, file, result)
-        if isinstance(result, Taken):
-            self._settled.add(file.path)
+        if isinstance(result, FetchedFile):
+            if result.summary:
+                outcome.facts[file.path] = result.summary
+            self.batch.add(file.path, result.stored, result.indexes)
+            self._done.add(file.path)
         else:
-            self._settled.discard(file.path)
-        at.done = len(self._settled & self._requested)  # not those of other subsets
-        at.requests, at.bytes = self._source.requests - self._before[0], self._source.bytes - self._before[1]
+            self._note_failure(file.path, result)
+            self._done.discard(file.path)
+        at.done = len(self._done & self._requested)  # doubtful files may be of other subsets
+        source = self._fetcher.source
+        at.requests, at.bytes = source.requests - self._before[0], source.bytes - self._before[1]
         at.seconds = time.monotonic() - self._started
         self._report(at)
+
+    def _note_failure(self, path: str, error: CatalogueError) -> None:
+        if isinstance(error, Blocked | SourceUnavailable):
+            raise error
+        self.outcome.failures[path] = str(error)
+        self.outcome.progress.failed += 1
+        self.batch.add(path, marker(f"{type(error).__name__}: {error}"), {})
+        if not self.outcome.facts and len(self.outcome.failures) >= _HOPELESS:
+            message = f"the first {_HOPELESS} files all failed, the last with: {error}"
+            raise SourceUnavailable(message) from error
+
+
+class _Duplicates:
+    """Footers and page indexes, by digest, that came from more than one file."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, list[bytes]] = {}
+        self._paths: dict[bytes, set[str]] = {}
+
+    def add(self, path: str, parts: Iterable[bytes]) -> bool:
+        """Note the footer and page indexes of a file instead of those before; returns whether others have the same."""
+        for digest in self._digests.pop(path, ()):
+            self._paths[digest].discard(path)
+        self._digests[path] = [blake2b(part, digest_size=16).digest() for part in parts]
+        for digest in self._digests[path]:
+            self._paths.setdefault(digest, set()).add(path)
+        return bool(self.others(path))
+
+    def others(self, path: str) -> list[str]:
+        """Return the other files that have the footer or page indexes of a file."""
+        return sorted({other for digest in self._digests[path] for other in self._paths[digest]} - {path})
+
+    def paths(self) -> set[str]:
+        """Return the files that have the footer or page indexes of another."""
+        return {path for paths in self._paths.values() if len(paths) > 1 for path in paths}
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
@@ -273,8 +234,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}
     for path in paths:
-        value = whole(store, path)
-        if value is None:
+        if (value := undamaged(store, path)) is None:
             continue
         footer = decode_footer(value.data, value.size)
         requested = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
@@ -289,54 +249,30 @@ class _Batch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._files: list[tuple[str, StoredFile]] = []
-        self._failures: list[tuple[str, StoredFile]] = []
-        self._indexes: list[tuple[str, dict[int, Indexes], StoredFile]] = []
-        self._bytes = 0
+        self._pending: list[tuple[str, StoredFile, dict[int, Indexes]]] = []
         self._since = time.monotonic()
 
     def add(self, path: str, value: StoredFile, indexes: dict[int, Indexes]) -> None:
-        (self._failures if value.note else self._files).append((path, value))
-        if indexes:
-            self._indexes.append((path, indexes, value))
-        self._bytes += len(value.data)
-        full = len(self._files) >= _BATCH_FILES or self._bytes >= _BATCH_BYTES
-        if full or time.monotonic() - self._since > _BATCH_SECONDS:
+        self._pending.append((path, value, indexes))
+        size = sum(len(value.data) for _, value, _ in self._pending)
+        late = time.monotonic() - self._since > _BATCH_SECONDS
+        if late or len(self._pending) >= _BATCH_FILES or size >= _BATCH_BYTES:
             self.commit()
 
     def commit(self) -> None:
-        files, self._files = self._files, []
-        failures, self._failures = self._failures, []
-        indexes, self._indexes = self._indexes, []
-        self._bytes, self._since = 0, time.monotonic()
-        if files:
+        pending, self._pending, self._since = self._pending, [], time.monotonic()
+        if files := [(path, value) for path, value, _ in pending if not value.note]:
             self._store.put("files", files)
-        if failures:
+        if failures := [(path, value) for path, value, _ in pending if value.note]:
             self._store.put("failures", failures)
-        for path, found, version in indexes:
-            self._store.add_indexes(path, found, version)
-
-
-def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | CatalogueError) -> None:
-    if isinstance(result, Taken):
-        if result.facts:
-            outcome.facts[file.path] = result.facts
-        batch.add(file.path, result.stored, result.indexes)
-        return
-    if isinstance(result, Blocked | SourceUnavailable):
-        raise result
-    outcome.failures[file.path] = str(result)
-    outcome.progress.failed += 1
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    batch.add(file.path, StoredFile(b"", 0, None, None, "", now, note=f"{type(result).__name__}: {result}"), {})
-    if not outcome.facts and len(outcome.failures) >= _HOPELESS:
-        message = f"the first {_HOPELESS} files all failed, the last with: {result}"
-        raise SourceUnavailable(message) from result
+        for path, value, indexes in pending:
+            if indexes:
+                self._store.add_indexes(path, indexes, value)
 
 
 def _in_parallel(
-    work: Callable[[IndexFile], Taken], items: Iterable[IndexFile], workers: int
-) -> Generator[tuple[IndexFile, Taken | CatalogueError], None, None]:
+    work: Callable[[IndexFile], FetchedFile], items: Iterable[IndexFile], workers: int
+) -> Generator[tuple[IndexFile, FetchedFile | CatalogueError], None, None]:
     """Yield results as they complete, with few items under way."""
     executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
     try:
@@ -346,5 +282,5 @@ def _in_parallel(
             except (SourceError, FormatError) as error:
                 yield item, error
     finally:
-        # Not waited for: whoever broke this off closes the source next, which ends what is under way.
+        # Not waited for: the caller that stops early closes the source next, which ends what is under way.
         executor.shutdown(wait=False, cancel_futures=True)

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from catalogue import metadata_db
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
+from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
-from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
+from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
 from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
@@ -20,8 +21,33 @@ from catalogue.store.read_only import unwritable
 from catalogue.store.stored_lists import REQUESTED, known_crawls, listed, load_dataset, save_dataset, stored_paths
 from catalogue.surt import Keys
 
+FILES_OF_A_SUBSET = 300
+"""Index files of a subset in most crawls."""
+_FOOTER, _FOOTER_WITH_PAGES = 85_000, 1_000_000
+"""Usual bytes of a footer, without and with page indexes."""
 _LIST_ATTEMPTS = 3
 """Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HarvestEstimate(ReprMixin):
+    """The cost of a harvest."""
+
+    crawls: int
+    files: int
+    """Files to harvest; where the manifest of a crawl is not stored, the usual number."""
+    requests: int
+    bytes: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The estimate on one line."""
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
+        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
+
+    def _line(self) -> str:
+        return self.summary
 
 
 def define(
@@ -38,7 +64,7 @@ def define(
         raise QueryError(message)
     given = tuple(paths)
     if (manifest is None) is (not given):
-        message = f"to find the files of {session.dataset_name} takes either a manifest or their paths"
+        message = f"the files of {session.dataset_name} need either a manifest or their paths"
         raise QueryError(message)
     source = session.settings.source.rstrip("/")
     table = define_dataset(
@@ -54,11 +80,11 @@ def define(
         before = load_dataset(store)
     if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
         message = (
-            f"{session.dataset_name} holds footers of files sorted by {before.key}, as {before.keys.value}; "
+            f"{session.dataset_name} has footers of files sorted by {before.key}, as {before.keys.value}; "
             "choose another name, or forget them first"
         )
         raise QueryError(message)
-    if before and before.key == table.key:  # what stands in paths is looked for when there are some
+    if before and before.key == table.key:  # columns of paths are found when there are paths
         table = replace(table, path_columns=before.path_columns)
     store.delete("failures", store.keys("failures"))
     save_dataset(store, table, listing)
@@ -136,15 +162,19 @@ def estimate_crawls(
 ) -> HarvestEstimate:
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
     _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
-    return estimate_harvest(
-        chosen,
-        chosen_subsets,
-        table=session.dataset,
-        store=session.create_store(),
-        cost=session.cost(),
-        refresh=refresh,
-        pages=pages,
-    )
+    store, dataset = session.create_store(), session.dataset
+    known = listed(store, dataset)
+    files = requests = 0
+    for crawl in chosen:
+        count = FILES_OF_A_SUBSET * len(chosen_subsets)
+        if crawl in known:
+            stored = set() if refresh or pages else set(stored_paths(store, dataset, crawl))
+            requested = (file for file in known[crawl] if dataset != COMMON_CRAWL or file.subset in chosen_subsets)
+            count = sum(file.path not in stored for file in requested)
+        files += count
+        requests += count + (refresh or crawl not in known)
+    received = files * (_FOOTER_WITH_PAGES if pages else _FOOTER)
+    return HarvestEstimate(len(chosen), files, requests, received, session.cost().seconds(requests, received, 1))
 
 
 def _select(
@@ -154,24 +184,21 @@ def _select(
     if session.is_read_only:
         raise unwritable(session.store.path)
     if session.dataset == COMMON_CRAWL:
-        words = resolve_manifest_paths(_crawl_words(session, crawls), session.create_store(), lambda: session.source)
+        words = parse_crawl_words(several(crawls or ()), _known_crawls(session))
+        words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
     words = several(crawls or "all")
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 
-def _crawl_words(session: Session, crawls: str | Iterable[str] | None) -> list[str]:
-    return parse_crawl_words(several(crawls or ()), _known_crawls(session))
-
-
 def _known_crawls(session: Session) -> list[str]:
-    return known_crawls(session.store) if (session.store_path).exists() else []
+    return known_crawls(session.store) if session.store_path.exists() else []
 
 
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     """Return the crawls that the words select. Full names need no list of crawls."""
     if not words:
-        message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
+        message = "no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest"
         raise QueryError(message)
     plain = list(plain_names(words))
     select_crawls(plain, _known_crawls(session))
@@ -184,38 +211,38 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
     """Return the parts of a dataset with one list of files that the words select."""
-    fetch_path_list(session.dataset, session.create_store(), session.source, refresh=refresh)
-    files = listed(session.store, session.dataset)
-    there = {file.path for each in files.values() for file in each}
-    if not there and session.store.keys("files"):  # a list that names nothing is none
+    store, dataset = session.create_store(), session.dataset
+    fetch_path_list(dataset, store, session.source, refresh=refresh)
+    files = listed(store, dataset)
+    paths = {file.path for each in files.values() for file in each}
+    if not paths and store.keys("files"):  # a list that names nothing is none
         message = (
-            f"the list of the files of {session.dataset_name} is lost; "
-            f"run: catalogue harvest --table {session.dataset_name} "
-            f"--key {session.dataset.key} PATH..., as it was defined"
+            f"the list of the files of {dataset.name} is lost; run: catalogue harvest --table {dataset.name} "
+            f"--key {dataset.key} PATH..., as it was defined"
         )
         raise StoreDamaged(message)
     for kind in ("files", "failures"):
-        session.store.delete(kind, set(session.store.keys(kind)) - there)
-    columns = tuple(name for name in path_columns(there) if name != session.dataset.key)
-    if columns != session.dataset.path_columns:
-        save_dataset(session.store, replace(session.dataset, path_columns=columns))
+        store.delete(kind, set(store.keys(kind)) - paths)
+    columns = tuple(name for name in path_columns(paths) if name != dataset.key)
+    if columns != dataset.path_columns:
+        save_dataset(store, replace(dataset, path_columns=columns))
         session.reload_dataset()
     return session.dataset.select(words, list(files))
 
 
 def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
     """Delete what is stored of crawls; see ``Catalogue.forget``."""
+    store, dataset = session.store, session.dataset
     deleted = 0
     for crawl in stored_crawls(session, crawls):
-        with session.store.harvesting(crawl):
-            paths = stored_paths(session.store, session.dataset, crawl)
-            # Files last: as long as there are some, what was stopped can be gone on with by the same again.
-            session.store.delete("failures", stored_paths(session.store, session.dataset, crawl, kind="failures"))
-            session.store.delete("documents", session.store.keys("documents", f"{REQUESTED}{crawl}/"))
-            if session.dataset == COMMON_CRAWL:
-                pulled = session.store.keys("documents", f"snapshots/{crawl}/")
-                session.store.delete("documents", [manifest_path(crawl), *pulled])
-            session.store.delete("files", paths)
+        with store.harvesting(crawl):
+            paths = stored_paths(store, dataset, crawl)
+            # Files last: as long as there are some, an interrupted command can be run again.
+            store.delete("failures", stored_paths(store, dataset, crawl, kind="failures"))
+            store.delete("documents", store.keys("documents", f"{REQUESTED}{crawl}/"))
+            if dataset == COMMON_CRAWL:
+                store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
+            store.delete("files", paths)
         deleted += len(paths)
-    metadata_db.refresh(session.database_path, session.store, session.dataset)
+    metadata_db.refresh(session.database_path, store, dataset)
     return deleted

@@ -12,8 +12,17 @@ from tempfile import TemporaryDirectory
 from catalogue.atomic_files import named
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Snapshot, SnapshotFile, crawl_of, unpack_snapshot
-from catalogue.harvest.snapshot_file import NO_ROW_GROUP, Row, write_rows
+from catalogue.harvest.snapshot import (
+    CRAWL_LIST,
+    MANIFEST,
+    NO_ROW_GROUP,
+    Row,
+    Snapshot,
+    SnapshotFile,
+    crawl_of,
+    unpack_snapshot,
+    write_rows,
+)
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import LocalTarget, RemoteTarget
 from catalogue.settings import package_version
@@ -39,14 +48,8 @@ def publish(
 
     The manifest is replaced last. Files of an export that was killed are used or removed.
 
-    Args:
-        output: a folder, or the URL of one that fsspec can write to.
-        store: to export; others may write to it.
-        crawls: to export.
-        tables: functions by table that write a Parquet file and return its number of rows.
-        missing: what was not harvested of these crawls, in sentences.
-        cache: see ``open_folder``.
-        report: called with each crawl's file.
+    ``tables`` has functions that write a Parquet file and return its number of rows. ``missing`` says in sentences what
+    was not harvested. ``report`` is called with the file of each crawl.
 
     Raises:
         QueryError: if the folder has other files.
@@ -89,11 +92,7 @@ def publish(
 
 
 def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot | None:
-    """Return the snapshot in a folder; None if the folder is empty or has an unfinished first export.
-
-    Raises:
-        QueryError: if it has other files.
-    """
+    """Return the snapshot in a folder; None if the folder is empty or has an unfinished first export."""
     if place.size(MANIFEST) is None:
         if place.exists("") and place.size(_STARTED) is None:
             message = f"{output} has other files; choose another name for the snapshot"

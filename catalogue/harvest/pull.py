@@ -9,7 +9,7 @@ incomplete: pull snapshots of people you trust.
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any
 
 from catalogue import metadata_db
 from catalogue.atomic_files import create, named
-from catalogue.check.compare_files import differing, start_of
+from catalogue.check.compare_files import compare_file
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.formatting import ReprMixin, plural
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Snapshot, SnapshotFile, unpack_snapshot
-from catalogue.harvest.snapshot_file import Row, read_rows
-from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
+from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, Snapshot, SnapshotFile, read_rows, unpack_snapshot
+from catalogue.harvest.tails import undamaged
+from catalogue.parquet.footer import MAGIC, TRAILER
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
 from catalogue.progress import Progress
@@ -38,7 +38,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, decode, encode, version_of
+from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
@@ -156,8 +156,7 @@ class _Pull:
                 with self.store.harvesting(file.crawl):
                     for part in self._parts(file, path):
                         self._merge(part, summaries)
-                    now = datetime.now(UTC).isoformat(timespec="seconds")
-                    self.store.put("documents", [(note, StoredFile(b"", 0, None, None, self.place.url, now))])
+                    self.store.put("documents", [(note, marker(source=self.place.url))])
             except BadSnapshot as error:
                 message = f"{self.place.url}{file.name} {error}; nothing of it was stored"
                 raise BadSnapshot(message) from error
@@ -181,17 +180,17 @@ class _Pull:
         self.pulled.compared += len(chosen)
 
     def _compare_file(self, path: str, stored: StoredFile, indexes: dict[int, Indexes]) -> None:
-        start = start_of(stored, indexes, COMMON_CRAWL.key)
+        pin = FileVersion(stored.size, None)
         try:
-            body = self.source.get(path, ByteRange(start, stored.size), pin=FileVersion(stored.size, None)).body
+            has_footer, different = compare_file(path, stored, indexes, self.source, COMMON_CRAWL.key, pin)
         except (FormatError, NotFound, FileChanged) as error:
             message = f"has {path}, which the source does not have, or not in this version: {error}"
             raise BadSnapshot(message) from error
-        what = "" if body.endswith(with_trailer(stored.data)) else "footer"
-        if what or [*differing(stored, indexes, COMMON_CRAWL.key, body)]:
+        if different or not has_footer:
+            what = "page index" if has_footer else "footer"
             message = (
-                f"has another {what or 'page index'} of {path} than {self.source.url}; it is wrong, or was made from "
-                "another source or before the file was replaced"
+                f"has another {what} of {path} than {self.source.url}; it is wrong, or was made from another source or "
+                "before the file was replaced"
             )
             raise BadSnapshot(message)
 
@@ -211,10 +210,8 @@ class _Pull:
         self.pulled.kept += len(values) - len(added)
 
     def _has(self, path: str, theirs: StoredFile) -> bool:
-        with suppress(StoreDamaged):
-            ours = self.store.get("files", path)
-            return ours is not None and (ours.version, ours.data) == (theirs.version, theirs.data)
-        return False
+        ours = undamaged(self.store, path)
+        return ours is not None and (ours.version, ours.data) == (theirs.version, theirs.data)
 
 
 class _Part:

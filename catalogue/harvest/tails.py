@@ -30,7 +30,7 @@ _LENGTHS = 256
 """Added in turn, so that a response to the request before or after states another range."""
 
 
-def whole(store: Store, path: str) -> StoredFile | None:
+def undamaged(store: Store, path: str) -> StoredFile | None:
     """Return a file's value; None if it is missing or damaged."""
     with suppress(StoreDamaged):
         return store.get("files", path)
@@ -38,7 +38,7 @@ def whole(store: Store, path: str) -> StoredFile | None:
 
 
 def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
-    """Return where the page indexes are that are stored."""
+    """Return where the page indexes are that are stored, in order."""
     groups = list(groups)
     keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
     located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
@@ -49,17 +49,15 @@ class Tails:
     """The length of a tail: the largest footer of the crawl and subset so far, and some more."""
 
     def __init__(self, store: Store, table: Dataset, paths: Sequence[str], *, pages: bool) -> None:
-        """Learn from some of the stored files."""
         self._lock = Lock()
         self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in paths[::10]:
-            known, file = whole(store, path), table.file(path)
+            known, file = undamaged(store, path), table.file(path)
             if known and file:
-                footer = decode_footer(known.data, known.size) if pages else None
-                ranges = index_ranges(footer.row_groups, table.key) if footer else []
-                self.learn(file.subset, known.size - TRAILER - ranges[0].start if ranges else len(known.data))
+                groups = decode_footer(known.data, known.size).row_groups if pages else ()
+                self.learn(file.subset, known.size, len(known.data), index_ranges(groups, table.key))
 
     def length(self, subset: str) -> int:
         with self._lock:
@@ -67,101 +65,90 @@ class Tails:
             more = next(self._turn) % _LENGTHS
         return more + (self._first if largest is None else largest * 5 // 4 + 4096)
 
-    def learn(self, subset: str, footer_length: int) -> None:
-        """Note the length that was needed."""
+    def learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
+        """Note where footer and page indexes of a file of ``size`` bytes were."""
+        needed = size - TRAILER - indexes[0].start if indexes else footer_length
         with self._lock:
-            self._largest[subset] = max(footer_length, self._largest.get(subset, 0))
+            self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FetchedFile:
     """What was fetched of a file."""
 
     stored: StoredFile
-    facts: FileSummary | None
+    summary: FileSummary | None
     """None for a footer that was stored before."""
     indexes: dict[int, Indexes] = field(default_factory=dict)
     exchange: Exchange | None = None
 
     @property
     def parts(self) -> list[bytes]:
-        """Return the footer and the page indexes."""
+        """The footer and the page indexes."""
         packed = b"".join(indexes.pack() for _, indexes in sorted(self.indexes.items()))
         return [self.stored.data, packed] if packed else [self.stored.data]
 
 
-class Taker:
+@dataclass(frozen=True, slots=True)
+class FooterFetcher:
     """Fetch the footer of a file, and optionally its page indexes."""
 
-    def __init__(
-        self,
-        source: PoliteSource,
-        tails: Tails,
-        known: Mapping[str, StoredFile],
-        table: Dataset,
-        *,
-        pages: bool,
-    ) -> None:
-        """Prepare to fetch from ``source``; of files in ``known`` only page indexes."""
-        self._source = source
-        self._tails = tails
-        self._known = known
-        self._table = table
-        self._pages = pages
+    source: PoliteSource
+    tails: Tails
+    known: Mapping[str, StoredFile]
+    """Files of which only page indexes are missing."""
+    table: Dataset
+    pages: bool
 
-    def take(self, file: IndexFile) -> Taken:
-        """Fetch a file.
-
-        Raises:
-            SourceError: if the source fails.
-            FormatError: if it is not an index file.
-        """
-        if known := self._known.get(file.path):
-            pin = FileVersion(known.size, known.etag if known.source == self._source.url else None)
-            return Taken(known, None, self._indexes(file, decode_footer(known.data, known.size), pin, b""))
-        tail = get_tail(self._source, file.path, self._tails.length(file.subset))
+    def fetch(self, file: IndexFile) -> FetchedFile:
+        """Fetch a file."""
+        if known := self.known.get(file.path):
+            pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
+            footer = decode_footer(known.data, known.size)
+            ranges = index_ranges(footer.row_groups, self.table.key)
+            return FetchedFile(known, None, self._indexes(file, footer, ranges, pin, b""))
+        tail = get_tail(self.source, file.path, self.tails.length(file.subset))
+        version = FileVersion(tail.total_size, tail.etag)
         try:
             length = footer_length(tail.body)
-            size = tail.total_size
-            if length + TRAILER + 4 > size:
-                message = f"the footer claims {length:,} of the file's {size:,} bytes"
+            if length + TRAILER + 4 > version.size:
+                message = f"the footer claims {length:,} of the file's {version.size:,} bytes"
                 raise BadFooter(message)
             body = tail.body
             if length + TRAILER > len(body):
-                rest = ByteRange(size - TRAILER - length, size - len(body))
-                body = self._source.get(file.path, rest, pin=FileVersion(size, tail.etag)).body + body
-            footer = body[-TRAILER - length : -TRAILER]
-            facts = examine_footer(footer, size, self._table.key)
-            if self._table != COMMON_CRAWL and self._table.key not in facts.column_names:
-                message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
+                rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
+                body = self.source.get(file.path, rest, pin=version).body + body
+            data = body[-TRAILER - length : -TRAILER]
+            summary = examine_footer(data, version.size, self.table.key)
+            if self.table != COMMON_CRAWL and self.table.key not in summary.column_names:
+                message = f"has no column {self.table.key} to find rows by, but {', '.join(summary.column_names)}"
                 raise BadFooter(message)
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
-        response = stored_response(tail, self._source, footer)
-        if not self._pages:
-            self._tails.learn(file.subset, length)
-            return Taken(response, facts, exchange=tail.exchange)
-        decoded = decode_footer(footer, size)
-        ranges = index_ranges(decoded.row_groups, self._table.key)
-        self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
-        indexes = self._indexes(file, decoded, FileVersion(size, tail.etag), body)
-        return Taken(response, facts, indexes, tail.exchange)
+        indexes, ranges = {}, []
+        if self.pages:
+            footer = decode_footer(data, version.size)
+            ranges = index_ranges(footer.row_groups, self.table.key)
+            indexes = self._indexes(file, footer, ranges, version, body)
+        self.tails.learn(file.subset, version.size, length, ranges)
+        return FetchedFile(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
 
-    def take_apart(self, file: IndexFile) -> Taken:
+    def fetch_apart(self, file: IndexFile) -> FetchedFile:
         """Fetch a file on a new connection, including a stored footer."""
-        with self._source.apart() as source:
-            return Taker(source, self._tails, {}, self._table, pages=self._pages).take(file)
+        with self.source.apart() as source:
+            return FooterFetcher(source, self.tails, {}, self.table, self.pages).fetch(file)
 
-    def _indexes(self, file: IndexFile, footer: Footer, pin: FileVersion, body: bytes) -> dict[int, Indexes]:
+    def _indexes(
+        self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes
+    ) -> dict[int, Indexes]:
         """Return the page indexes of a file whose last bytes are ``body``."""
-        ranges = index_ranges(footer.row_groups, self._table.key)
         if not ranges:
             return {}
         start, end = ranges[0].start, max(each.end for each in ranges)
         first = pin.size - len(body)
         if start < first:
             rest = ByteRange(start, min(first, end))
-            before = self._source.get(file.path, rest, pin=pin).body
+            before = self.source.get(file.path, rest, pin=pin).body
             first, body = start, before + body if rest.end == first else before
-        return cut_indexes(footer, self._table.key, body, first)
+        return cut_indexes(footer, self.table.key, body, first)

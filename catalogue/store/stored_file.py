@@ -8,7 +8,7 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
@@ -56,6 +56,11 @@ class StoredFile:
         except ValueError as error:
             message = f"a value of the store is damaged: it was taken at {self.taken[:50]!r}"
             raise StoreDamaged(message) from error
+
+
+def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile:
+    """Return a value that is no file of the source: a failure, a definition, or that something was done."""
+    return StoredFile(data, len(data), None, None, source, datetime.now(UTC).isoformat(timespec="seconds"), note)
 
 
 _HELD_TYPES = get_type_hints(StoredFile)

@@ -25,7 +25,7 @@ from catalogue.errors import FormatError, StoreDamaged
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_file import StoredFile, marker
 
 REQUESTED = "requested/"
 """Prefix of documents ``requested/CRAWL/SUBSET``: the user asked to harvest that subset."""
@@ -39,7 +39,7 @@ def stored_response(answer: Response, source: PoliteSource, data: bytes | None =
         etag=answer.etag,
         last_modified=answer.last_modified,
         source=source.url,
-        taken=_now(),
+        taken=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -97,7 +97,7 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
     requested = {f"{REQUESTED}{file.crawl}/{file.subset}" for file in files}
     new = sorted(requested - {*store.keys("documents", REQUESTED)})
     if new:
-        store.put("documents", [(key, StoredFile(b"", 0, None, None, "", _now())) for key in new])
+        store.put("documents", [(key, marker()) for key in new])
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
@@ -117,7 +117,7 @@ def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> N
     documents = [(DATASET_DOCUMENT, table.to_json())]
     if paths:
         documents.append((PATHS_DOCUMENT, "\n".join(paths).encode()))
-    store.put("documents", [(key, StoredFile(data, len(data), None, None, "", _now())) for key, data in documents])
+    store.put("documents", [(key, marker(data=data)) for key, data in documents])
 
 
 def stored_document(store: Store, path: str) -> StoredFile | None:
@@ -125,7 +125,3 @@ def stored_document(store: Store, path: str) -> StoredFile | None:
     with suppress(StoreDamaged):
         return store.get("documents", path)
     return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,15 @@
-"""Search the URL index of the crawl of 2012 through a source.
+"""The URL index of the crawl of 2012: parse and check its blocks, and search it through a source.
+
+::
+
+    header       block size, number of index blocks: 4 bytes each; all numbers are little-endian
+    index block  block number, then repeatedly: prefix, NUL, block number; the rest is NULs
+    data block   repeatedly: URL, NUL, location of 32 bytes; the rest is NULs
+    location     segment 8, date of the file 8, partition 4, offset 8, size 4
+
+Block 0 is the root. Block ``n`` starts at 8 + ``n`` times the block size. Data blocks follow the index blocks, in the
+order of their URLs, compared by bytes. A prefix is not greater than any URL of the block after it, and not less than
+any URL of the block before it.
 
 The header and the top of the tree take one request each, once for all patterns. Then a pattern takes one request for
 each level below, and one for every 16 MiB of the result. The real file has 217 GB in blocks of 64 KiB; its 2,644 index
@@ -6,23 +17,18 @@ blocks have about 1,250 entries each, so there are three levels, and the upper t
 site takes two requests after those for header and top; a large result takes two in the lowest level.
 """
 
+import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
-from catalogue.commoncrawl.capture import Capture
+from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.errors import BadUrlIndex
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import Source
-from catalogue.url_index_2012.blocks import (
-    HEADER_SIZE,
-    Header,
-    IndexBlock,
-    parse_data_block,
-    parse_header,
-    parse_index_block,
-)
-from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix
+from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix, url_of
 
 PATH = "projects/url-index/url-index.1356128792"
 """Path of the index at Common Crawl's address."""
@@ -35,6 +41,142 @@ _PIECE = 16 << 20
 """Bytes of data blocks in one request."""
 _USUAL_ENTRY = 128
 """Estimated bytes of an entry, rather too many."""
+HEADER_SIZE = 8
+MAX_BLOCK = 4 << 20
+"""Maximum bytes of a block; the real index has 64 KiB."""
+
+_HEADER = struct.Struct("<II")
+_NUMBER = struct.Struct("<I")
+_LOCATION = struct.Struct("<QQIQI")
+_LEAST_BLOCK = 64
+_MAX_OFFSET = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """How a file is divided into blocks."""
+
+    block_size: int
+    index_blocks: int
+    """Number of index blocks, which come first."""
+    file_size: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; the last may be shorter."""
+        return -(-(self.file_size - HEADER_SIZE) // self.block_size)
+
+    def place(self, first: int, last: int) -> ByteRange:
+        """Return the range of consecutive blocks, both included."""
+        if not 0 <= first <= last < self.blocks:
+            message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
+            raise BadUrlIndex(message)
+        end = HEADER_SIZE + (last + 1) * self.block_size
+        return ByteRange(HEADER_SIZE + first * self.block_size, min(end, self.file_size))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBlock:
+    """The consecutive blocks below one block, and the prefixes between them."""
+
+    first: int
+    """Number of the first block below."""
+    prefixes: tuple[bytes, ...]
+    """One less than blocks, ascending; equal ones where the captures of a URL fill more than a block."""
+
+    def down(self, key: bytes) -> tuple[int, bytes | None, bytes | None]:
+        """Return the first block below that may contain ``key``, and the prefixes before and after it."""
+        at = bisect_left(self.prefixes, key)  # where a prefix equals the key, the block before it may hold it too
+        return (
+            self.first + at,
+            self.prefixes[at - 1] if at else None,
+            self.prefixes[at] if at < len(self.prefixes) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A URL of a data block, and where it was archived."""
+
+    key: bytes
+    """The URL in the spelling of the index."""
+    location: bytes
+
+    def capture(self) -> Capture:
+        """Return the place of its record."""
+        segment, date, partition, offset, size = _LOCATION.unpack(self.location)
+        if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
+            message = f"invalid place of the record of {url_of(self.key)[:200]!r}: {size:,} bytes at {offset:,}"
+            raise BadUrlIndex(message)
+        name = f"parse-output/segment/{segment}/{date}_{partition}.arc.gz"
+        return Capture(name, offset, size, url_of(self.key))
+
+
+def parse_header(data: bytes, file_size: int) -> Header:
+    """Parse the file's first 8 bytes."""
+    if len(data) != HEADER_SIZE:
+        message = f"the index has {len(data)} bytes, too few for its header"
+        raise BadUrlIndex(message)
+    block_size, index_blocks = _HEADER.unpack(data)
+    header = Header(block_size, index_blocks, file_size)
+    if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
+        message = f"invalid size of blocks in a URL index: {header.block_size:,} bytes"
+        raise BadUrlIndex(message)
+    if not 0 < header.index_blocks < header.blocks:
+        message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"
+        raise BadUrlIndex(message)
+    return header
+
+
+def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
+    """Parse an index block."""
+    if len(data) < _NUMBER.size:
+        raise _bad(number, "ends within an entry")
+    entries = list(_entries(number, data, _NUMBER.size, _NUMBER.size))
+    prefixes = [prefix for prefix, _ in entries]
+    numbers = [_NUMBER.unpack(each)[0] for each in (data[: _NUMBER.size], *(below for _, below in entries))]
+    _check_order(number, prefixes)
+    first, last = numbers[0], numbers[-1]
+    if any(other != one + 1 for one, other in pairwise(numbers)):
+        raise _bad(number, "names blocks that do not follow each other")
+    if first <= number:  # so there are no cycles
+        raise _bad(number, f"points at block {first:,}, which is not after it")
+    if last >= header.blocks:
+        raise _bad(number, f"points at block {last:,}, which does not exist")
+    if first < header.index_blocks <= last:
+        raise _bad(number, "points at index blocks and at data blocks")
+    return IndexBlock(first, tuple(prefixes))
+
+
+def parse_data_block(number: int, data: bytes) -> list[Entry]:
+    """Parse a data block; ``number`` is for messages."""
+    entries = [Entry(*entry) for entry in _entries(number, data, 0, _LOCATION.size)]
+    if not entries:
+        raise _bad(number, "is empty")
+    _check_order(number, [entry.key for entry in entries])
+    return entries
+
+
+def _entries(number: int, data: bytes, at: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys of a block, each with the ``size`` bytes after it."""
+    while at < len(data) and data[at]:
+        end = data.find(b"\0", at)
+        following = end + 1 + size
+        if end < 0 or following > len(data):
+            raise _bad(number, "ends within an entry")
+        yield data[at:end], data[end + 1 : following]
+        at = following
+    if data.count(b"\0", at) < len(data) - at:
+        raise _bad(number, "has data after its end")
+
+
+def _check_order(number: int, keys: list[bytes]) -> None:
+    if any(one > other for one, other in pairwise(keys)):
+        raise _bad(number, "is not in order")
+
+
+def _bad(number: int, what: str) -> BadUrlIndex:
+    return BadUrlIndex(f"block {number:,} of the index {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +199,6 @@ class OldIndex:
     """An index file; its blocks are checked against each other."""
 
     def __init__(self, source: Source, path: str = PATH) -> None:
-        """Prepare; the first pattern makes the first request."""
         self._source = source
         self._path = path
 
@@ -90,7 +231,7 @@ class OldIndex:
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
         """Return requests and bytes of reading the captures; an estimate with a limit."""
-        size = len(extent.range) if limit is None else min(len(extent.range), self._about(limit))
+        size = min(len(extent.range), self._bytes_of(limit))
         return -(-size // _PIECE), size
 
     def captures(self, extent: Extent, *, limit: int | None = None) -> Iterator[Capture]:
@@ -103,8 +244,8 @@ class OldIndex:
         size, requested, end = self._header.block_size, limit, extent.pattern.interval.end
         at, lower = extent.first, extent.lower
         while at <= extent.last and requested != 0:
-            few = _PIECE if requested is None else min(_PIECE, self._about(requested))
-            last = min(extent.last, at + max(1, few // size) - 1)
+            blocks = max(1, min(_PIECE, self._bytes_of(requested)) // size)
+            last = min(extent.last, at + blocks - 1)
             body = self._get(self._header.place(at, last))
             for number in range(at, last + 1):
                 start = (number - at) * size
@@ -115,14 +256,14 @@ class OldIndex:
                 for entry in entries:
                     if entry.key >= end or requested == 0:
                         return
-                    if extent.pattern.takes(entry.key):
+                    if extent.pattern.matches(entry.key):
                         yield entry.capture()
                         requested = None if requested is None else requested - 1
             at = last + 1
 
-    def _about(self, captures: int) -> int:
-        """Estimate the bytes of captures."""
-        return 2 * self._header.block_size + captures * _USUAL_ENTRY
+    def _bytes_of(self, limit: int | None) -> int:
+        """Estimate the bytes of so many captures; without a limit, more than any file has."""
+        return 1 << 63 if limit is None else 2 * self._header.block_size + limit * _USUAL_ENTRY
 
     @cached_property
     def _opened(self) -> tuple[Header, FileVersion]:
@@ -162,5 +303,5 @@ class OldIndex:
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
     """Check that ascending keys of a block are inside the bounds of the blocks before and above it."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
-        message = f"block {number:,} of the index holds what the blocks above it, or before it, say it does not"
+        message = f"block {number:,} of the index contradicts the blocks above it, or before it"
         raise BadUrlIndex(message)

@@ -36,17 +36,12 @@ class KeyPattern:
     form: re.Pattern[bytes]
     """A regular expression of them; the interval may have others."""
 
-    def takes(self, key: bytes) -> bool:
-        """Return whether it matches a URL of the index."""
+    def matches(self, key: bytes) -> bool:
         return key in self.interval and self.form.fullmatch(key) is not None
 
 
 def parse_key_prefix(text: str) -> KeyPattern:
-    """Parse a pattern; surrounding blanks are ignored.
-
-    Raises:
-        QueryError: if it is invalid; the message shows a valid one.
-    """
+    """Parse a pattern; surrounding blanks are ignored."""
     typed = text.strip()
     if typed == "*":
         return KeyPattern(typed, EVERYTHING, re.compile(b".*", re.DOTALL))

@@ -1,4 +1,4 @@
-"""``catalogue check`` finds what is not what was taken."""
+"""``catalogue check`` finds and repairs damaged values, and differences from the source."""
 
 import shutil
 import signal
@@ -27,13 +27,14 @@ from tests.support.commands import Command, ended
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.hosts import opened
-from tests.support.rot import ABSENT, FILES, STORE, content, flip, flip_value, paths, rows
-from tests.support.rotten import its_copy, its_server, whole_store
+from tests.support.rot import ABSENT, FILES, STORE, cat, content, flip, flip_value, paths, rows, server, whole
 from tests.support.warm import Forked
 
-whole = pytest.fixture(scope="module")(whole_store)
-server = pytest.fixture(its_server)
-cat = pytest.fixture(its_copy)
+__all__ = ["cat", "server", "whole"]  # fixtures
+
+
+def commands(cat: Catalogue, source: str | None = None) -> Command:
+    return Command(cat.session.data, source or cat.session.settings.source, cat.session.data)
 
 
 def found(cat: Catalogue) -> list[tuple[str, str]]:
@@ -79,7 +80,7 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
     path = paths(server.folder)[0]
     for name, key in (("files", path), ("documents", COLLINFO), ("indexes", f"{path}#1"), ("facts", path)):
         flip_value(cat.session.data / STORE, name, key, Random(1))
-    command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
+    command = commands(cat)
     ran = command("check")
     assert ran.status == 1
     assert ran.out.splitlines() == [
@@ -94,19 +95,19 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
         False,
         ["catalogue check --repair"] * 4,
     )
-    other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not held
+    other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not stored
     assert (other.status, other.out) == (2, "")
     assert not server.log
 
 
-def test_reports_damaged_pages_of_the_file(cat: Catalogue, server: LoopbackServer) -> None:
+def test_reports_damaged_pages_of_the_file(cat: Catalogue) -> None:
     path = cat.session.data / STORE
     cat.close()
     data = bytearray(path.read_bytes())
     for start in range(8 * 4096, len(data), 4096):
         data[start : start + 200] = bytes(200)
     path.write_bytes(data)
-    ran = Command(cat.session.data, server.url, cat.session.data)("check", "--repair")
+    ran = commands(cat)("check", "--repair")
     assert (ran.status, ran.out.startswith(f"store: {path} is damaged: ")) == (1, True)
     assert "run: see the troubleshooting page: sqlite3 .recover" in ran.err
     assert path.read_bytes() == bytes(data)
@@ -145,7 +146,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert len(seen) == cat.requests == len(set(seen)) == 3
     with Store(cat.session.data / STORE) as store:
         footers = [stored.data for path in seen if (stored := store.get("files", path))]
-    # Page indexes, which are held too, lie before the footer and come with it.
+    # Page indexes, which are stored too, precede the footer and are in the same range.
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
 
 
@@ -165,12 +166,12 @@ def test_parses_shares() -> None:
         return 30
 
     assert len(Share.of("1kB").choose(names, length, 5)) == 33
-    assert len(looked_into) == 34  # and not all that are held
+    assert len(looked_into) == 34  # and not all stored files
 
 
 def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer) -> None:
     part = next(part for part in range(1, 100) if not Share.of(f"{part}/99").choose(paths(server.folder), len, 0))
-    command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
+    command = commands(cat)
     ran = command("check", "--read-subset", f"{part}/99")
     assert ran.status == 1
     assert "no file was compared with the source, since the share contains none; choose another" in ran.err
@@ -209,11 +210,11 @@ def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackSer
 
 
 def test_unreachable_source_has_its_own_status(cat: Catalogue, server: LoopbackServer) -> None:
-    """What else was found is told all the same."""
+    """Other findings are reported all the same."""
     path = paths(server.folder)[1]
     flip_value(cat.session.data / STORE, "indexes", f"{path}#0", Random(1))
     with FaultServer(server.folder, script=always(Kind.REDIRECT_AWAY)) as down:
-        ran = Command(cat.session.data, down.url, cat.session.data)("check", "--read-subset", "1/1")
+        ran = commands(cat, down.url)("check", "--read-subset", "1/1")
     assert ran.status == 75
     assert ran.out.startswith(f"indexes: {path}#0: ")
     assert "which is not followed" in ran.err.splitlines()[-1]
@@ -227,7 +228,7 @@ def test_ctrl_c_does_not_wait_for_the_source(cat: Catalogue, server: LoopbackSer
         return Fault(Kind.SILENT, hold=60.0)
 
     with FaultServer(server.folder, script=interrupt) as silent:
-        command = Command(cat.session.data, silent.url, cat.session.data)
+        command = commands(cat, silent.url)
         started.append(command.start("check", "--read-subset", "1/1", CATALOGUE_CONNECTIONS="1"))
         ran = ended(started[0])
         assert (ran.status, len(silent.log)) == (130, 1), ran.err
@@ -259,7 +260,7 @@ def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, serve
 
 
 def test_reports_files_among_the_keys_of_others() -> None:
-    """Where hardly any is: of a crawl that is sorted otherwise nothing is said."""
+    """Only in crawls where files hardly overlap."""
     with duckdb.connect() as connection:
         connection.execute(metadata_db.statement("views/_tables.sql", COMMON_CRAWL))
 
@@ -305,10 +306,11 @@ def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, se
     ]
     for name, key in damaged:
         flip_value(cat.session.data / STORE, name, key, Random(3))
-    command = Command(cat.session.data, server.url, cat.session.data)
+    command = commands(cat)
     ran = command("check", "--repair")
     assert ran.status == 1
-    assert [line.split(": ")[1] for line in ran.out.splitlines()] == [key for _, key in sorted(damaged, key=order)]
+    in_order = sorted(damaged, key=lambda each: TABLES.index(each[0]))
+    assert [line.split(": ")[1] for line in ran.out.splitlines()] == [key for _, key in in_order]
     assert ran.err.splitlines()[-3:] == [
         "damaged values are deleted, and the metadata database is rebuilt",
         "1 footer to be harvested again",
@@ -322,10 +324,6 @@ def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, se
     assert {each.path for each in server.log} == {one, ABSENT, manifest_path(CRAWL)}
     assert content(cat.session.data / STORE)["files"] == before["files"]
     assert cat.check().complete
-
-
-def order(damaged: tuple[str, str]) -> int:
-    return TABLES.index(damaged[0])
 
 
 def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackServer, tmp_path: Path) -> None:
@@ -344,13 +342,13 @@ def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackSe
         assert cat.check().complete
 
 
-def test_repair_rebuilds_a_damaged_database(cat: Catalogue, server: LoopbackServer) -> None:
+def test_repair_rebuilds_a_damaged_database(cat: Catalogue) -> None:
     chunks = len(cat.column_chunks(CRAWL))
     cat.close()
     data = cat.path.read_bytes()
     for place in range(3 * 4096, len(data), 1 << 18):
         cat.path.write_bytes(data[:place] + Random(place).randbytes(5000) + data[place + 5000 :])
-        ran = Command(cat.session.data, server.url, cat.session.data)("check", "--repair")
+        ran = commands(cat)("check", "--repair")
         assert ran.status == 0, ran.err
     assert len(cat.column_chunks(CRAWL)) == chunks > 0
 

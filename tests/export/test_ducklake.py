@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
@@ -18,57 +16,38 @@ from catalogue.export.ducklake import crawls_in, export_lake
 from catalogue.export.ducklake_attach import attach_statements
 from catalogue.export.ducklake_database import changing
 from catalogue.metadata_db.file_stats import LakeFile
-from tests.support.ducklakes import needs_extensions, opened, spare
+from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
 
 KINDS = ["sqlite", "duckdb"]
 ONE, TWO = "CC-MAIN-2022-27", "CC-MAIN-2022-33"
 
-
 ALIKE = """
-SELECT "key", scope, scope_id FROM ducklake_metadata ORDER BY 1
-
-SELECT "value" FROM ducklake_metadata WHERE "key" IN ('version', 'encrypted') ORDER BY 1
-
-SELECT schema_id, begin_snapshot, end_snapshot, schema_name, path_is_relative FROM ducklake_schema
-
-SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = 0
-
-SELECT changes_made FROM ducklake_snapshot_changes WHERE snapshot_id = 0
-
-SELECT table_id, begin_snapshot, end_snapshot, schema_id, table_name, path_is_relative FROM ducklake_table
-
+SELECT "key", scope, scope_id FROM ducklake_metadata ORDER BY 1;
+SELECT "value" FROM ducklake_metadata WHERE "key" IN ('version', 'encrypted') ORDER BY 1;
+SELECT schema_id, begin_snapshot, end_snapshot, schema_name, path_is_relative FROM ducklake_schema;
+SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = 0;
+SELECT changes_made FROM ducklake_snapshot_changes WHERE snapshot_id = 0;
+SELECT table_id, begin_snapshot, end_snapshot, schema_id, table_name, path_is_relative FROM ducklake_table;
 SELECT column_id, begin_snapshot, end_snapshot, table_id, column_order, column_name, column_type, initial_default,
   default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect
-FROM ducklake_column ORDER BY 1
-
-SELECT begin_snapshot, schema_version, table_id FROM ducklake_schema_versions WHERE begin_snapshot = 1
-
-SELECT partition_key_index, column_id, transform FROM ducklake_partition_column ORDER BY 1
-
-SELECT sort_key_index, expression, dialect, sort_direction, null_order FROM ducklake_sort_expression
-
-SELECT view_name, dialect, column_aliases, end_snapshot FROM ducklake_view
-
-SELECT "key", end_snapshot FROM ducklake_tag WHERE object_id IN (SELECT view_id FROM ducklake_view)
-
-SELECT macro_name, schema_id, end_snapshot FROM ducklake_macro WHERE macro_name = 'surt_match'
-
+FROM ducklake_column ORDER BY 1;
+SELECT begin_snapshot, schema_version, table_id FROM ducklake_schema_versions WHERE begin_snapshot = 1;
+SELECT partition_key_index, column_id, transform FROM ducklake_partition_column ORDER BY 1;
+SELECT sort_key_index, expression, dialect, sort_direction, null_order FROM ducklake_sort_expression;
+SELECT view_name, dialect, column_aliases, end_snapshot FROM ducklake_view;
+SELECT "key", end_snapshot FROM ducklake_tag WHERE object_id IN (SELECT view_id FROM ducklake_view);
+SELECT macro_name, schema_id, end_snapshot FROM ducklake_macro WHERE macro_name = 'surt_match';
 SELECT impl_id, dialect, type, column_id, parameter_name, parameter_type, default_value, default_value_type
 FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id) JOIN ducklake_macro_parameters USING (macro_id, impl_id)
-WHERE macro_name = 'surt_match' ORDER BY column_id
-
+WHERE macro_name = 'surt_match' ORDER BY column_id;
 SELECT file_order, file_format, record_count, file_size_bytes, footer_size, encryption_key, partial_max
-FROM ducklake_data_file WHERE path LIKE ?
-
-SELECT DISTINCT type FROM ducklake_column_mapping
-
+FROM ducklake_data_file WHERE path LIKE ?;
+SELECT DISTINCT type FROM ducklake_column_mapping;
 SELECT source_name, target_field_id, parent_column, is_partition
-FROM ducklake_name_mapping JOIN ducklake_data_file USING (mapping_id) WHERE path LIKE ? ORDER BY 2
-
+FROM ducklake_name_mapping JOIN ducklake_data_file USING (mapping_id) WHERE path LIKE ? ORDER BY 2;
 SELECT partition_key_index, partition_value
-FROM ducklake_file_partition_value JOIN ducklake_data_file USING (data_file_id) WHERE path LIKE ? ORDER BY 1
-
+FROM ducklake_file_partition_value JOIN ducklake_data_file USING (data_file_id) WHERE path LIKE ? ORDER BY 1;
 SELECT column_id, value_count, null_count, min_value, max_value
 FROM ducklake_file_column_stats JOIN ducklake_data_file USING (data_file_id) JOIN ducklake_column USING (column_id)
 WHERE path LIKE ? AND column_name IN ('crawl', 'subset') ORDER BY 1
@@ -105,26 +84,7 @@ class Places:
         self.lake = folder / "captures.ducklake"
 
     def file(self, crawl: str, number: int, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
-        path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{number:05}.parquet"
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"url_surtkey": list(keys), **columns}), self.folder / path)
-        metadata = pq.read_metadata(self.folder / path)
-        kinds = ["int64" if isinstance(values[0], int) else "string" for values in columns.values()]
-        return LakeFile(
-            path=path,
-            crawl=crawl,
-            subset="warc",
-            file_size=(self.folder / path).stat().st_size,
-            footer_size=metadata.serialized_size,
-            num_rows=metadata.num_rows,
-            column_names=("url_surtkey", *columns),
-            column_kinds=("string", *kinds),
-            utc_times=True,
-            min_key=min(keys),
-            max_key=max(keys),
-            ascending=True,
-            row_group_offsets=(4,),
-        )
+        return write_file(self.folder, crawl, number, keys, **columns)
 
     def export(self, *files: LakeFile, missing: Sequence[str] = (), backend: str | None = None) -> int:
         return export_lake(self.lake, files, missing, data_path=f"{self.folder}/", backend=backend)
@@ -175,7 +135,7 @@ def test_tables_equal_those_of_the_extension(
         tables = "SELECT sql FROM duckdb_tables() WHERE database_name = 'l'"
     name = f"%{newest.relative_to(mirror)}"
     questions: list[tuple[str, list[str]]] = [(tables, [])]
-    questions += [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split("\n\n")]
+    questions += [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split(";\n")]
     (made, *of_ours), (expected, *of_theirs) = in_lakes([ours, theirs], questions)
     assert comparable(made) == comparable(expected)
     assert len(comparable(made)) == 28
@@ -272,9 +232,9 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
     assert (len(comments), key) == (2, [("com,example)/",)])
     assert places.export(whole, missing=missing) == 0
     assert "Total Files Read: 1" not in places.rows(read)[0][1]
-    with changing(places.lake, None) as change:
-        change.database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
-        change.made = True
+    with changing(places.lake, None) as database:
+        database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
+        database.changed = True
     assert places.rows(ask) == [("wrong",)]
     assert places.export(whole, missing=missing) == 0
     assert places.rows(ask) == key
@@ -320,23 +280,21 @@ def test_keeps_tables_of_others(kind: str, places: Places) -> None:
 
 def foreign(tmp_path: Path, kind: str) -> Path:
     path = tmp_path / "other"
-    match kind:
-        case "text":
-            path.write_text("other text")
-        case "empty":
-            path.touch()
-        case "sqlite":
-            with sqlite3.connect(path) as connection:
-                connection.execute("CREATE TABLE t (a)")
-            connection.close()
-        case "duckdb":
-            with duckdb.connect(path) as db:
-                db.execute("CREATE TABLE t (a INTEGER)")
-        case "lake":
-            with sqlite3.connect(path) as connection:
-                connection.execute('CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)')
-                connection.execute("INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)")
-            connection.close()
+    path.write_text("other text" if kind == "text" else "")
+    tables = {
+        "sqlite": ["CREATE TABLE t (a)"],
+        "lake": [
+            'CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)',
+            "INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)",
+        ],
+    }
+    if kind in tables:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for statement in tables[kind]:
+                connection.execute(statement)
+    if kind == "duckdb":
+        path.unlink()
+        duckdb.connect(path).close()
     return path
 
 

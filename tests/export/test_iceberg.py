@@ -19,11 +19,20 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
-from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from tests.support.lakes import SUMS, Truth, extension, in_shell, questions, scanned, sums
+from tests.support.lakes import (
+    SUMS,
+    Truth,
+    exported_files,
+    extension,
+    in_order,
+    in_shell,
+    questions,
+    scanned,
+    sums,
+    write_file,
+)
 
 needs_duckdb = pytest.mark.skipif(
     not all(map(extension, ["avro", "iceberg", "httpfs"])), reason="wheels of DuckDB's extensions are not installed"
@@ -31,26 +40,20 @@ needs_duckdb = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def rows(all_rows: pa.Table) -> pa.Table:
-    return all_rows
+def rows_in_order(all_rows: pa.Table) -> pa.Table:
+    return in_order(all_rows)
 
 
 @pytest.fixture(scope="module")
-def rows_in_order(rows: pa.Table) -> pa.Table:
-    return in_order(rows)
-
-
-@pytest.fixture(scope="module")
-def truth(rows: pa.Table) -> Truth:
+def truth(all_rows: pa.Table) -> Truth:
     """Results of full scans."""
     requested = ["url_surtkey", "crawl", "subset", "fetch_status", "warc_record_offset", "fetch_time"]
-    return scanned(rows.select(requested))
+    return scanned(all_rows.select(requested))
 
 
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    with harvested.connect() as connection:
-        return lake_files(connection, stored_crawls(harvested.session))
+    return exported_files(harvested)
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +80,10 @@ def plain(path: Path) -> StaticTable:
     return StaticTable.from_metadata(str(path))
 
 
-def in_order(found: pa.Table) -> pa.Table:
-    by = [("url_surtkey", "ascending"), ("warc_filename", "ascending"), ("warc_record_offset", "ascending")]
-    return found.combine_chunks().sort_by(by)
-
-
-def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
+def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
-    for at, requested in enumerate(questions(rows, 8)):
+    for at, requested in enumerate(questions(all_rows, 8)):
         expected = truth(requested.where)
         if at % 2:
             found = table.scan(requested.where, columns[2:]).to_arrow()
@@ -108,9 +106,9 @@ def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa
 
 @needs_duckdb
 def test_duckdb_equals_a_full_scan(
-    path: Path, rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path
+    path: Path, all_rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    requested = questions(rows, 14)
+    requested = questions(all_rows, 14)
     scan = f"FROM iceberg_scan('{path}')"
     copied = tmp_path / "all.parquet"
     found = in_shell(
@@ -129,7 +127,7 @@ def test_duckdb_equals_a_full_scan(
         assert got == [truth(each.where)], each.where
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(rows_in_order)
     # As documented: DuckDB reads times that are not declared UTC in the session's zone.
-    assert {row["crawl"] for row in found[len(requested)]} == set(rows["crawl"].to_pylist())
+    assert {row["crawl"] for row in found[len(requested)]} == set(all_rows["crawl"].to_pylist())
     for row in found[len(requested)]:
         right = truth(f"crawl = '{row['crawl']}'")["times"] == row["times"]
         assert right == (row["crawl"] >= "CC-MAIN-2021-49"), row
@@ -137,12 +135,12 @@ def test_duckdb_equals_a_full_scan(
 
 @needs_duckdb
 def test_duckdb_opens_only_the_files_of_the_plan(
-    served: tuple[LoopbackServer, catalogue.Catalogue], tmp_path: Path, rows: pa.Table, truth: Truth
+    served: tuple[LoopbackServer, catalogue.Catalogue], tmp_path: Path, all_rows: pa.Table, truth: Truth
 ) -> None:
     server, cat = served
     cat.export_iceberg(tmp_path / "table")
     assert not server.log
-    where = questions(rows, 1)[0].where
+    where = questions(all_rows, 1)[0].where
     planned = {task.file.file_path for task in plain(tmp_path / "table").scan(where).plan_files()}
     server.log.clear()
     requested = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - a constant
@@ -155,14 +153,14 @@ def test_duckdb_opens_only_the_files_of_the_plan(
 
 
 def test_scan_requests_no_footers(
-    served: tuple[LoopbackServer, catalogue.Catalogue], rows: pa.Table, truth: Truth, files: list[LakeFile]
+    served: tuple[LoopbackServer, catalogue.Catalogue], all_rows: pa.Table, truth: Truth, files: list[LakeFile]
 ) -> None:
     server, cat = served
     table = cat.iceberg()
     footers = {server.url + each.path: each.file_size - each.footer_size - 8 for each in files}
     assert not server.log
     requests = 0
-    for requested in questions(rows, 5, seed=7):
+    for requested in questions(all_rows, 5, seed=7):
         server.log.clear()
         scan = table.scan(requested.where, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}
@@ -205,8 +203,8 @@ def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings)
         scan.to_arrow()
 
 
-def test_scans_from_many_threads(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
-    requested = [each.where for each in questions(rows, 8, seed=8)]
+def test_scans_from_many_threads(table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
+    requested = [each.where for each in questions(all_rows, 8, seed=8)]
     with ThreadPoolExecutor(4) as executor:
         found = executor.map(
             lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), requested
@@ -215,8 +213,10 @@ def test_scans_from_many_threads(table: IcebergTable, rows: pa.Table, truth: Tru
             assert sums(each) == truth(where)
 
 
-def test_filters_on_crawl_that_is_not_selected(table: IcebergTable, path: Path, rows: pa.Table, truth: Truth) -> None:
-    crawl = rows["crawl"][0].as_py()
+def test_filters_on_crawl_that_is_not_selected(
+    table: IcebergTable, path: Path, all_rows: pa.Table, truth: Truth
+) -> None:
+    crawl = all_rows["crawl"][0].as_py()
     where = f"crawl = '{crawl}' AND fetch_status = 200"
     expected = truth(where)["n"]
     scan = table.scan(where, ("url",))
@@ -254,30 +254,11 @@ def test_bounds_are_complete_or_missing(files: list[LakeFile], tmp_path: Path) -
 
 
 def test_leaves_out_columns_without_an_iceberg_type(tmp_path: Path) -> None:
-    warc = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2026-30/subset=warc"
-    (tmp_path / warc).mkdir(parents=True)
-    found_files = []
-    for name, score in (("a", pa.array([1, 2])), ("b", pa.array(["x", "y"]))):
-        written = pa.table({"url_surtkey": [f"{name})/", f"{name})/x"], "score": score, "newer": [0.5, 1.5]})
-        file = tmp_path / warc / f"{name}.parquet"
-        pq.write_table(written, file)
-        found_files.append(
-            LakeFile(
-                str(file.relative_to(tmp_path)),
-                crawl="CC-MAIN-2026-30",
-                subset="warc",
-                file_size=file.stat().st_size,
-                footer_size=pq.read_metadata(file).serialized_size,
-                num_rows=2,
-                column_names=tuple(written.column_names),
-                column_kinds=("string", "int64" if name == "a" else "string", "double"),
-                utc_times=True,
-                min_key=f"{name})/",
-                max_key=f"{name})/x",
-                ascending=True,
-                row_group_offsets=(4,),
-            )
-        )
+    crawl = "CC-MAIN-2026-30"
+    found_files = [
+        write_file(tmp_path, crawl, name, [f"{name})/", f"{name})/x"], score=score, newer=[0.5, 1.5])
+        for name, score in (("a", [1, 2]), ("b", ["x", "y"]))
+    ]
     table = StaticTable.from_metadata(str(export(tmp_path / "table", found_files, f"file://{tmp_path}/")))
     found = table.scan("url_surtkey > 'a)/' and newer > 1", ("url_surtkey", "newer", "crawl", "url")).to_arrow()
     assert sorted(found["url_surtkey"].to_pylist()) == ["a)/x", "b)/x"]

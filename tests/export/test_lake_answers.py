@@ -1,13 +1,11 @@
 """DuckDB's shell over a DuckLake returns what full scans find, and opens few files."""
 
-import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,27 +13,26 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.demo import LoopbackServer
-from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.query.literals import literal
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.sql import lake_path
 from catalogue.surt import parse_pattern
-from tests.support.ducklakes import ask_shell, needs_extensions, opened
+from tests.support.lakes import (
+    SUMS,
+    Truth,
+    ask_shell,
+    exported_files,
+    in_order,
+    needs_extensions,
+    opened,
+    questions,
+    scanned,
+)
 
 pytestmark = needs_extensions
 
-QUESTIONS = 20
 ZONES = ["UTC", "Asia/Tokyo", "America/New_York"]
-COLUMNS = ", ".join(SCHEMA.names)
-SHAPES = [
-    COLUMNS,
-    COLUMNS,
-    "count(*) AS n",
-    "crawl, subset, count(*) AS n, min(fetch_time) AS least, max(fetch_time) AS last, sum(warc_record_length) AS bytes",
-    "count(DISTINCT url_host_name) AS hosts, min(url_surtkey) AS least, max(url) AS greatest",
-]
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +43,13 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    with harvested.connect() as connection:
-        return lake_files(connection, stored_crawls(harvested.session))
+    return exported_files(harvested)
+
+
+@pytest.fixture(scope="module")
+def truth(all_rows: pa.Table) -> Truth:
+    """Results of full scans."""
+    return scanned(all_rows)
 
 
 @pytest.fixture(scope="module")
@@ -61,125 +63,38 @@ def lakes(harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@pytest.fixture(scope="module")
-def everything(all_rows: pa.Table) -> Iterator[duckdb.DuckDBPyConnection]:
-    """All rows in a table without pruning."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("scanned", all_rows)
-        connection.execute("CREATE TABLE captures AS FROM scanned")
-        yield connection
-
-
-class Asker:
-    """Makes random conditions from values of the rows: for a lake, and as plain SQL."""
-
-    def __init__(self, everything: duckdb.DuckDBPyConnection, seed: int) -> None:
-        self.chance = random.Random(seed)
-        keys = everything.execute("SELECT DISTINCT url_surtkey FROM captures ORDER BY 1").fetchall()
-        self.keys = [key for (key,) in keys]
-        self.hosts = [
-            host for (host,) in everything.execute("SELECT DISTINCT url_host_name FROM captures ORDER BY 1").fetchall()
-        ]
-        self.crawls = [
-            crawl for (crawl,) in everything.execute("SELECT DISTINCT crawl FROM captures ORDER BY 1").fetchall()
-        ]
-
-    def on_keys(self) -> tuple[str, str]:
-        key = self.chance.choice(self.keys)
-        low, high = sorted([key, self.keys[min(len(self.keys) - 1, self.keys.index(key) + 300)]])
-        plain = [
-            f"url_surtkey = {literal(key)}",
-            f"url_surtkey BETWEEN {literal(low)} AND {literal(high)}",
-            f"url_surtkey >= {literal(low)} AND url_surtkey < {literal(high)}",
-            f"url_surtkey LIKE {literal(key[: self.chance.randint(2, 9)] + '%')}",
-            f"starts_with(url_surtkey, {literal(key.partition(')')[0])})",
-            f"url_surtkey IN ({literal(key)}, {literal(high)})",
-        ]
-        if self.chance.random() < 0.6:
-            condition = self.chance.choice(plain)
-            return condition, condition
-        return self.by_pattern()
-
-    def by_pattern(self) -> tuple[str, str]:
-        while not re.fullmatch(r"[a-z][a-z0-9.-]*[a-z]", host := self.chance.choice(self.hosts) or ""):
-            pass
-        pattern = self.chance.choice(
-            [f"*.{host}", f"{host}/*", host, f"https://{host}/a*", f"*.{host.rpartition('.')[2]}"]
-        )
+def patterns(rows: pa.Table, count: int) -> Iterator[tuple[str, str]]:
+    """Yield random patterns, as condition of a lake and as intervals of keys."""
+    rng = random.Random(3)
+    hosts = sorted(
+        filter(re.compile(r"[a-z][a-z0-9.-]*[a-z]").fullmatch, set(rows["url_host_name"].to_pylist()) - {None})
+    )
+    for _ in range(count):
+        host = rng.choice(hosts)
+        pattern = rng.choice([f"*.{host}", f"{host}/*", host, f"https://{host}/a*", f"*.{host.rpartition('.')[2]}"])
         either = []
         for interval in parse_pattern(pattern).intervals:
             start, end = interval.start.decode(), interval.end.decode()
-            exact = end == f"{start}\0"  # SQL text cannot contain NUL
-            either.append(
-                f"url_surtkey = {literal(start)}"
-                if exact
-                else f"(url_surtkey >= {literal(start)} AND url_surtkey < {literal(end)})"
-            )
-        return f"cc.surt_match(url_surtkey, {literal(pattern)})", f"({' OR '.join(either)})"
-
-    def on_others(self) -> str:
-        crawl = self.chance.choice(self.crawls)
-        year = crawl.split("-")[2]
-        kinds: list[Callable[[], str]] = [
-            lambda: f"crawl = {literal(crawl)}",
-            lambda: f"crawl >= {literal(crawl)}",
-            lambda: f"crawl IN ({literal(crawl)}, {literal(self.crawls[0])})",
-            lambda: f"subset = {literal(self.chance.choice(['warc', 'crawldiagnostics', 'robotstxt']))}",
-            lambda: f"fetch_status = {self.chance.choice([200, 301, 404])}",
-            lambda: f"fetch_time >= TIMESTAMPTZ '{year}-02-03 04:05:06+00'",
-            lambda: "content_languages IS NULL",
-            lambda: f"url_host_name = {literal(self.chance.choice(self.hosts) or '')}",
-        ]
-        return self.chance.choice(kinds)()
-
-    def question(self) -> tuple[str, str]:
-        shape = self.chance.choice(SHAPES)
-        others = [self.on_others() for _ in range(self.chance.randint(0, 2))]
-        pairs = [
-            *([self.on_keys()] if not others or self.chance.random() < 0.95 else []),
-            *zip(others, others, strict=True),
-        ]
-        grouped = " GROUP BY crawl, subset" if shape.startswith("crawl, subset") else ""
-        ours, plain = (" AND ".join(pair[at] for pair in pairs) for at in (0, 1))
-        return (
-            f"SELECT {shape} FROM cc.captures WHERE {ours}{grouped}",  # noqa: S608 - constants
-            f"SELECT {shape} FROM captures WHERE {plain}{grouped}",  # noqa: S608 - constants
-        )
-
-
-def in_order(table: pa.Table) -> pa.Table:
-    """Sort rows, to compare them."""
-    table = table.cast(
-        pa.schema(
-            [
-                (field.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(field.type) else field.type)
-                for field in table.schema
-            ]
-        )
-    )
-    return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
+            if end == f"{start}\0":  # SQL text cannot contain NUL
+                either.append(f"url_surtkey = {literal(start)}")
+            else:
+                either.append(f"(url_surtkey >= {literal(start)} AND url_surtkey < {literal(end)})")
+        yield f"cc.surt_match(url_surtkey, {literal(pattern)})", f"({' OR '.join(either)})"
 
 
 def test_duckdb_shell_equals_a_full_scan(
-    lakes: dict[str, Path], server: LoopbackServer, everything: duckdb.DuckDBPyConnection, tmp_path: Path
+    lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    asker = Asker(everything, seed=1)
-    questions = [asker.question() for _ in range(QUESTIONS)]
-    for kind, path in lakes.items():
-        mine = [at for at in range(QUESTIONS) if (at % 3 == 0) == (kind == "duckdb")]
-        script = [
-            f"SET TimeZone = '{ZONES[at % 3]}'; COPY ({questions[at][0]}) TO {literal(f'{tmp_path}/{at}.parquet')}"
-            for at in mine
-        ]
-        ask_shell(path, server.url, ";\n".join(script) + ";")
-    matching = 0
-    for at, (requested, plain) in enumerate(questions):
-        found, expected = pq.read_table(tmp_path / f"{at}.parquet"), everything.sql(plain).to_arrow_table()
-        assert found.num_rows == expected.num_rows, requested
-        assert in_order(found).equals(in_order(expected.cast(found.schema))), requested
-        matching += found.num_rows > 0
-    assert matching > QUESTIONS / 2
+    conditions = [(each.where, each.where) for each in questions(all_rows, 14)] + [*patterns(all_rows, 8)]
+    for at, path in enumerate(lakes.values()):
+        mine = conditions[at::2]
+        copied = tmp_path / f"{at}.parquet"
+        statements = [f"SET TimeZone = 'UTC'; COPY (FROM cc.captures) TO '{copied}'"]
+        for number, (ours, _) in enumerate(mine):
+            statements.append(f"SET TimeZone = '{ZONES[number % 3]}'; SELECT {SUMS} FROM cc.captures WHERE {ours}")  # noqa: S608
+        assert ask_shell(path, server.url, statements) == [[truth(plain)] for _, plain in mine]
+        assert in_order(pq.read_table(copied).select(SCHEMA.names).cast(SCHEMA)).equals(in_order(all_rows))
+    assert sum(truth(plain)["n"] > 0 for _, plain in conditions) > len(conditions) / 2
 
 
 @pytest.fixture
@@ -189,18 +104,15 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_opens_only_files_with_matching_bounds(
-    lakes: dict[str, Path],
-    server: LoopbackServer,
-    everything: duckdb.DuckDBPyConnection,
-    files: list[LakeFile],
-    stack: ExitStack,
+    lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, files: list[LakeFile], stack: ExitStack
 ) -> None:
-    asker = Asker(everything, seed=2)
+    rng, keys = random.Random(2), sorted(set(all_rows["url_surtkey"].to_pylist()))
+    crawls = sorted({file.crawl for file in files})
     sizes = {file.path: (file.file_size, file.footer_size) for file in files}
     opened_files, there_are = 0, 0
     connections = [stack.enter_context(opened(lakes[kind], server.url)) for kind in ("sqlite", "duckdb")]
     for at in range(12):
-        key, crawl = asker.chance.choice(asker.keys), asker.chance.choice(asker.crawls)
+        key, crawl = rng.choice(keys), rng.choice(crawls)
         prefix = key.partition(")")[0]
         where, low, high = [
             (f"url_surtkey = {literal(key)}", key, key),
@@ -229,14 +141,12 @@ def test_opens_only_files_with_matching_bounds(
     assert 0 < opened_files < there_are
 
 
-def test_counts_open_no_file(
-    lakes: dict[str, Path], server: LoopbackServer, everything: duckdb.DuckDBPyConnection
-) -> None:
+def test_counts_open_no_file(lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table) -> None:
     server.log.clear()
     for path in lakes.values():
         with opened(path, server.url) as connection:
             found = connection.execute("SELECT count(*) FROM cc.captures").fetchall()
-        assert found == everything.execute("SELECT count(*) FROM captures").fetchall()
+        assert found == [(all_rows.num_rows,)]
     assert server.log == []
 
 
@@ -263,18 +173,13 @@ def test_constant_patterns_prune_files(lakes: dict[str, Path], mirror: Path, fil
 
 
 def test_times_are_the_same_in_every_time_zone(
-    lakes: dict[str, Path], mirror: Path, everything: duckdb.DuckDBPyConnection
+    lakes: dict[str, Path], mirror: Path, files: list[LakeFile], truth: Truth
 ) -> None:
-    sums = (
-        "SELECT crawl, sum(epoch_ms(fetch_time)) AS total, count(fetch_time) AS n FROM {} GROUP BY crawl ORDER BY crawl"
-    )
-    expected = everything.execute(sums.format("captures")).fetchall()
-    script = "".join(f"SET TimeZone = '{zone}'; {sums.format('cc.captures')};\n" for zone in ZONES)
-    answers = ask_shell(lakes["sqlite"], str(mirror), script).replace("]\n[", "]\0[").split("\0")
-    for zone, answer in zip(ZONES, answers, strict=True):
-        found = [(row["crawl"], int(row["total"]), row["n"]) for row in json.loads(answer)]
-        assert found == expected, zone
-    assert len(expected) > 2
+    crawls = sorted({file.crawl for file in files})
+    sums = f"SELECT crawl, {SUMS} FROM cc.captures GROUP BY crawl ORDER BY crawl"  # noqa: S608 - a constant
+    found = ask_shell(lakes["sqlite"], str(mirror), [f"SET TimeZone = '{zone}'; {sums}" for zone in ZONES])
+    assert found == [[{"crawl": crawl, **truth(f"crawl = '{crawl}'")} for crawl in crawls]] * len(ZONES)
+    assert len(crawls) > 2
 
 
 def test_backfill_lets_fewer_files_be_opened(
@@ -286,7 +191,7 @@ def test_backfill_lets_fewer_files_be_opened(
     with catalogue.open(data, settings=settings) as cat:
         cat.export_ducklake()
         sql = "EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE url_surtkey = ?"
-        keys = [file.max_key for file in lake_files(cat.connect(), stored_crawls(cat.session)) if file.max_key][::5]
+        keys = [file.max_key for file in exported_files(cat) if file.max_key][::5]
 
         def requested() -> tuple[int, list[tuple[object, ...]]]:
             """Return files read for these keys, and snapshots."""

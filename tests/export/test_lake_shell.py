@@ -17,7 +17,7 @@ from catalogue.settings import Settings, install_command
 from catalogue.sql import connect_for, missing_in_lake
 from catalogue.store.database import Store
 from tests.support.commands import Command, Ran, ended
-from tests.support.ducklakes import needs_extensions, opened
+from tests.support.lakes import needs_extensions, opened
 from tests.support.warm import Forked
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""What footers do not say is read once, kept, and right; and how it ends when it is stopped."""
+"""Backfill: bounds that footers lack are read once, stored, and equal those of a scan."""
 
 import random
 import signal
@@ -34,7 +34,7 @@ OLD = "CC-MAIN-2018-05"
 
 
 def without_statistics(data: bytes) -> bytes:
-    """The same file with a footer that says nothing of the values in it."""
+    """Return the file without statistics in its footer."""
     file = made(data)
     for ordinal in range(len(file.fields[4][1].values)):
         for column in range(len(file.group(ordinal)[1][1].values)):
@@ -45,7 +45,7 @@ def without_statistics(data: bytes) -> bytes:
 
 
 def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path:
-    """Every other file of the crawl whose bounds other readers ignore."""
+    """Copy every other file of the crawl whose bounds other readers ignore."""
     for path in sorted(mirror.rglob(f"crawl={OLD}/*/*.parquet"))[::2]:
         copy = folder / path.relative_to(mirror)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path
 
 @pytest.fixture(scope="module")
 def bare(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That crawl where there are no bounds at all."""
+    """That crawl without any bounds."""
     return copied(whole_mirror, tmp_path_factory.mktemp("bare"), without_statistics)
 
 
@@ -83,12 +83,12 @@ def harvested_from(source: Path, settings: Settings, data: Path) -> Path:
 @pytest.fixture(scope="module")
 def stored(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder in which the source is harvested; to be copied."""
-    return harvested_from(source, settings, tmp_path_factory.mktemp("held") / "data")
+    return harvested_from(source, settings, tmp_path_factory.mktemp("stored") / "data")
 
 
 @pytest.fixture(scope="module")
-def held_bare(bare: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return harvested_from(bare, settings, tmp_path_factory.mktemp("held") / "data")
+def stored_bare(bare: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return harvested_from(bare, settings, tmp_path_factory.mktemp("stored") / "data")
 
 
 @pytest.fixture
@@ -145,7 +145,6 @@ def test_learns_the_bounds_that_a_scan_finds(cat: Catalogue, source: Path, serve
             assert mine.num_rows.sum() == row.num_rows == len(keys)
             assert (mine.min_url_surtkey.min(), mine.max_url_surtkey.max()) == (first, last)
     assert after.key_intervals.notna().sum() > len(after) / 2
-    # And there is nothing left to do.
     again = cat.backfill()
     assert (again.estimate.files, again.estimate.requests) == (0, 0)
     server.log.clear()
@@ -154,7 +153,6 @@ def test_learns_the_bounds_that_a_scan_finds(cat: Catalogue, source: Path, serve
 
 
 def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path: Path) -> None:
-    """No key is read for it."""
     keys = sorted(f"com,host{number % 7})/{number:05}" for number in range(9000))
     folder = crawl_of(
         tmp_path / "source",
@@ -217,7 +215,7 @@ def test_limits_files_and_bytes(cat: Catalogue) -> None:
     assert cat.backfill().run().done == left.files
 
 
-def test_continues_after_a_kill(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_continues_after_a_kill(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
     started: list[Forked] = []
     begun: list[int] = []
 
@@ -228,7 +226,7 @@ def test_continues_after_a_kill(bare: Path, held_bare: Path, tmp_path: Path) -> 
 
     script = Until(kill)
     with FaultServer(bare, script=script) as server:
-        command = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)
+        command = Command(copytree(stored_bare, tmp_path / "data"), server.url, tmp_path)
         begun.append(len(server.log))
         started.append(command.start("backfill", "--yes"))
         started[0].communicate(timeout=60)
@@ -241,18 +239,18 @@ def test_continues_after_a_kill(bare: Path, held_bare: Path, tmp_path: Path) -> 
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
-def test_missing_file_is_reported_and_others_continue(bare: Path, held_bare: Path, tmp_path: Path) -> None:
-    files = len(list(bare.rglob("*.parquet")))  # of none is anything known
+def test_missing_file_is_reported_and_others_continue(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
+    files = len(list(bare.rglob("*.parquet")))  # none has bounds
     removed = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
     with FaultServer(bare, script=only(removed, Kind.NOT_FOUND)) as server:
-        ran = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
+        ran = Command(copytree(stored_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
         assert ran.status == 1
         assert list(ran.json()["failures"]) == [removed]
         assert ran.json()["done"] == files - 1
         assert "run the same command again" in ran.err
 
 
-def test_rejects_invalid_use(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_rejects_invalid_use(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(bare), tmp_path)
     for words, says in (
         (["backfill"], "nothing is harvested"),
@@ -261,7 +259,7 @@ def test_rejects_invalid_use(bare: Path, held_bare: Path, tmp_path: Path) -> Non
         ran = command(*words)
         assert (ran.status, ran.out) == (2, "")
         assert says in ran.err
-    copytree(held_bare, tmp_path / "data", dirs_exist_ok=True)
+    copytree(stored_bare, tmp_path / "data", dirs_exist_ok=True)
     ran = command("backfill", "--crawl", "CC-MAIN-2099-24")
     assert ran.status == 2
     assert "is not harvested yet" in ran.err
@@ -270,9 +268,9 @@ def test_rejects_invalid_use(bare: Path, held_bare: Path, tmp_path: Path) -> Non
     assert "row groups of" in shown.err
 
 
-def test_unsaved_bounds_are_not_reported_as_done(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_unsaved_bounds_are_not_reported_as_done(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
     """Another process is writing to the store and does not end."""
-    command = Command(copytree(held_bare, tmp_path / "data"), str(bare), tmp_path)
+    command = Command(copytree(stored_bare, tmp_path / "data"), str(bare), tmp_path)
     with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         ran = command("backfill", "--yes", "--json")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.errors import BadManifest, SourceError, UnknownCrawl
 from catalogue.harvest.crawl_list import MAX_PROBES, fetch_crawl_list, resolve_manifest_paths
 from catalogue.settings import STORE_NAME, Settings
@@ -18,7 +18,7 @@ from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from tests.support.commands import Command
-from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.faults import Fault, FaultServer, Kind, Request, only
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 """Monday of week 48."""
@@ -81,65 +81,54 @@ def test_fetches_the_list_once_a_day(
         assert len(server.log) - before == requests
 
 
+@pytest.mark.parametrize(
+    ("stored", "age", "on_host", "found", "requests", "warning"),
+    [
+        pytest.param(
+            *(LISTED, timedelta(days=26, hours=2), ["47", "43"], ["47", "43"], MAX_PROBES),
+            "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host; other crawls",
+            id="newer crawls",
+        ),
+        pytest.param(
+            *(["CC-MAIN-2026-46"], timedelta(hours=30), [], [], 2), "using the list of 1 day ago", id="recent list"
+        ),
+        pytest.param(
+            *([], timedelta(), ["45", "41"], ["45"], 4),
+            "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist",
+            id="no stored list",
+        ),
+        pytest.param(
+            *(["CC-MAIN-2026-41"], timedelta(days=9), ["47", "45"], [], 2),
+            "using the list of 9 days ago; other crawls may exist: name one in full, such as CC-MAIN-2022-05",
+            id="refusal",
+        ),
+    ],
+)
 def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
-    store: Store, opened: Callable[[str], PoliteSource]
+    store: Store,
+    opened: Callable[[str], PoliteSource],
+    stored: list[str],
+    age: timedelta,
+    on_host: list[str],
+    found: list[str],
+    requests: int,
+    warning: str,
 ) -> None:
-    with FaultServer(files("CC-MAIN-2026-47", "CC-MAIN-2026-43", listed=LISTED)) as server:
+    refuses = only(manifest_path("CC-MAIN-2026-47"), Kind.DENIED) if on_host and not found else None
+    with FaultServer(files(listed=stored or None)) as server:
         lists = opened(server.url)
-        fetch_crawl_list(store, lists)
-        set_age(store, timedelta(days=26, hours=2))
-    with FaultServer(files("CC-MAIN-2026-47", "CC-MAIN-2026-43")) as server:
-        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
-        weeks = [request.path for request in server.log]
-    assert weeks == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 38, -1)]
-    assert len(weeks) == MAX_PROBES
-    assert found.found == ("CC-MAIN-2026-47", "CC-MAIN-2026-43")
-    assert [crawl.id for crawl in found.crawls] == [*found.found, *LISTED]
-    assert found.crawls[0] == Crawl("CC-MAIN-2026-47")
-    assert found.warning
-    assert "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host" in found.warning
-
-
-def test_a_recent_list_needs_few_probes_and_is_then_complete(
-    store: Store, opened: Callable[[str], PoliteSource]
-) -> None:
-    with FaultServer(files(listed=["CC-MAIN-2026-46"])) as server:
-        lists = opened(server.url)
-        fetch_crawl_list(store, lists)
-        set_age(store, timedelta(hours=30))
-    with FaultServer(files()) as server:
-        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
-        assert len(server.log) == 2
-    assert (found.found, found.complete) == ((), True)
-    assert found.warning
-    assert found.warning.endswith("using the list of 1 day ago")
-
-
-def test_without_a_stored_list_the_newest_crawl_is_found(store: Store, opened: Callable[[str], PoliteSource]) -> None:
-    with FaultServer(files("CC-MAIN-2026-45", "CC-MAIN-2026-41")) as server:
-        source = opened(server.url)
-        found = fetch_crawl_list(store, source, lambda: source, now=NOW)
-    assert [crawl.id for crawl in found.crawls] == ["CC-MAIN-2026-45"]
-    assert not found.complete
-    assert found.warning
-    assert "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist" in found.warning
-
-
-def test_a_refusal_ends_the_search(store: Store, opened: Callable[[str], PoliteSource]) -> None:
-    def script(request: Request) -> Fault | None:
-        return Fault(Kind.DENIED) if "2026-47" in request.path else None
-
-    with FaultServer(files("CC-MAIN-2026-45", listed=["CC-MAIN-2026-41"])) as server:
-        lists = opened(server.url)
-        fetch_crawl_list(store, lists)
-        set_age(store, timedelta(days=9))
-    with FaultServer(files("CC-MAIN-2026-45"), script=script) as server:
-        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
-        assert len(server.log) == 2
-    assert [crawl.id for crawl in found.crawls] == ["CC-MAIN-2026-41"]
-    assert not found.complete
-    assert found.warning
-    assert found.warning.endswith("other crawls may exist: name one in full, such as CC-MAIN-2022-05")
+        if stored:
+            fetch_crawl_list(store, lists)
+            set_age(store, age)
+    with FaultServer(files(*(f"CC-MAIN-2026-{week}" for week in on_host)), script=refuses) as server:
+        done = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
+        probed = [request.path for request in server.log]
+    assert probed == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 48 - requests, -1)]
+    names = [f"CC-MAIN-2026-{week}" for week in found]
+    assert list(done.found) == names
+    assert [crawl.id for crawl in done.crawls] == [*names, *stored]
+    assert warning in (done.warning or "")
+    assert done.complete is ("other crawls" not in warning)
 
 
 def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callable[[str], PoliteSource]) -> None:

@@ -1,4 +1,4 @@
-"""Harvesting: one request a file, nothing lost and nothing wrong whatever happens on the way."""
+"""Harvesting: one request a file; faults lose no footer and store no wrong one."""
 
 import gzip
 import signal
@@ -52,13 +52,12 @@ def crawls(mirror: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def crawl(mirror: Path, crawls: list[str]) -> str:
-    """The one with most files."""
+    """The crawl with most files."""
     return max(crawls, key=lambda name: len(listed(mirror, name)))
 
 
 @pytest.fixture(scope="session")
 def footers(mirror: Path) -> dict[str, bytes]:
-    """Every footer, cut out by hand."""
     found = {}
     for path in mirror.rglob("*.parquet"):
         content = path.read_bytes()
@@ -77,10 +76,10 @@ def stored(store: Store) -> dict[str, bytes]:
     return {path: value.data for path in store.keys("files") if (value := store.get("files", path))}
 
 
-def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy | None = None) -> PoliteSource:
-    policy = policy or Policy(connections=4)
+def polite(server: FaultServer) -> PoliteSource:
+    policy = Policy(connections=4)
     inner = HttpSource(server.url, user_agent="test", connections=policy.connections)
-    return PoliteSource(inner, Limiter(policy, clock=clock or FakeClock()))
+    return PoliteSource(inner, Limiter(policy, clock=FakeClock()))
 
 
 def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
@@ -129,7 +128,7 @@ def test_footer_longer_than_the_tail_takes_another_request(
 ) -> None:
     file = listed(mirror, crawl)[0]
     real = (mirror / file.path).read_bytes()
-    # A footer may hold fields that are newer than its readers; this one holds a long one.
+    # A footer may have fields that are newer than its readers; this one has a long one.
     footer = footers[file.path][:-1] + _long_field(3 * FIRST_TAIL) + b"\0"
     data_end = len(real) - 8 - len(footers[file.path])
     content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
@@ -145,7 +144,7 @@ def test_footer_longer_than_the_tail_takes_another_request(
 
 
 def _long_field(length: int) -> bytes:
-    """A binary field with a number that nobody has given a meaning, as the next field of a struct."""
+    """Return an unknown binary field, as the next field of a struct."""
     varint = b""
     rest = length
     while rest > 0x7F:
@@ -190,7 +189,7 @@ def test_ctrl_c_keeps_stored_files(mirror: Path, crawl: str, tmp_path: Path) -> 
 
     with FaultServer(mirror, script=interrupt) as server:
         command = Command(tmp_path / "data", server.url, tmp_path)
-        # One at a time, so that all but the last two are done with when the signal comes.
+        # One at a time, so that all but the last two are stored when the signal arrives.
         started.append(command.start("harvest", "--crawl", crawl, "--subset", "all", CATALOGUE_CONNECTIONS="1"))
         _, err = started[0].communicate(timeout=60)
         assert started[0].returncode == 130, err

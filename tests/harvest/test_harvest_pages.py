@@ -37,7 +37,7 @@ def with_index(mirror: Path) -> str:
 
 
 def requests(server: LoopbackServer) -> list[str]:
-    """The index files that were asked for, once for each request."""
+    """Return the requested index files, once for each request."""
     return [exchange.path for exchange in server.log if exchange.path.endswith(".parquet")]
 
 
@@ -63,7 +63,7 @@ def test_one_request_fetches_footer_and_page_indexes(
 
 
 def test_stored_page_indexes_equal_the_file(mirror: Path, settings: Settings, tmp_path: Path) -> None:
-    """Of every column where its pages lie, of the key their bounds too, and nothing else."""
+    """The offset indexes of all columns, and the column index of the key."""
     crawl = with_index(mirror)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl, pages=True)

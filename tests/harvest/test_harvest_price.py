@@ -5,7 +5,7 @@ from pathlib import Path
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.harvest import FILES_OF_A_SUBSET
+from catalogue.harvest.harvest_crawls import FILES_OF_A_SUBSET
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
@@ -25,12 +25,9 @@ def test_large_harvests_of_several_crawls_need_consent(command: Command) -> None
     assert "--yes" in refused.err
     assert command("status", "--json").json()["coverage"] == []
     assert command("harvest", "--crawl", ",".join(crawls)).status == 2
+    assert command("harvest", "--crawl", "latest", "--subset", "all").status == 0
     assert command("harvest", "--crawl", "all", "--yes").status == 0
     assert len(command("status", "--json").json()["coverage"]) >= len(crawls)
-
-
-def test_one_crawl_needs_no_consent(command: Command) -> None:
-    assert command("harvest", "--crawl", "latest", "--subset", "all").status == 0
 
 
 def test_dry_run_reports_the_price_and_harvests_nothing(command: Command, crawl: str) -> None:

@@ -49,11 +49,6 @@ def stored_subsets(cat: Catalogue) -> set[str]:
     return set(cat.files()["subset"])
 
 
-def test_harvests_warc_first(cat: Catalogue, crawl: str) -> None:
-    harvest_part(cat, crawl, 1)
-    assert stored_subsets(cat) == {"warc"}
-
-
 def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path, crawl: str) -> None:
     warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
     harvest_part(cat, crawl, warc_files)

@@ -17,9 +17,19 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.errors import BadSnapshot
-from catalogue.harvest import snapshot_file
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Snapshot, SnapshotFile, unpack_snapshot
-from catalogue.harvest.snapshot_file import NO_ROW_GROUP, SCHEMA, Row, read_rows, write_rows
+from catalogue.harvest import snapshot as snapshot_format
+from catalogue.harvest.snapshot import (
+    CRAWL_LIST,
+    MANIFEST,
+    NO_ROW_GROUP,
+    SCHEMA,
+    Row,
+    Snapshot,
+    SnapshotFile,
+    read_rows,
+    unpack_snapshot,
+    write_rows,
+)
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import encode_column_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
@@ -155,7 +165,7 @@ def rewritten(**options: Any) -> Callable[[Path], object]:
 def test_refuses_other_parquet_files(
     place: Path, empty: Catalogue, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], message: str
 ) -> None:
-    monkeypatch.setattr(snapshot_file, "_MAX_BYTES", 32 << 20)
+    monkeypatch.setattr(snapshot_format, "_MAX_BYTES", 32 << 20)
     replace_file(place, change)
     refused(empty, place, message)
 
@@ -289,7 +299,7 @@ def test_stores_a_crawl_in_bounded_memory(empty: Catalogue, tmp_path: Path, monk
     paths = [f"cc-index/crawl={CRAWL}/subset=warc/{number:05}.parquet" for number in range(80)]
     (tmp_path / "crawls").mkdir()
     name = f"crawls/{CRAWL}.{'0' * 32}.parquet"
-    monkeypatch.setattr(snapshot_file, "_ROW_GROUP_BYTES", 500_000)
+    monkeypatch.setattr(snapshot_format, "_ROW_GROUP_BYTES", 500_000)
     write_rows(
         tmp_path / name,
         [[Row("footer", path, NO_ROW_GROUP, value), Row("page_index", path, 0, indexes)] for path in paths],

@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 import catalogue
 from tests.support.commands import Command
-from tests.support.ducklakes import needs_extensions
+from tests.support.lakes import needs_extensions
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))

@@ -1,10 +1,11 @@
-"""Random queries over all rows of a mirror, and DuckDB's shell with its extensions."""
+"""Lakes and their small index files, random queries over all rows of a mirror, and DuckDB's shell with extensions."""
 
 import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,8 +15,32 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue
+from catalogue.export.ducklake_attach import attach, attach_statements
+from catalogue.metadata_db.export_rows import lake_files
+from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.selection import stored_crawls
 
 SHELL = Path(sys.executable).parent / "duckdb"
+
+
+def extension(name: str) -> str | None:
+    """Return the file of an extension for the installed DuckDB; None if there is none."""
+    found = find_spec(f"duckdb_extension_{name}")
+    if not SHELL.exists() or found is None or found.origin is None:
+        return None
+    files = Path(found.origin).parent.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
+    return next(map(str, files), None)
+
+
+needs_extensions = pytest.mark.skipif(
+    not all(map(extension, ["ducklake", "httpfs", "sqlite_scanner"])),
+    reason="DuckDB's shell, and wheels of its extensions, are not installed: pip install '.[lake,shell]'",
+)
+
 SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
 """Aggregates of the rows that a query finds, to compare engines."""
 
@@ -60,7 +85,6 @@ def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
 
 
 def sums(rows: pa.Table) -> dict[str, Any]:
-    """Return ``SUMS`` of rows."""
     offsets, times = rows["warc_record_offset"], rows["fetch_time"].cast(pa.timestamp("ms", "UTC"))
     totals = [pc.sum(column.cast(pa.int64())).as_py() for column in (offsets, times)]
     return {"n": len(rows)} | {
@@ -82,24 +106,78 @@ def scanned(rows: pa.Table) -> Truth:
     return look
 
 
-def extension(name: str) -> str | None:
-    """Return the file of an extension for the installed DuckDB; None if there is none."""
-    found = find_spec(f"duckdb_extension_{name}")
-    if not SHELL.exists() or found is None or found.origin is None:
-        return None
-    files = Path(found.origin).parent.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
-    return next(map(str, files), None)
+def in_order(rows: pa.Table) -> pa.Table:
+    by = [("url_surtkey", "ascending"), ("warc_filename", "ascending"), ("warc_record_offset", "ascending")]
+    return rows.combine_chunks().sort_by(by)
 
 
-def in_shell(statements: list[str], *extensions: str) -> list[list[dict[str, Any]]]:
+def exported_files(cat: Catalogue) -> list[LakeFile]:
+    with cat.connect() as connection:
+        return lake_files(connection, stored_crawls(cat.session))
+
+
+def write_file(folder: Path, crawl: str, name: object, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
+    """Write a small index file."""
+    path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{name}.parquet"
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"url_surtkey": list(keys), **columns}), folder / path)
+    metadata = pq.read_metadata(folder / path)
+    kinds = {int: "int64", float: "double", str: "string"}
+    return LakeFile(
+        path=path,
+        crawl=crawl,
+        subset="warc",
+        file_size=(folder / path).stat().st_size,
+        footer_size=metadata.serialized_size,
+        num_rows=metadata.num_rows,
+        column_names=("url_surtkey", *columns),
+        column_kinds=("string", *(kinds[type(values[0])] for values in columns.values())),
+        utc_times=True,
+        min_key=min(keys),
+        max_key=max(keys),
+        ascending=True,
+        row_group_offsets=(4,),
+    )
+
+
+def in_shell(statements: Sequence[str], *extensions: str) -> list[list[dict[str, Any]]]:
     """Return the rows of each statement from one session of DuckDB's shell with extensions."""
     loads = [f"LOAD '{extension(name)}'" for name in extensions]
     script = "".join(f"{statement};\n" for statement in [*loads, *statements])
-    done = subprocess.run([SHELL, "-json"], input=script, capture_output=True, text=True, check=True, timeout=60)
-    assert not done.stderr, done.stderr
+    done = subprocess.run(
+        [SHELL, "-bail", "-json"], input=script, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     decoder, found, rest = json.JSONDecoder(), [], done.stdout.strip()
     while rest:
         value, end = decoder.raw_decode(rest)
         found.append(value)
         rest = rest[end:].strip()
     return found
+
+
+def ask_shell(lake: Path, source: str, statements: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Return the rows of each statement from a shell with an attached lake."""
+    return in_shell([*attach_statements(lake, source), *statements])
+
+
+_spare: list[duckdb.DuckDBPyConnection] = []
+"""Connections with loaded extensions; loading takes longer than most queries."""
+
+
+@contextmanager
+def spare() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with nothing attached."""
+    connection = _spare.pop() if _spare else duckdb.connect()
+    connection.execute("SET enable_external_file_cache = false")  # tests replace files within its time resolution
+    yield connection
+    _spare.append(connection)
+
+
+@contextmanager
+def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with an attached lake."""
+    with spare() as connection:
+        assert attach(connection, lake, str(source)) is None
+        yield connection
+        connection.execute("DETACH cc")

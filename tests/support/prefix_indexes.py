@@ -1,7 +1,7 @@
-"""A writer of URL indexes like that of 2012, and places to read them from.
+"""Write URL indexes like that of 2012, and read them from memory.
 
-Separators are what the published writer makes of two URLs: the second one as far as their first difference. A prefix
-that goes up to the level above is either kept below as well, as there, or not; readers must take both.
+A prefix between two blocks is the second URL as far as its first difference, as in the published writer. A prefix of
+the level above is either repeated below, as there, or not; readers must accept both.
 """
 
 import struct
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import RequestedRange, Response
-from catalogue.url_index_2012.blocks import HEADER_SIZE
+from catalogue.url_index_2012.lookup import HEADER_SIZE
 
 Location = tuple[int, int, int, int, int]
 """Segment, date of the file, partition, offset, size."""
@@ -19,7 +19,6 @@ Item = tuple[bytes, Location]
 
 
 def url_key(url: str) -> bytes:
-    """A URL as the index spells it."""
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     host, colon, port = authority.partition(":")
@@ -40,18 +39,18 @@ def data_blocks(items: Sequence[Item], size: int) -> list[list[Item]]:
 
 
 def prefix(last: bytes, first: bytes) -> bytes:
-    """What parts two blocks, of which the last and the first URL are given."""
+    """Return the prefix between two blocks, of which the last and the first URL are given."""
     same = next((at for at, (one, other) in enumerate(zip(last, first, strict=False)) if one != other), len(last))
     return first[: same + 1]
 
 
 def index_bytes(items: Sequence[Item], size: int, *, repeats: bool = True) -> bytes:
-    """The file.
+    """Return the bytes of an index.
 
     Args:
         items: in the order of their keys.
         size: of a block.
-        repeats: whether prefixes that go up are kept below as well.
+        repeats: whether prefixes of the level above are repeated.
     """
     data = data_blocks(items, size)
     prefixes = [prefix(one[-1][0], other[0][0]) for one, other in pairwise(data)]
@@ -76,7 +75,7 @@ def index_bytes(items: Sequence[Item], size: int, *, repeats: bool = True) -> by
 
 
 def level(prefixes: Sequence[bytes], size: int, *, repeats: bool) -> tuple[list[tuple[int, list[bytes]]], list[bytes]]:
-    """The blocks above blocks: number of the first one below and the prefixes, and those that part these blocks."""
+    """Return the blocks of a level, with the number of the first child and prefixes, and the prefixes between."""
     groups: list[tuple[int, list[bytes]]] = [(0, [])]
     up = []
     room = size - 4
@@ -92,7 +91,7 @@ def level(prefixes: Sequence[bytes], size: int, *, repeats: bool) -> tuple[list[
 
 
 class Memory:
-    """A source of one file, with a log of the ranges that were asked for."""
+    """A source of one file, with a log of requested ranges."""
 
     url = "memory:///"
     connections = 1
@@ -113,7 +112,7 @@ class Memory:
 
 
 def blocks_of(data: bytes) -> Callable[[ByteRange], range]:
-    """Which blocks a range of a file holds."""
+    """Return a function from a range of a file to its blocks."""
     size = struct.unpack_from("<I", data)[0]
     return lambda found: range((found.start - HEADER_SIZE) // size, -(-(found.end - HEADER_SIZE) // size))
 

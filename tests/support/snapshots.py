@@ -14,8 +14,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import MANIFEST, Snapshot, unpack_snapshot
-from catalogue.harvest.snapshot_file import Row, read_rows, write_rows
+from catalogue.harvest.snapshot import MANIFEST, Row, Snapshot, read_rows, unpack_snapshot, write_rows
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.settings import Settings
 from catalogue.store.stored_file import decode

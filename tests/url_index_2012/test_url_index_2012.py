@@ -17,8 +17,7 @@ from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
-from catalogue.url_index_2012.blocks import HEADER_SIZE, Header, parse_index_block
-from catalogue.url_index_2012.lookup import PATH, OldIndex
+from catalogue.url_index_2012.lookup import HEADER_SIZE, PATH, Header, OldIndex, parse_index_block
 from catalogue.url_index_2012.url_keys import parse_key_prefix, url_of
 from tests.support.commands import Command
 from tests.support.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
@@ -53,8 +52,8 @@ patterns = st.one_of(
 )
 
 
-def takes(pattern: str, url: str) -> bool:
-    """What a pattern means, said of URLs and not of the index's spelling."""
+def matches(pattern: str, url: str) -> bool:
+    """Match a URL in its usual spelling."""
     scheme, _, rest = pattern.rpartition("://")
     if scheme and not url.startswith(f"{scheme}://"):
         return False
@@ -67,7 +66,7 @@ def takes(pattern: str, url: str) -> bool:
 
 
 def items_of(some: list[str]) -> list[Item]:
-    """URLs with places that tell them apart."""
+    """Make entries with different places."""
     return sorted((url_key(url), (*WHERE[:3], number, 1 + number)) for number, url in enumerate(some))
 
 
@@ -77,7 +76,7 @@ def found_in(index: OldIndex, pattern: str, limit: int | None = None) -> list[Ca
 
 def scanned(items: list[Item], pattern: str) -> list[Capture]:
     captures = (Capture(NAME, at[3], at[4], url_of(key)) for key, at in items)
-    return [each for each in captures if takes(pattern, each.url or "")]
+    return [each for each in captures if matches(pattern, each.url or "")]
 
 
 @settings(max_examples=100)
@@ -107,7 +106,7 @@ def test_equals_a_full_scan(
     read = blocks_of(data)(source.log[-1])
     start = len(data) // size - len(blocks)
     assert {start + n for n in needed} <= {*read}
-    # Beyond those only such as end where the answer might begin, or begin where it might end.
+    # Others end where the result might begin, or begin where it might end.
     ends = [block[-1][0] for block in blocks], [block[0][0] for block in blocks]
     for number in {*read} - {start + n for n in needed}:
         at = number - start
@@ -152,8 +151,8 @@ def test_takes_three_requests_after_the_root(
         assert list(index.captures(extent)) == scanned(between, pattern)
         requested = [exchange.range or "" for exchange in server.log]
         assert requested[0] == "bytes=0-7"
-        assert requested[1] == f"bytes=8-{HEADER_SIZE + (512 << 10) - 1}"  # the root, and what lies with it
-        assert len(requested[2:]) == count  # a block of the lowest level, unless it lies there too, and the answer
+        assert requested[1] == f"bytes=8-{HEADER_SIZE + (512 << 10) - 1}"  # the root, and what is next to it
+        assert len(requested[2:]) == count  # a block of the lowest level, unless it is there too, and the result
         assert requested[-1] == f"bytes={extent.range.start}-{extent.range.end - 1}"
         assert len(extent.range) <= 256 * (len(between) + 3)  # each of these entries fills more than half a block
         assert sum(exchange.sent_bytes for exchange in server.log[2:-1]) <= 1 << 14
@@ -163,7 +162,7 @@ def test_takes_three_requests_after_the_root(
     with catalogue.open(tmp_path, settings=settings) as cat:
         server.log.clear()
         found_in(cat.old_index(), pattern)
-        assert [exchange.range for exchange in server.log] == ["bytes=0-7"]  # the rest was kept on disk
+        assert [exchange.range for exchange in server.log] == ["bytes=0-7"]  # the rest is in the cache
 
 
 def test_reads_large_results_in_parts() -> None:
@@ -255,7 +254,7 @@ INDEX_BLOCKS = struct.unpack_from("<I", WHOLE, 4)[0]
 
 
 def changed(*changes: tuple[int, int, bytes]) -> bytes:
-    """The file with bytes written into blocks: number, offset within it, bytes."""
+    """Return the file with changed blocks: number, offset within it, bytes."""
     data = bytearray(WHOLE)
     for number, at, new in changes:
         start = HEADER_SIZE + number * SIZE + at
@@ -277,9 +276,9 @@ HOSTILE = {
     "no index blocks": (struct.pack("<II", SIZE, 0) + WHOLE[8:], "*", "cannot have 0 index blocks"),
     "index blocks alone": (struct.pack("<II", SIZE, 1 << 20) + WHOLE[8:], "*", "cannot have 1,048,576"),
     "another file": (b"PAR1" + WHOLE[4:], "*", "invalid size of blocks"),
-    "a root of itself": (changed((0, 0, number(0) + bytes(SIZE - 4))), "*", "block 0 .* does not lie behind it"),
-    "a leaf that points up": (changed((1, 0, number(1) + bytes(SIZE - 4))), "*", "block 1 .* does not lie behind it"),
-    "a block that is not there": (changed((0, 0, number(1 << 30) + bytes(SIZE - 4))), "*", "which is not there"),
+    "a root of itself": (changed((0, 0, number(0) + bytes(SIZE - 4))), "*", "block 0 .* is not after it"),
+    "a leaf that points up": (changed((1, 0, number(1) + bytes(SIZE - 4))), "*", "block 1 .* is not after it"),
+    "a block that is not there": (changed((0, 0, number(1 << 30) + bytes(SIZE - 4))), "*", "which does not exist"),
     "blocks with gaps": (changed((0, 0, number(0))), "*", "do not follow each other"),
     "blocks of two kinds": (
         changed((0, 0, number(INDEX_BLOCKS - 1) + b"com.ex\0" + number(INDEX_BLOCKS) + bytes(SIZE - 15))),
@@ -293,11 +292,11 @@ HOSTILE = {
     ),
     "a prefix without end": (changed((0, 4, b"x" * (SIZE - 4))), "*", "block 0 .* ends within an entry"),
     "a number cut off": (changed((0, 4, b"x" * (SIZE - 7) + b"\0aa")), "*", "block 0 .* ends within an entry"),
-    "something behind the end": (changed((0, SIZE - 1, b"x")), "*", "block 0 .* goes on behind its end"),
+    "data after the end": (changed((0, SIZE - 1, b"x")), "*", "block 0 .* has data after its end"),
     "prefixes that those above contradict": (
         changed((0, 0, number(1) + b"com.example.h8\0" + number(2) + bytes(SIZE - 23))),
         "h9.example.com/",
-        "block 2 of the index holds what the blocks above it",
+        "block 2 of the index contradicts the blocks above it",
     ),
     "an empty data block": (changed((INDEX_BLOCKS, 0, bytes(SIZE))), "*", "is empty"),
     "a URL without end": (changed((INDEX_BLOCKS, 0, b"x" * SIZE)), "*", "ends within an entry"),
@@ -306,18 +305,22 @@ HOSTILE = {
     "data blocks out of order": (
         changed((INDEX_BLOCKS + 1, 0, b"com.example.a")),
         "*",
-        f"block {INDEX_BLOCKS + 1} of the index holds what the blocks above it, or before it",
+        f"block {INDEX_BLOCKS + 1} of the index contradicts the blocks above it, or before it",
     ),
     "data that the index contradicts": (
         changed((INDEX_BLOCKS, LAST_ENTRY, b"con")),
         "h0.example.com/",
-        f"block {INDEX_BLOCKS} of the index holds what the blocks above it",
+        f"block {INDEX_BLOCKS} of the index contradicts the blocks above it",
     ),
-    "no record": (changed((INDEX_BLOCKS, ENTRY - 4, number(0))), "*", "'http://h0.example.com/' that 0 bytes at 0"),
-    "a record too large": (changed((INDEX_BLOCKS, ENTRY - 4, number(MAX_RECORD + 1))), "*", "are its record"),
-    "an offset too large": (changed((INDEX_BLOCKS, ENTRY - 12, b"\xff" * 8)), "*", "are its record"),
+    "no record": (changed((INDEX_BLOCKS, ENTRY - 4, number(0))), "*", "'http://h0.example.com/': 0 bytes at 0"),
+    "a record too large": (
+        changed((INDEX_BLOCKS, ENTRY - 4, number(MAX_RECORD + 1))),
+        "*",
+        "invalid place",
+    ),
+    "an offset too large": (changed((INDEX_BLOCKS, ENTRY - 12, b"\xff" * 8)), "*", "invalid place"),
     "a last block cut short": (WHOLE[: 70 - SIZE], "*", "ends within an entry"),
-    "a last block that lacks": (WHOLE[:-SIZE], "*", "which is not there"),
+    "a last block that is missing": (WHOLE[:-SIZE], "*", "which does not exist"),
 }
 
 
@@ -339,7 +342,6 @@ def test_bounds_memory_of_claimed_blocks() -> None:
 
 
 def test_reads_branches_of_different_depths() -> None:
-    """One pattern ends in a data block where the other end of its answer is below one more index block."""
     root, leaf = (number(n) + b"b\0" + number(n + 1) for n in (1, 4))
     data = [key + b"\0" + bytes(28) + number(1) for key in (b"a", b"b", b"c")]
     blocks = [root, number(3), number(4), leaf, *data]
