@@ -13,8 +13,7 @@ from catalogue.captures import Captures
 from catalogue.check.check import check_store
 from catalogue.check.findings import Checked
 from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor.diagnose import diagnose
-from catalogue.doctor.diagnosis import Diagnosis
+from catalogue.doctor import Diagnosis, diagnose
 from catalogue.export.exports import Exported, export_ducklake, export_iceberg, export_snapshot, open_iceberg
 from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, plural

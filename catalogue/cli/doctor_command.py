@@ -4,7 +4,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,11 +12,10 @@ import click
 from catalogue.cli.app import Command, Common, common, complete_commands
 from catalogue.cli.completion import complete_listed_crawls
 from catalogue.cli.tables import as_json
-from catalogue.errors import CatalogueError
 from catalogue.formatting import plural, printable, size
 
 if TYPE_CHECKING:
-    from catalogue.doctor.diagnosis import Observation
+    from catalogue.doctor import Observation
 
 _WIDTH = 80
 """Columns, also in a pipe: the output is made to be pasted."""
@@ -46,15 +45,17 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     catalogue doctor --crawl CC-MAIN-2018-05
     catalogue doctor --source s3://commoncrawl/ --json
     """
+    from catalogue.doctor import Observation
+
     with options.opened() as catalogue:
         found = catalogue.doctor(crawl)
         source = catalogue.session.settings.source
-    here, there = map(_with_options, ([*found.here, _terminal()], found.source))
+    here = (*found.here, Observation("terminal", _terminal()))
     if json_:
         as_json(
             {
-                "here": [_plain(each) for each in here],
-                "source": [_plain(each) for each in there],
+                "here": [_as_dict(each) for each in here],
+                "source": [_as_dict(each) for each in found.source],
                 "requests": found.requests,
                 "bytes": found.bytes,
                 "failure": found.failure and str(found.failure),
@@ -62,56 +63,34 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
         )
     else:
         _show("here", here)
-        _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", there)
+        _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", found.source)
     if found.failure:
-        raise found.failure if json_ else _final_error(source, found.failure, found.source)
+        raise found.failure
 
 
-def _final_error(source: str, failure: CatalogueError, seen: "Iterable[Observation]") -> CatalogueError:
-    """Return the error without sentences that were printed."""
-    if str(failure) not in {each.seen for each in seen}:
-        return failure
-    error = CatalogueError(f"{source} could not be examined to the end; see above")
-    error.exit_status = failure.exit_status
-    return error
-
-
-def _terminal() -> "Observation":
-    from catalogue.doctor.diagnosis import Observation
-
+def _terminal() -> str:
     kinds = [name for name, stream in (("output", sys.stdout), ("errors", sys.stderr)) if stream.isatty()]
     connected = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
-    return Observation("terminal", f"{connected}; text is {sys.stdout.encoding}")
+    return f"{connected}; text is {sys.stdout.encoding}"
 
 
-def _with_options(seen: "Iterable[Observation]") -> "list[Observation]":
-    return [replace(each, means=complete_commands(each.means)) for each in seen]
+def _as_dict(observation: "Observation") -> dict[str, str]:
+    """Return the texts of an observation, of limited length, and with complete commands."""
+    texts = asdict(observation) | {"means": complete_commands(observation.means)}
+    return {name: printable(f"{text[:_LONGEST]}…" if text[_LONGEST:] else text) for name, text in texts.items()}
 
 
-def _plain(each: "Observation") -> dict[str, str]:
-    return {name: _short(text) for name, text in asdict(each).items()}
-
-
-def _show(title: str, seen: "Iterable[Observation]") -> None:
+def _show(title: str, observations: "Iterable[Observation]") -> None:
     click.echo(title)
-    for each in seen:
-        lines = _wrapped(each.seen, 2 + _NAME) or [""]
-        lines += _wrapped(each.means, 4 + _NAME)
-        lines[0] = f"  {each.about:{_NAME - 1}} {lines[0].lstrip()}"
-        click.echo("\n".join(lines))
+    for texts in map(_as_dict, observations):
+        lines = _wrap(texts["seen"], 2 + _NAME) or [""]
+        lines[0] = f"  {texts['about']:{_NAME - 1}} {lines[0].lstrip()}"
+        click.echo("\n".join([*lines, *_wrap(texts["means"], 4 + _NAME)]))
 
 
-def _wrapped(text: str, indent: int) -> list[str]:
+def _wrap(text: str, indent: int) -> list[str]:
     margin = " " * indent
+    # Names are not broken, so that they can be copied.
     return textwrap.wrap(
-        _short(text),
-        _WIDTH,
-        initial_indent=margin,
-        subsequent_indent=margin,
-        break_long_words=False,  # names can be copied
-        break_on_hyphens=False,
+        text, _WIDTH, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _short(text: str) -> str:
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

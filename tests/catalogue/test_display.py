@@ -18,7 +18,7 @@ from resiliparse.parse.html import HTMLTree
 import catalogue
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor.diagnosis import Diagnosis, Observation
+from catalogue.doctor import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
 from catalogue.formatting import ReprMixin, printable
