@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 import duckdb
 
 from catalogue import metadata_db
-from catalogue.captures import Captures
+from catalogue.captures import Captures, find_captures
 from catalogue.check.check import check_store
 from catalogue.check.findings import Checked
 from catalogue.commoncrawl.capture import Capture
 from catalogue.doctor import Diagnosis, diagnose
+from catalogue.export.ducklake_sql import connect, run_sql
 from catalogue.export.exports import Exported, export_ducklake, export_iceberg, export_snapshot, open_iceberg
-from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.backfill import Backfill, prepare_backfill
 from catalogue.harvest.harvest import Harvested, HarvestEstimate
@@ -43,7 +43,6 @@ from catalogue.sample import Sample, draw_sample
 from catalogue.selection import stored_crawl
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.sql import connect, run_sql
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
 from catalogue.surt import Keys, Match

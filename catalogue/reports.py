@@ -62,12 +62,7 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
 
 
 def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
-    """Return the key ranges of the files of a crawl.
-
-    Args:
-        session: the session.
-        crawl: a stored crawl.
-        detailed: paths of files whose row groups are included; None for all.
+    """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None.
 
     Raises:
         QueryError: if the crawl is not stored, or several are named.
@@ -109,13 +104,7 @@ def _extent(
 def crawl_states(
     session: Session, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return for each crawl, newest first, a digest of its stored and listed files.
-
-    Args:
-        session: the session.
-        crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-        subsets: subsets to include; all stored ones by default. Crawls without files of them are left out.
-    """
+    """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
     chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
     with session.database() as connection:
         rows = connection.execute(

@@ -67,7 +67,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     hosts and paths; for other URLs use url_surtkey = 'com,example)/page?a=1', as returned by catalogue.url_surtkey.
     """
     from catalogue.export.ducklake_attach import attach
-    from catalogue.sql import lake_path
+    from catalogue.export.ducklake_sql import lake_path
 
     with options.opened() as catalogue:
         exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)

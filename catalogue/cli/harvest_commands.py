@@ -324,8 +324,8 @@ def status(options: Common, *, json_: bool) -> None:
     catalogue status
     catalogue status --json
     """
+    from catalogue.harvest.next_steps import next_steps
     from catalogue.reports import disk_sizes
-    from catalogue.status import next_steps
 
     with options.opened() as catalogue:
         coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]

@@ -237,7 +237,7 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
 
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
-    from catalogue.find_captures import find_captures
+    from catalogue.captures import find_captures
     from catalogue.query.query import Query
     from catalogue.surt import Match
 

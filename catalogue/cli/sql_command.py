@@ -85,8 +85,8 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
+    from catalogue.export.ducklake_sql import connect_for
     from catalogue.reports import add_column_chunks
-    from catalogue.sql import connect_for
 
     if json_ and format_ not in {None, "jsonl"}:
         raise QueryError(f"--json means --format jsonl; leave out --json or --format {format_}")
@@ -229,7 +229,7 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
 def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
     """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
     from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached
-    from catalogue.sql import lake_path, missing_in_lake
+    from catalogue.export.ducklake_sql import lake_path, missing_in_lake
 
     if not lake_path(catalogue.session).exists():
         return []

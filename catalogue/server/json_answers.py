@@ -6,10 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogue.captures import Captures
+from catalogue.captures import Captures, find_captures
 from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
-from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from catalogue.captures import find_captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query

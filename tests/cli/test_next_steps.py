@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.status import steps
+from catalogue.harvest.next_steps import steps
 from catalogue.surt import Keys
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request

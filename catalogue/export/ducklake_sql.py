@@ -63,7 +63,7 @@ def lake_path(session: Session) -> Path:
 
 
 def missing_in_lake(session: Session) -> str | None:
-    """Return a sentence about stored crawls that the DuckLake does not have as they are stored; None if it has all."""
+    """Return a sentence about stored crawls that are missing or outdated in the DuckLake; None if there are none."""
     in_lake = ducklake.crawls_in(lake_path(session))
     missing = newest_first(set(crawl_names(session)) - in_lake.keys())
     if not missing:
@@ -76,7 +76,7 @@ def missing_in_lake(session: Session) -> str | None:
 
 
 def _crawl_sizes(session: Session) -> dict[str, tuple[int, ...]]:
-    """Return files, rows, bytes and bytes of footers of each stored crawl, as ``crawls_in`` returns them of a lake."""
+    """Return the numbers that ``crawls_in`` returns of a DuckLake for each stored crawl."""
     with suppress(NotHarvested):
         rows = session.metadata().rows(
             "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
