@@ -51,6 +51,11 @@ def coverage_rows(session: Session) -> list[dict[str, Any]]:
     return session.metadata().rows(coverage_sql(session))
 
 
+def failure_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the index files whose footers could not be stored, with reasons."""
+    return session.metadata().rows("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
+
+
 def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     """Fill the view ``column_chunks`` for crawls; it has no rows of other crawls, so that it is small."""
     requested = set(stored_crawls(session, crawls))

@@ -1,18 +1,37 @@
-"""``catalogue fetch``."""
+"""``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-import warnings
-from dataclasses import replace
-from typing import Any, BinaryIO
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, warn
-from catalogue.cli.budget import Budget, budget_options
-from catalogue.cli.query_commands import harvest_option, query_options, read_patterns, select_captures
-from catalogue.cli.record_output import FORMS, RecordOutput, form_of, record_columns, record_options
-from catalogue.cli.tables import options_given
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.cli.options import (
+    RECORD_FORMATS,
+    Budget,
+    budget_options,
+    format_cost,
+    harvest_option,
+    json_option,
+    options_given,
+    query_options,
+    record_options,
+)
+from catalogue.cli.select_captures import read_patterns, select_captures
+from catalogue.cli.tables import as_json, harvest_bar, table
+from catalogue.errors import QueryError
+from catalogue.formatting import parse_size, plural, size
+from catalogue.progress import Progress, Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.catalogue import Catalogue
+    from catalogue.output.fetch import Fetched, FetchEstimate
+
+_HOSTS = 10
 
 
 @click.command(cls=Command)
@@ -29,7 +48,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 @click.option(
     "--format",
     "form",
-    type=OneOf(FORMS),
+    type=OneOf(RECORD_FORMATS),
     help="Complete records; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
     "[default: by -o, where .jsonl means text; else warc]",
 )
@@ -37,7 +56,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 @click.option("--dry-run", is_flag=True, help="Print the cost, and fetch nothing.")
 @harvest_option
 @budget_options
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@json_option
 @common
 def fetch(  # noqa: PLR0913 - an option each
     options: Common,
@@ -75,26 +94,129 @@ def fetch(  # noqa: PLR0913 - an option each
         raise QueryError("no output; add one, such as -o found.warc.gz")
     if parameters["columns"]:
         raise QueryError("fetch writes complete records; leave out --columns")
-    records = RecordOutput(output, form or form_of(output), main_content, max_size)
+    records = RecordOutput(output, form or _format_of(output), main_content, max_size)
     records.check(json_=json_)
     records = replace(records, output=None if dry_run else output)
     parameters = read_patterns(parameters)
     with options.opened(scheduler=scheduler) as catalogue:
         missing: tuple[str, ...] = ()
         if file:
-            from catalogue.cli.capture_input import captures_in
+            from catalogue.cli.input_files import captures_in
 
             rows = captures_in(file)
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IncompleteAnswer)  # printed below
-                captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
-                captures = budget.approve(captures, options)
-                rows, missing = captures.to_arrow(), captures.plan.missing
+            captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
+            rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
-        remaining = budget.after(catalogue.requests, catalogue.bytes)
-        complete = records.fetch(options, catalogue, rows, remaining, about=f"captures of {about}", json_=json_)
+        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
     for problem in missing:
         warn(f"the captures may be incomplete: {problem}")
     if missing or not complete:
         sys.exit(1)
+
+
+@dataclass(frozen=True)
+class RecordOutput:
+    """Where records are written, and how."""
+
+    output: str | None
+    """None to print the cost and fetch nothing; ``-`` for stdout."""
+    form: str
+    main_content: bool
+    max_size: str | None
+
+    def check(self, *, json_: bool) -> None:
+        if self.main_content and self.form not in {"text", "parquet"}:
+            raise QueryError(f"{self.form} has no texts; leave out --main-content, or fetch text")
+        if self.output is None:
+            return
+        if self.output == "-":
+            if self.max_size or json_:
+                raise QueryError("with stdout as output, leave out --max-size and --json")
+            if self.form == "warc" and sys.stdout.isatty():
+                raise QueryError("WARC records cannot be printed on a terminal; add -o FILE")
+            return
+        if self.form == "payload" and self.max_size:
+            raise QueryError("each payload is a file; leave out --max-size")
+        from catalogue.output.formats import SUFFIXES
+        from catalogue.output.targets import split_output
+
+        split_output(self.output, file=self.form != "payload")
+        if self.max_size is not None and not parse_size(self.max_size):
+            raise QueryError("--max-size must not be 0; use one such as 1GB")
+        if self.form == "payload" and self.output.endswith(tuple(filter(None, SUFFIXES.values()))):
+            raise QueryError(f"payloads are written to a folder; {self.output} looks like a file")
+        suffix = SUFFIXES[self.form]
+        if not self.output.endswith(suffix):
+            raise QueryError(f"the name of a file with {self.form} ends in {suffix}; {self.output} does not")
+
+    def fetch(
+        self, options: Common, catalogue: "Catalogue", captures: "pa.Table", budget: Budget, *, about: str, json_: bool
+    ) -> bool:
+        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost."""
+        if self.output is None:
+            _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
+            return True
+        remaining = budget.after(catalogue.requests, catalogue.bytes)
+
+        def agree(needed: "FetchEstimate") -> None:
+            remaining.check(needed)
+            if needed.captures and sys.stderr.isatty():
+                options.say(f"{plural(needed.captures, 'record')}: {format_cost(needed)}")
+
+        with ExitStack() as stack:
+            bar: Report | None = None
+
+            def report(at: "Fetched") -> None:
+                nonlocal bar  # opened after the confirmation, which it would overwrite
+                bar = bar or stack.enter_context(harvest_bar(options, "records"))
+                bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
+
+            done = catalogue.fetch(
+                captures,
+                sys.stdout.buffer if self.output == "-" else self.output,
+                form=self.form,
+                main_content=self.main_content,
+                most=parse_size(self.max_size) if self.max_size else None,
+                about=about,
+                agree=agree,
+                report=report,
+            )
+        if json_:
+            failed = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
+            as_json(asdict(done) | {"failed": failed})
+        else:
+            where = f" in {', '.join(done.files)}" if done.files else "; no file was written" * (self.output != "-")
+            others = f", which also has {done.others:,} of other queries" if done.others else ""
+            options.say(f"{plural(done.records, 'record')}{where}{others}")
+            for reason in [*done.failed.values(), *done.unusable]:
+                warn(f"not fetched: {reason}")
+        return not (done.failed or done.unusable)
+
+
+def _format_of(output: str | None) -> str:
+    from catalogue.output.open_output import format_of
+
+    return "warc" if output in {None, "-"} else format_of(output)
+
+
+def record_columns() -> list[str]:
+    from catalogue.commoncrawl.capture import RECORD_COLUMNS
+
+    return [*RECORD_COLUMNS]
+
+
+def _show_estimate(needed: "FetchEstimate", *, json_: bool) -> None:
+    if json_:
+        as_json(asdict(needed) | {"seconds": round(needed.seconds, 1)})
+        return
+    table(
+        ["captures", "requests", "bytes", "seconds"],
+        [[needed.captures, needed.requests, size(needed.bytes), f"{needed.seconds:.1f}"]],
+    )
+    if needed.hosts:
+        click.echo()
+        hosts = list(needed.hosts.items())
+        table(["host", "captures"], hosts[:_HOSTS])
+        if len(hosts) > _HOSTS:
+            click.echo(f"and {len(hosts) - _HOSTS:,} more")

@@ -172,7 +172,7 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
         from catalogue.cli.row_writer import write
 
         batches = answer.to_arrow_reader(_AT_ONCE)
-        write(batches, batches.schema, format_, None, chosen_columns=True)
+        write(batches, batches.schema, format_, None)
         return
     rows = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
     if format_ == "table":

@@ -1,4 +1,4 @@
-"""Tables and JSON on standard output, progress bars, and questions to the user."""
+"""Tables and JSON on standard output, and progress bars."""
 
 import json
 import shutil
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, resumable, show, wrapped
+from catalogue.cli.app import Common, resumable, show
+from catalogue.cli.options import options_of_command
 from catalogue.formatting import join_first, plural, printable, to_json
 from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
 
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 
     from catalogue.captures import Captures
 
-_MIN_TEXT, _MIN_NAME, _LONG_TEXT = 20, 8, 40
-"""Characters to which texts and names of columns may be cut, and long texts before other texts are."""
-FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
-"""Output formats of captures."""
-_GAP = 2
+_MIN_TEXT, _MIN_NAME = 20, 8
+"""Characters to which texts and names of columns may be cut."""
+_GAP = "  "
 _PAGE = 1000
 """Rows that determine the widths."""
 _UNCUT = int | float | Decimal | date | time | timedelta | None
@@ -50,7 +49,7 @@ def cell(value: object) -> str:
             return value.hex()
         case list() | tuple():
             return ", ".join(cell(item) for item in value)
-    return "-" if str(value) in {"NaT", "<NA>"} else str(value)
+    return str(value)
 
 
 @dataclass(slots=True)
@@ -59,16 +58,19 @@ class _Column:
 
     at: int
     name: str
-    name_length: int
-    longest: int
-    shortest: int
-    """Length to which values may be cut."""
+    width: int
+    least: int
+    """Width to which the column may be cut."""
     cut: bool
     right: bool
-    width: int = 0
 
-    def width_if_cut(self, name: int, text: int) -> int:
-        return max(min(self.name_length, name), min(self.longest, max(text, self.shortest)))
+    def pad(self, text: str, *, cut: bool) -> str:
+        from rich.cells import cell_len, set_cell_size
+
+        if cut and cell_len(text) > self.width:
+            text = f"{set_cell_size(text, self.width - 1)}…"
+        space = " " * (self.width - cell_len(text))
+        return f"{space}{text}" if self.right else f"{text}{space}"
 
 
 def table(
@@ -90,13 +92,7 @@ def table(
         drop_first: columns that are left out before others.
         format_value: returns the text of a value.
     """
-    from rich.cells import cell_len, set_cell_size
-
-    def pad(text: str, column: _Column, *, cut: bool) -> str:
-        if cut and cell_len(text) > column.width:
-            text = f"{set_cell_size(text, column.width - 1)}…"
-        space = " " * (column.width - cell_len(text))
-        return f"{space}{text}" if column.right else f"{text}{space}"
+    from rich.cells import cell_len
 
     terminal, remaining = sys.stdout.isatty(), iter(rows)
     room = shutil.get_terminal_size().columns if terminal else sys.maxsize
@@ -106,45 +102,44 @@ def table(
         values = [row[at] for row in first]
         longest = max((cell_len(printable(format_value(value))) for value in values), default=0)
         cut = not all(isinstance(value, _UNCUT) for value in values)
-        shortest = min(min_widths.get(name, _MIN_TEXT), room) if cut else longest
+        least = min(longest, room, min_widths.get(name, _MIN_TEXT)) if cut else longest
         right = bool(values) and all(isinstance(value, int | float | None) for value in values)
-        columns.append(_Column(at, name, cell_len(name), longest, shortest, terminal and cut, right))
+        least = max(least, min(cell_len(name), _MIN_NAME))
+        width = max(least, min(room, max(longest, cell_len(name))))
+        columns.append(_Column(at, name, width, least, terminal and cut, right))
     shown = _fit(columns, room, drop_first)
-    _print_line(pad(column.name, column, cut=terminal) for column in shown)
+    _print_line(column.pad(column.name, cut=terminal) for column in shown)
     _print_line("-" * column.width for column in shown)
     count = 0
     for count, row in enumerate(chain(first, remaining), 1):  # noqa: B007
         # In a pipe nothing is cut: a long text in a later row moves the rest of its line.
-        _print_line(pad(printable(format_value(row[column.at])), column, cut=column.cut) for column in shown)
+        _print_line(column.pad(printable(format_value(row[column.at])), cut=column.cut) for column in shown)
     if dropped := [column.name for column in columns if column not in shown]:
         show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
     return count
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    """Set the widths of the columns for which there is room, at least one, and return these."""
+    """Return the columns for which there is room, at least one, cut to it; the widest are cut first."""
+
+    def exceeds(widths: Iterable[int]) -> bool:
+        return sum(width + len(_GAP) for width in widths) - len(_GAP) > room
+
     shown = [*columns]
     order = [column for name in drop_first for column in columns if column.name == name]
     for column in [*order, *(each for each in reversed(columns) if each not in order)]:
-        if len(shown) == 1 or _total(each.width_if_cut(_MIN_NAME, 0) for each in shown) <= room:
+        if len(shown) > 1 and exceeds(each.least for each in shown):
+            shown.remove(column)
+    while exceeds(each.width for each in shown):
+        wide = [each for each in shown if each.width > each.least]
+        if not wide:
             break
-        shown.remove(column)
-    for column in shown:
-        column.width = column.width_if_cut(room, room)
-    for text in (_LONG_TEXT, 0):  # long texts are cut first, then names, then other texts
-        while wide := [each for each in shown if each.width > each.width_if_cut(_MIN_NAME, text)]:
-            if _total(each.width for each in shown) <= room:
-                break
-            max(wide, key=lambda each: each.width).width -= 1
+        max(wide, key=lambda each: each.width).width -= 1
     return shown
 
 
-def _total(widths: Iterable[int]) -> int:
-    return sum(width + _GAP for width in widths) - _GAP
-
-
 def _print_line(texts: Iterable[str]) -> None:
-    click.echo((" " * _GAP).join(texts).rstrip())
+    click.echo(_GAP.join(texts).rstrip())
 
 
 def _how_to_see() -> str:
@@ -157,28 +152,8 @@ def _how_to_see() -> str:
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
 
 
-def options_of_command() -> set[str]:
-    context = click.get_current_context(silent=True)
-    return {option for each in (context.command.params if context else ()) for option in each.opts}
-
-
-def options_given(values: dict[str, Any]) -> list[str]:
-    """Return the names of the options among these parameters that have a value."""
-    given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
-    return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
-
-
 def as_json(value: object) -> None:
     click.echo(json.dumps(to_json(value), ensure_ascii=False))
-
-
-def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def confirmed(question: str) -> bool:
-    """Ask the user a question. Without a terminal the answer is no."""
-    return can_ask() and click.confirm(wrapped(question), err=True)
 
 
 def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "Iterator[pa.RecordBatch]":

@@ -25,7 +25,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from catalogue.cdx.lines import write_lines
-from catalogue.cli.capture_input import captures_in
+from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import dataset_from_json, parse_path_list
