@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, Group, OneOf, common
+from catalogue.cli.app import Command, Common, Group, OneOf, common, resumable
 from catalogue.cli.options import crawl_option, json_option
-from catalogue.cli.tables import as_json, harvest_bar
+from catalogue.cli.tables import as_json
 from catalogue.formatting import plural
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     catalogue export snapshot /srv/www/index-footers
     catalogue export snapshot s3://bucket/index-footers --crawl CC-MAIN-2022-05
     """
-    with options.opened() as catalogue, harvest_bar(options) as bar:
-        exported = catalogue.export_snapshot(place, crawls=crawls or "all", report=bar)
+    with options.opened() as catalogue, resumable():
+        exported = catalogue.export_snapshot(place, crawls=crawls or "all")
     _show_result(options, exported, json_=json_)
 
 
@@ -169,8 +169,8 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
     catalogue pull /srv/www/index-footers
     """
-    with options.opened() as catalogue, harvest_bar(options, "crawls") as bar:
-        pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare, report=bar)
+    with options.opened() as catalogue, resumable():
+        pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare)
     if json_:
         as_json(asdict(pulled))
     else:

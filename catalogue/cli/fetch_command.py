@@ -1,13 +1,12 @@
 """``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
 from catalogue.cli.options import (
     RECORD_FORMATS,
     Budget,
@@ -20,16 +19,15 @@ from catalogue.cli.options import (
     record_options,
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
-from catalogue.cli.tables import as_json, harvest_bar, table
+from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
 from catalogue.formatting import parse_size, plural, size
-from catalogue.progress import Progress, Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.catalogue import Catalogue
-    from catalogue.output.fetch import Fetched, FetchEstimate
+    from catalogue.output.fetch import FetchEstimate
 
 _HOSTS = 10
 
@@ -164,14 +162,7 @@ class RecordOutput:
             if needed.captures and sys.stderr.isatty():
                 options.say(f"{plural(needed.captures, 'record')}: {format_cost(needed)}")
 
-        with ExitStack() as stack:
-            bar: Report | None = None
-
-            def report(at: "Fetched") -> None:
-                nonlocal bar  # opened after the confirmation, which it would overwrite
-                bar = bar or stack.enter_context(harvest_bar(options, "records"))
-                bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
-
+        with resumable():
             done = catalogue.fetch(
                 captures,
                 sys.stdout.buffer if self.output == "-" else self.output,
@@ -180,7 +171,6 @@ class RecordOutput:
                 most=parse_size(self.max_size) if self.max_size else None,
                 about=about,
                 agree=agree,
-                report=report,
             )
         if json_:
             failed = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Command, Common, OneOf, common, resumable
 from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls, complete_subsets
 from catalogue.cli.options import (
     Budget,
@@ -19,10 +19,9 @@ from catalogue.cli.options import (
     scheduler_option,
     yes_option,
 )
-from catalogue.cli.tables import as_json, harvest_bar, table
+from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
 from catalogue.formatting import parse_size, plural, size
-from catalogue.progress import Progress
 
 if TYPE_CHECKING:
     from catalogue import Catalogue
@@ -171,8 +170,8 @@ def harvest(  # noqa: PLR0913 - an option each
             _confirm_harvest(catalogue, crawls, chosen)
         if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
             options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
-        with harvest_bar(options) as bar:
-            outcomes = catalogue.harvest(crawls or None, **chosen, report=bar)
+        with resumable():
+            outcomes = catalogue.harvest(crawls or None, **chosen)
     for outcome in outcomes:
         _show_outcome(options, outcome, json_=json_)
     if any(outcome.failures for outcome in outcomes):
@@ -273,13 +272,8 @@ def backfill(  # noqa: PLR0913 - an option each
             return
         if not Budget(yes).covers(needed.requests, min(needed.bytes, max_bytes or needed.bytes)):
             confirm(f"this takes {cost}", "set a --budget")
-        with harvest_bar(options) as bar:
-            done = filling.run(
-                budget=max_bytes,
-                report=lambda at: bar(
-                    Progress("backfill", needed.files, at.done, failed=len(at.failures), bytes=at.bytes)
-                ),
-            )
+        with resumable():
+            done = filling.run(budget=max_bytes)
         catalogue.update()
     complete = done.done == needed.files
     if json_:

@@ -4,9 +4,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from catalogue.cli.app import Common
+from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed, format_cost, options_of_command
-from catalogue.cli.tables import harvest_bar
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, plural
 
@@ -41,14 +40,14 @@ def select_captures(
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")
         budget.check(catalogue.harvest_estimate(**_harvest_arguments(parameters)))
-        _harvest(catalogue, options, parameters)
+        _harvest(catalogue, parameters)
     try:
         captures = captures_for(catalogue, parameters)
     except NotHarvested as error:
         if options.table is not None or error.call is None:
             raise
         _offer_harvest(catalogue, parameters, error)
-        _harvest(catalogue, options, parameters)
+        _harvest(catalogue, parameters)
         captures = captures_for(catalogue, parameters)
     if sys.stderr.isatty():
         for hint in _hints(options, parameters):
@@ -61,9 +60,9 @@ def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
 
 
-def _harvest(catalogue: "Catalogue", options: Common, parameters: dict[str, Any]) -> None:
-    with harvest_bar(options) as bar:
-        catalogue.harvest(**_harvest_arguments(parameters), report=bar)
+def _harvest(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    with resumable():
+        catalogue.harvest(**_harvest_arguments(parameters))
 
 
 def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: NotHarvested) -> None:

@@ -12,7 +12,7 @@ import click
 from catalogue.cli.app import Command, Common, common, complete_commands, show
 from catalogue.cli.completion import complete_listed_crawls
 from catalogue.cli.options import crawl_option, json_option
-from catalogue.cli.tables import as_json, harvest_bar, table
+from catalogue.cli.tables import as_json, table
 from catalogue.formatting import plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
 
@@ -126,8 +126,8 @@ def check(
     catalogue check --read-subset 1%
     catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
     """
-    with options.opened() as catalogue, harvest_bar(options, "values", resumes=False) as bar:
-        done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair, report=bar)
+    with options.opened() as catalogue:
+        done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair)
     if json_:
         as_json(
             {

@@ -1,10 +1,9 @@
-"""Tables and JSON on standard output, and progress bars."""
+"""Tables and JSON on standard output."""
 
 import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, resumable, show
+from catalogue.cli.app import Common, show
 from catalogue.cli.options import options_of_command
 from catalogue.formatting import join_first, plural, printable, to_json
-from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,11 +165,3 @@ def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "It
             first.append(batch)
     yield from first
     yield from batches
-
-
-@contextmanager
-def harvest_bar(options: Common, unit: str = "files", *, resumes: bool = True) -> Iterator[Report]:
-    """Show progress bars on a terminal, for work that the same command resumes after an interruption."""
-    shown = no_bar(unit) if options.quiet or not is_terminal() else terminal_bar(unit)
-    with resumable() if resumes else nullcontext(), shown as bar:
-        yield bar

@@ -112,7 +112,7 @@ def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
 
 def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    seen = on_a_terminal(command, "harvest", "--crawl", newest, columns=110)
+    seen = on_a_terminal(command, "harvest", "--crawl", newest, "--rate", "2", "--subset", "all", columns=110)
     assert newest in seen
     assert "files/s" in seen
 

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.cli.app import Common, entry
-from catalogue.cli.tables import harvest_bar
+from catalogue.cli.app import entry
 from catalogue.commoncrawl.columns import SCHEMA
-from catalogue.progress import Progress
+from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
 from catalogue.store.glance import names_of
 from catalogue.store.stored_file import StoredFile
@@ -251,10 +250,10 @@ def test_colours_only_terminals_that_support_it(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with terminal(monkeypatch) as seen, harvest_bar(Common()) as bar:
+    with terminal(monkeypatch) as seen, terminal_bar("files") as bar:
         bar(Progress(OLD, listed=3, done=1, bytes=7))
     text = b"".join(seen)
-    assert OLD.encode() in text
+    assert (OLD.encode() in text) is bool(sent)  # dumb terminals have no bars
     assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
 
 
