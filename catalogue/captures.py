@@ -28,10 +28,9 @@ from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
-from catalogue.reports import file_extents
-from catalogue.selection import check_store, missing_crawls, select_stored, several
 from catalogue.session import Session
 from catalogue.settings import Settings
+from catalogue.stored import check_store, file_extents, missing_crawls, select_stored, several
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

@@ -38,13 +38,12 @@ from catalogue.query.filters import Values
 from catalogue.query.query import Query
 from catalogue.query.times import Moment
 from catalogue.records.record import Record
-from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
 from catalogue.sample import Sample, draw_sample
-from catalogue.selection import stored_crawl
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
+from catalogue.stored import add_column_chunks, coverage_sql, file_extents, frame, stored_crawl, view_frame
 from catalogue.surt import Keys, Match
 from catalogue.url_index_2012.lookup import PATH, OldIndex
 

@@ -23,8 +23,8 @@ from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Learned, LocalReader, Workers
-from catalogue.selection import select_stored, several
 from catalogue.session import Session
+from catalogue.stored import select_stored, several
 from catalogue.surt import EVERYTHING
 
 Ask = Callable[[ResolvedQuery, Scope], PlanContext]

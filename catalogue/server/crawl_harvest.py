@@ -23,7 +23,7 @@ from catalogue.errors import (
 from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.metadata_db.candidates import MARGIN
 from catalogue.progress import Progress
-from catalogue.reports import crawl_names
+from catalogue.stored import crawl_names
 
 _LIST_SECONDS, _RECENT_SECONDS = 600.0, 5.0
 """Seconds for which the list of crawls, and the stored ones among them, are used without looking again."""

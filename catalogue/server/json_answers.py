@@ -13,9 +13,8 @@ from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query
-from catalogue.reports import coverage_rows, disk_sizes
-from catalogue.selection import stored_crawls
 from catalogue.settings import package_version
+from catalogue.stored import coverage_rows, disk_sizes, stored_crawls
 
 MAX_ROW_GROUPS, MAX_LISTED = 2000, 100_000
 """Row groups of a query, each of which takes milliseconds to plan; and of a list of row groups."""

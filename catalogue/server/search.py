@@ -20,8 +20,7 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query
-from catalogue.reports import crawl_rows
-from catalogue.selection import select_stored
+from catalogue.stored import crawl_rows, select_stored
 
 MAX_SECONDS = 300.0
 """Estimate of the plan at the rate limit of the source."""

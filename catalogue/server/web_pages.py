@@ -23,11 +23,11 @@ from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.key_map.colours import stylesheet
-from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server.responses import answer_of, incomplete, logged, run_query, service_of
 from catalogue.server.search import LOCATION, Search, SearchResult, run_search, to_csv
 from catalogue.server.search_form import MAX_LIMIT, MAX_PAGE, Form, parse_form
 from catalogue.server.service import Service
+from catalogue.stored import cached_pages, coverage_rows, crawl_rows
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "

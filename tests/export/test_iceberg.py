@@ -21,8 +21,8 @@ from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from catalogue.stored import stored_crawls
 from tests.support.lakes import SUMS, Truth, extension, in_shell, questions, scanned, sums
 
 needs_duckdb = pytest.mark.skipif(

@@ -16,8 +16,8 @@ from catalogue.export.iceberg import export
 from catalogue.export.iceberg_folder import TableFolder
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from catalogue.stored import stored_crawls
 from tests.support.commands import Command
 
 LOCATION = "https://example.com/"

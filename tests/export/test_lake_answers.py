@@ -19,8 +19,8 @@ from catalogue.export.ducklake_sql import lake_path
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.query.where import literal
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from catalogue.stored import stored_crawls
 from catalogue.surt import parse_pattern
 from tests.support.ducklakes import ask_shell, needs_extensions, opened
 

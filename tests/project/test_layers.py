@@ -28,9 +28,8 @@ ORDER = [
     "plan",
     "read",
     "session",
-    "selection",
     "key_map",
-    "reports",
+    "stored",
     "records",
     "captures",
     "sample",
@@ -70,7 +69,7 @@ HOMES = {
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
     "fsspec": {"output"},
-    "pandas": {"read", "captures", "sample", "output", "reports", "catalogue"},  # all but the first for types only
+    "pandas": {"read", "captures", "sample", "output", "stored", "catalogue"},  # all but the first for types only
     "h11": {"server"},
     "platformdirs": {"settings"},
     "pydantic": {"server"},

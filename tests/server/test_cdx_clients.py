@@ -13,8 +13,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from catalogue.stored import stored_crawls
 from tests.support.cdx_clients import (
     WAYMORE_CODES,
     WAYMORE_MIMES,
