@@ -1,7 +1,9 @@
 """``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -11,12 +13,13 @@ from catalogue.cli.options import (
     RECORD_FORMATS,
     Budget,
     budget_options,
+    combine,
     format_cost,
     harvest_option,
     json_option,
     options_given,
     query_options,
-    record_options,
+    scheduler_option,
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, table
@@ -30,87 +33,11 @@ if TYPE_CHECKING:
     from catalogue.output.fetch import FetchEstimate
 
 _HOSTS = 10
-
-
-@click.command(cls=Command)
-@query_options
-@click.option(
-    "--captures",
-    "file",
-    type=click.File("rb"),
-    help="Fetch the captures of a file instead: JSON lines, CDXJ, CSV, Parquet; - for stdin.",
+_record_options = combine(
+    click.option("--main-content", is_flag=True, help="Leave out navigation, footers and the like from texts."),
+    click.option("--max-size", metavar="SIZE", help="Start another file at this size.  [default for URLs: 1GB]"),
+    scheduler_option,
 )
-@click.option(
-    "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."
-)
-@click.option(
-    "--format",
-    "form",
-    type=OneOf(RECORD_FORMATS),
-    help="Complete records; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
-    "[default: by -o, where .jsonl means text; else warc]",
-)
-@record_options
-@click.option("--dry-run", is_flag=True, help="Print the cost, and fetch nothing.")
-@harvest_option
-@budget_options
-@json_option
-@common
-def fetch(  # noqa: PLR0913 - an option each
-    options: Common,
-    *,
-    file: BinaryIO | None,
-    output: str | None,
-    form: str | None,
-    main_content: bool,
-    max_size: str | None,
-    scheduler: str | None,
-    dry_run: bool,
-    budget: Budget,
-    json_: bool,
-    **parameters: Any,
-) -> None:
-    """Fetch the archived records of captures as WARC, or their text, metadata or payloads.
-
-    Every record is compared with the index. A ledger next to the output lists its records: after an interruption, the
-    same command fetches only the missing ones.
-
-    \b
-    catalogue fetch '*.example.com' --crawl latest --dry-run
-    catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
-    catalogue fetch 'example.com/blog/*' --crawl latest --main-content -o blog.jsonl
-    catalogue fetch 'example.com/blog/*' --crawl latest --format text -o -
-    catalogue fetch '*.example.com' --mime application/pdf --format payload -o documents
-    catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
-    catalogue fetch --urls-file domains.txt --crawl latest --latest -o s3://bucket/copy/pages.warc.gz --yes
-    """
-    if bool(parameters["patterns"] or parameters["urls_files"]) is bool(file):
-        raise QueryError("use either patterns or --captures")
-    if file and (ignored := options_given(parameters)):
-        raise QueryError(f"--captures names the captures to fetch; leave out {', '.join(ignored)}")
-    if output is None and not dry_run:
-        raise QueryError("no output; add one, such as -o found.warc.gz")
-    if parameters["columns"]:
-        raise QueryError("fetch writes complete records; leave out --columns")
-    records = RecordOutput(output, form or _format_of(output), main_content, max_size)
-    records.check(json_=json_)
-    records = replace(records, output=None if dry_run else output)
-    parameters = read_patterns(parameters)
-    with options.opened(scheduler=scheduler) as catalogue:
-        missing: tuple[str, ...] = ()
-        if file:
-            from catalogue.cli.input_files import captures_in
-
-            rows = captures_in(file)
-        else:
-            captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
-            rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
-        about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
-        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
-    for problem in missing:
-        warn(f"the captures may be incomplete: {problem}")
-    if missing or not complete:
-        sys.exit(1)
 
 
 @dataclass(frozen=True)
@@ -120,6 +47,7 @@ class RecordOutput:
     output: str | None
     """None to print the cost and fetch nothing; ``-`` for stdout."""
     form: str
+    """Empty if captures are written instead."""
     main_content: bool
     max_size: str | None
 
@@ -182,6 +110,96 @@ class RecordOutput:
             for reason in [*done.failed.values(), *done.unusable]:
                 warn(f"not fetched: {reason}")
         return not (done.failed or done.unusable)
+
+
+def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a ``RecordOutput`` to a command, which gets it as ``records``."""
+
+    @wraps(command)
+    def with_records(
+        *args: Any, output: str | None, form: str | None, main_content: bool, max_size: str | None, **options: Any
+    ) -> Any:
+        return command(*args, records=RecordOutput(output, form or "", main_content, max_size), **options)
+
+    return _record_options(with_records)
+
+
+@click.command(cls=Command)
+@query_options
+@click.option(
+    "--captures",
+    "file",
+    type=click.File("rb"),
+    help="Fetch the captures of a file instead: JSON lines, CDXJ, CSV, Parquet; - for stdin.",
+)
+@click.option(
+    "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."
+)
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(RECORD_FORMATS),
+    help="Complete records; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
+    "[default: by -o, where .jsonl means text; else warc]",
+)
+@record_options
+@click.option("--dry-run", is_flag=True, help="Print the cost, and fetch nothing.")
+@harvest_option
+@budget_options
+@json_option
+@common
+def fetch(
+    options: Common,
+    *,
+    file: BinaryIO | None,
+    records: RecordOutput,
+    scheduler: str | None,
+    dry_run: bool,
+    budget: Budget,
+    json_: bool,
+    **parameters: Any,
+) -> None:
+    """Fetch the archived records of captures as WARC, or their text, metadata or payloads.
+
+    Every record is compared with the index. A ledger next to the output lists its records: after an interruption, the
+    same command fetches only the missing ones.
+
+    \b
+    catalogue fetch '*.example.com' --crawl latest --dry-run
+    catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
+    catalogue fetch 'example.com/blog/*' --crawl latest --main-content -o blog.jsonl
+    catalogue fetch 'example.com/blog/*' --crawl latest --format text -o -
+    catalogue fetch '*.example.com' --mime application/pdf --format payload -o documents
+    catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
+    catalogue fetch --urls-file domains.txt --crawl latest --latest -o s3://bucket/copy/pages.warc.gz --yes
+    """
+    if bool(parameters["patterns"] or parameters["urls_files"]) is bool(file):
+        raise QueryError("use either patterns or --captures")
+    if file and (ignored := options_given(parameters)):
+        raise QueryError(f"--captures names the captures to fetch; leave out {', '.join(ignored)}")
+    if records.output is None and not dry_run:
+        raise QueryError("no output; add one, such as -o found.warc.gz")
+    if parameters["columns"]:
+        raise QueryError("fetch writes complete records; leave out --columns")
+    records = replace(records, form=records.form or _format_of(records.output))
+    records.check(json_=json_)
+    records = replace(records, output=None if dry_run else records.output)
+    parameters = read_patterns(parameters)
+    with options.opened(scheduler=scheduler) as catalogue:
+        missing: tuple[str, ...] = ()
+        if file:
+            from catalogue.cli.input_files import captures_in
+
+            rows = captures_in(file)
+        else:
+            captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
+            rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
+        about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
+        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
+    for problem in missing:
+        warn(f"the captures may be incomplete: {problem}")
+    if missing or not complete:
+        sys.exit(1)
 
 
 def _format_of(output: str | None) -> str:

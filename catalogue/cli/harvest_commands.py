@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -26,12 +26,6 @@ from catalogue.formatting import parse_size, plural, size
 if TYPE_CHECKING:
     from catalogue import Catalogue
     from catalogue.harvest.harvest import Harvested
-
-
-class _HarvestOptions(TypedDict):
-    subsets: tuple[str, ...]
-    refresh: bool
-    pages: bool
 
 
 @click.command(cls=Command)
@@ -116,21 +110,16 @@ def _state(row: Mapping[str, Any]) -> str:
 @click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
-def harvest(  # noqa: PLR0913 - an option each
+def harvest(
     options: Common,
     *,
     paths: tuple[str, ...],
+    paths_file: BinaryIO | None,
     crawls: tuple[str, ...],
-    subsets: tuple[str, ...],
-    pages: bool,
-    refresh: bool,
     dry_run: bool,
     yes: bool,
-    key: str | None,
-    keys: str | None,
-    manifest: str | None,
-    paths_file: BinaryIO | None,
     json_: bool,
+    **parameters: Any,
 ) -> None:
     """Store the footers of a crawl's index files.
 
@@ -151,27 +140,27 @@ def harvest(  # noqa: PLR0913 - an option each
     catalogue query '*.example.com' --table hosts
     catalogue harvest --table mine --source ~/files --key name a.parquet b.parquet
     """
-    defines = bool(paths or key or keys or manifest or paths_file)
+    definition = {name: parameters.pop(name) for name in ("key", "keys", "manifest")}
+    defines = bool(paths or paths_file or any(definition.values()))
     if options.table is None and defines:
         raise QueryError("--key, --manifest and paths need --table")
     if options.table is None and not crawls:
         raise QueryError("no crawl; add one, such as --crawl latest")
-    if defines and key is None:
+    if defines and definition["key"] is None:
         raise QueryError("no sort column; add one with --key")
-    chosen: _HarvestOptions = {"subsets": subsets, "refresh": refresh, "pages": pages}
     with options.opened() as catalogue:
-        if key is not None:
-            catalogue.define(key, keys=keys, manifest=manifest, paths=[*paths, *_listed_in(paths_file, catalogue)])
+        if defines:
+            catalogue.define(**definition, paths=[*paths, *_listed_in(paths_file, catalogue)])
         if dry_run:
-            needed = catalogue.harvest_estimate(crawls or None, **chosen)
+            needed = catalogue.harvest_estimate(crawls or None, **parameters)
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
             return
         if not yes:
-            _confirm_harvest(catalogue, crawls, chosen)
+            _confirm_harvest(catalogue, crawls, parameters)
         if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
             options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
         with resumable():
-            outcomes = catalogue.harvest(crawls or None, **chosen)
+            outcomes = catalogue.harvest(crawls or None, **parameters)
     for outcome in outcomes:
         _show_outcome(options, outcome, json_=json_)
     if any(outcome.failures for outcome in outcomes):
@@ -185,14 +174,14 @@ def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]
     return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
 
 
-def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_HarvestOptions") -> None:
+def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
     """Ask the user to confirm a large harvest of several crawls; see ``confirm``."""
     from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]
     if len(words) == len([*plain_names(words)]) <= 1:
         return
-    needed = catalogue.harvest_estimate(crawls, **chosen)
+    needed = catalogue.harvest_estimate(crawls, **parameters)
     if needed.crawls > 1 and not Budget(yes=False).covers(needed.requests, needed.bytes):
         confirm(f"this harvests {needed.summary}", "choose fewer crawls")
 
@@ -236,17 +225,15 @@ def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
 @yes_option
 @json_option
 @common
-def backfill(  # noqa: PLR0913 - an option each
+def backfill(
     options: Common,
     *,
-    crawls: tuple[str, ...],
-    only_gaps: bool,
-    files: tuple[str, ...],
     budget: str | None,
     scheduler: str | None,
     dry_run: bool,
     yes: bool,
     json_: bool,
+    **parameters: Any,
 ) -> None:
     """Find the key ranges of row groups whose footers have no or useless bounds.
 
@@ -262,7 +249,7 @@ def backfill(  # noqa: PLR0913 - an option each
     """
     max_bytes = parse_size(budget) if budget else None
     with options.opened(scheduler=scheduler) as catalogue:
-        filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
+        filling = catalogue.backfill(parameters.pop("crawls") or "all", **parameters)
         needed = filling.estimate
         cost = format_cost(needed)
         options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")

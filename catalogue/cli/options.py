@@ -26,7 +26,7 @@ MAX_REQUESTS, MAX_BYTES = 500, 1_000_000_000
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def options(*each: Decorator) -> Decorator:
+def combine(*each: Decorator) -> Decorator:
     """Combine options, in the order of the help text."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +52,7 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-filter_options = options(
+filter_options = combine(
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
     crawl_option,
     click.option(
@@ -88,7 +88,7 @@ filter_options = options(
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
 )
-query_options = options(
+query_options = combine(
     filter_options,
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
@@ -99,11 +99,6 @@ query_options = options(
     ),
     click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
     click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
-)
-record_options = options(
-    click.option("--main-content", is_flag=True, help="Leave out navigation, footers and the like from texts."),
-    click.option("--max-size", metavar="SIZE", help="Start another file at this size.  [default for URLs: 1GB]"),
-    scheduler_option,
 )
 
 
@@ -191,7 +186,7 @@ def confirm(action: str, advice: str = "narrow the query") -> None:
         raise TooExpensive(f"{action}; {advice}, or add --yes")
 
 
-_budget_options = options(
+_budget_options = combine(
     yes_option,
     click.option("--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before more."),
     click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before more."),

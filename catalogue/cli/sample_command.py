@@ -10,7 +10,7 @@ import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, warn
 from catalogue.cli.completion import complete_columns
-from catalogue.cli.fetch_command import RecordOutput, record_columns
+from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     RECORD_FORMATS,
@@ -21,7 +21,6 @@ from catalogue.cli.options import (
     format_cost,
     harvest_option,
     json_option,
-    record_options,
 )
 from catalogue.cli.query_commands import show_plan
 from catalogue.cli.select_captures import read_patterns, select_captures
@@ -65,10 +64,7 @@ def sample(  # noqa: PLR0913 - an option each
     per: str | None,
     most: int | None,
     format_: str | None,
-    form: str | None,
-    output: str | None,
-    main_content: bool,
-    max_size: str | None,
+    records: RecordOutput,
     scheduler: str | None,
     dry_run: bool,
     budget: Budget,
@@ -88,26 +84,27 @@ def sample(  # noqa: PLR0913 - an option each
     """
     from catalogue.cli.row_writer import format_for, write
 
-    records = RecordOutput(output, form, main_content, max_size) if form else None
+    fetching = bool(records.form)
     refused = {
         "--max needs --per, such as --per host": most is not None and per is None,
-        "--main-content, --max-size and --scheduler need --fetch": (main_content or max_size or scheduler) and not form,
-        "leave out --format or --fetch": form and format_,
-        "leave out --columns or --fetch": form and parameters["columns"],
-        "no output; add one, such as -o sample.warc.gz": form and output is None and not dry_run,
+        "--main-content, --max-size and --scheduler need --fetch": not fetching
+        and (records.main_content or records.max_size or scheduler),
+        "leave out --format or --fetch": fetching and format_,
+        "leave out --columns or --fetch": fetching and parameters["columns"],
+        "no output; add one, such as -o sample.warc.gz": fetching and records.output is None and not dry_run,
         "--json needs --fetch or --dry-run; for captures as JSON lines use --format jsonl": json_
-        and not (form or dry_run),
+        and not (fetching or dry_run),
     }
     for message, applies in refused.items():
         if applies:
             raise QueryError(message)
-    if records:
+    if fetching:
         records.check(json_=json_)
-    path = Path(output) if output not in {None, "-"} else None
-    chosen = "" if records or dry_run else format_for(format_, path)
+    path = Path(records.output) if records.output not in {None, "-"} else None
+    chosen = "" if fetching or dry_run else format_for(format_, path)
     everything = not (parameters["patterns"] or parameters["urls_files"])
     parameters = read_patterns(parameters)
-    parameters |= {"columns": record_columns()} if records else {}
+    parameters |= {"columns": record_columns()} if fetching else {}
     parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
     parameters |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue:
@@ -117,7 +114,7 @@ def sample(  # noqa: PLR0913 - an option each
             _show_cost(drawn, json_=json_)
             return
         batches = drawn.batches(_confirmation(options, drawn, catalogue, budget))
-        if records:
+        if fetching:
             import pyarrow as pa
 
             rows = pa.Table.from_batches(batches, drawn.schema)
