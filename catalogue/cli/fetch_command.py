@@ -14,7 +14,6 @@ from catalogue.cli.options import (
     Budget,
     budget_options,
     combine,
-    format_cost,
     harvest_option,
     json_option,
     options_given,
@@ -24,7 +23,7 @@ from catalogue.cli.options import (
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
-from catalogue.formatting import parse_size, plural, size
+from catalogue.formatting import format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,14 +14,13 @@ from catalogue.cli.options import (
     confirm,
     confirmed,
     crawl_option,
-    format_cost,
     json_option,
     scheduler_option,
     yes_option,
 )
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
-from catalogue.formatting import parse_size, plural, size
+from catalogue.formatting import format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
     from catalogue import Catalogue

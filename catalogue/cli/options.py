@@ -4,14 +4,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from catalogue.cli.app import Common, OneOf, wrapped
 from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.errors import TooExpensive
-from catalogue.formatting import plural, size
+from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal
 
 if TYPE_CHECKING:
@@ -120,23 +120,6 @@ def can_ask() -> bool:
 def confirmed(question: str) -> bool:
     """Ask the user a question. Without a terminal the answer is no."""
     return can_ask() and click.confirm(wrapped(question), err=True)
-
-
-class Priced(Protocol):
-    """What has a cost."""
-
-    @property
-    def requests(self) -> int: ...
-
-    @property
-    def bytes(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-
-def format_cost(cost: Priced) -> str:
-    return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 
 
 @dataclass(frozen=True)

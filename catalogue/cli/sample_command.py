@@ -18,7 +18,6 @@ from catalogue.cli.options import (
     budget_options,
     confirm,
     filter_options,
-    format_cost,
     harvest_option,
     json_option,
 )
@@ -26,7 +25,7 @@ from catalogue.cli.query_commands import show_plan
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json
 from catalogue.errors import QueryError
-from catalogue.formatting import plural
+from catalogue.formatting import format_cost, plural
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue

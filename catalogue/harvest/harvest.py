@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
-from catalogue.formatting import ReprMixin, plural, size
+from catalogue.formatting import ReprMixin, format_cost, plural, size
 from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.duplicates import Duplicates
 from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
@@ -82,8 +82,7 @@ class HarvestEstimate(ReprMixin):
     @property
     def summary(self) -> str:
         """The estimate on one line."""
-        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
-        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
+        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {format_cost(self)}"
 
     def _line(self) -> str:
         return self.summary

@@ -9,7 +9,7 @@ from typing import Any
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
-from catalogue.formatting import plural, size
+from catalogue.formatting import format_cost, plural
 from catalogue.harvest.backfill import prepare_backfill
 from catalogue.session import Session
 from catalogue.store.stored_lists import crawl_list_age, known_crawls
@@ -35,8 +35,7 @@ def next_steps(session: Session) -> list[Step]:
     price = ""
     with suppress(QueryError):  # of an invalid source
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
-            needed = prepare_backfill(session, only_gaps=True).estimate
-            price = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+            price = format_cost(prepare_backfill(session, only_gaps=True).estimate)
     listed = known_crawls(session.store) if session.dataset == COMMON_CRAWL else []
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))

@@ -28,7 +28,7 @@ hosts = pytest.fixture(scope="module")(host_tables)
 @pytest.fixture(scope="module")
 def stored(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with all of the dataset; to be copied."""
-    data = tmp_path_factory.mktemp("held") / "data"
+    data = tmp_path_factory.mktemp("stored") / "data"
     with opened(data, hosts[0]) as cat:
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         cat.harvest()

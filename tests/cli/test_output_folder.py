@@ -30,10 +30,10 @@ URLS = ("--columns", "url")
 @pytest.fixture(scope="module")
 def stored(untaught_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the captures of one crawl; to be copied."""
-    home = tmp_path_factory.mktemp("held")
+    home = tmp_path_factory.mktemp("stored")
     command = Command(Path(copytree(untaught_data, home / "data")), str(mirror), home)
-    assert command("query", "*.org", "-o", "held/", "--crawl", "latest").status == 0
-    return home / "held"
+    assert command("query", "*.org", "-o", "stored/", "--crawl", "latest").status == 0
+    return home / "stored"
 
 
 def test_writes_one_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
@@ -163,21 +163,21 @@ def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> N
 def test_continues_after_a_kill_before_the_ledger_entry(
     asking: Command, tmp_path: Path, stored: Path, harvested: Catalogue
 ) -> None:
-    copytree(stored, tmp_path / "held")
-    noted = json.loads((tmp_path / "held" / "answer.json").read_text())
+    copytree(stored, tmp_path / "stored")
+    noted = json.loads((tmp_path / "stored" / "answer.json").read_text())
     assert noted["parts"]
-    (tmp_path / "held" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
-    ran = asking("query", "*.org", "-o", "held/", "--crawl", "latest")
+    (tmp_path / "stored" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
+    ran = asking("query", "*.org", "-o", "stored/", "--crawl", "latest")
     assert (ran.status, stored_crawls(harvested.session, "latest")[0] in ran.err) == (0, True)
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["*.is", "-o", "held/"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--status", "200"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--columns", "url"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--format", "csv"], "the captures of another query"),
+        (["*.is", "-o", "stored/"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--status", "200"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--columns", "url"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--format", "csv"], "the captures of another query"),
         (["*.org", "-o", "other"], "contains other files"),
         (["*.org", "-o", "no/such/"], "there is no folder"),
         (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
@@ -193,7 +193,7 @@ def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path,
     (tmp_path / "other" / "file").touch()
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "answer.json").write_text("{")
-    copytree(stored, tmp_path / "held")
+    copytree(stored, tmp_path / "stored")
     ran = asking("query", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert what in ran.err

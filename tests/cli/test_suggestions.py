@@ -73,7 +73,6 @@ def test_messages_suggest_similar_names(call: Callable[[], object], message: str
 
 
 def test_accepts_languages_and_media_types() -> None:
-    assert closest_crawl("2022-5", []) == "CC-MAIN-2022-05"
     assert languages(["ISL", "isl,eng"]) == ("isl", "eng")
     for text in ("text/html", "application/x-never-heard-of", "unk", "image/*"):
         assert media_types(text) == (text,)
