@@ -78,7 +78,7 @@ def format_cost(cost: Priced) -> str:
 
 
 def clock(time: datetime) -> str:
-    """Return a time to the second, in its own zone."""
+    """Return a time to the second."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
@@ -124,7 +124,7 @@ def first_paragraph(reason: object) -> str:
 
 
 def closest_name(word: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to a misspelled one, without regard to case; None if none is similar."""
+    """Return the name that is most similar to a misspelled one, ignoring case; None if there is none."""
     typed = word[:_MAX_NAME].casefold()
     by_folded = {name.casefold(): name for name in names}
     similar = difflib.get_close_matches(typed, by_folded, 1)

@@ -43,7 +43,6 @@ Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
 
 @contextmanager
 def no_bar(_: str) -> Iterator[Report]:
-    """Show nothing."""
     yield lambda _: None
 
 
@@ -122,12 +121,7 @@ def _html(progress: Progress, unit: str) -> dict[str, str]:
 
 
 def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
-    """Return a function that opens bars, each of which appears after half a second.
-
-    Args:
-        enabled: None shows bars on a terminal and in a notebook.
-        clock: returns seconds.
-    """
+    """Return a function that opens bars, which appear after half a second; for None on terminals and in notebooks."""
 
     @contextmanager
     def bar(unit: str) -> Iterator[Report]:
@@ -155,11 +149,9 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
 
 
 def is_terminal() -> bool:
-    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def is_notebook() -> bool:
-    """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

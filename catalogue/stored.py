@@ -24,7 +24,7 @@ def several(words: str | Iterable[str]) -> list[str]:
 def select_stored(
     session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
 ) -> list[str]:
-    """Return which of the ``stored`` crawls the words select; see ``Dataset.select_stored``."""
+    """Return the crawls that the words select; see ``Dataset.select_stored``."""
     return session.dataset.select_stored(
         stored, several(crawls), subsets=subsets, listed=lambda: known_crawls(session.store)
     )
@@ -38,22 +38,14 @@ def missing_crawls(
 
 
 def stored_crawls(session: Session, crawls: str | Iterable[str] = "all") -> list[str]:
-    """Return the stored crawls that the words select, newest first.
-
-    Raises:
-        NotHarvested: if one is not stored.
-    """
+    """Return the stored crawls that the words select, newest first; raise ``NotHarvested`` if one is not stored."""
     check_store(session, crawls)
     files = (session.dataset.file(path) for path in session.store.keys("files"))
     return select_stored(session, {file.crawl for file in files if file}, crawls)
 
 
 def stored_crawl(session: Session, crawl: str) -> str:
-    """Return the one stored crawl that a word selects.
-
-    Raises:
-        QueryError: if it is not stored, or the word selects several.
-    """
+    """Return the one stored crawl that a word selects; raise ``QueryError`` if it selects none or several."""
     check_store(session, crawl)
     chosen, *others = select_stored(session, session.metadata().crawls, crawl)
     if others:
@@ -120,11 +112,7 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
 
 
 def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
-    """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None.
-
-    Raises:
-        QueryError: if the crawl is not stored, or several are named.
-    """
+    """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None."""
     least, greatest = (f'"{bound}_{session.dataset.key}"' for bound in ("min", "max"))
     rows = session.metadata().rows(
         f"""
@@ -186,7 +174,7 @@ def crawl_states(
 
 
 def disk_sizes(session: Session) -> tuple[int, int]:
-    """Return the bytes of the store and of the metadata database."""
+    """Return the bytes of store and metadata database."""
     with suppress(FileNotFoundError):
         return session.store.size(), session.database_path.stat().st_size
     return session.store.size(), 0

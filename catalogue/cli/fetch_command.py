@@ -16,12 +16,11 @@ from catalogue.cli.options import (
     combine,
     harvest_option,
     json_option,
-    options_given,
     query_options,
     scheduler_option,
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
-from catalogue.cli.tables import as_json, table
+from catalogue.cli.tables import as_json, options_given, table
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, parse_size, plural, size
 

@@ -102,17 +102,6 @@ query_options = combine(
 )
 
 
-def options_of_command() -> set[str]:
-    context = click.get_current_context(silent=True)
-    return {option for each in (context.command.params if context else ()) for option in each.opts}
-
-
-def options_given(values: dict[str, Any]) -> list[str]:
-    """Return the names of the options among these parameters that have a value."""
-    given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
-    return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
-
-
 def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable, show, warn
+from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     Budget,
@@ -19,7 +19,7 @@ from catalogue.cli.options import (
     scheduler_option,
 )
 from catalogue.cli.select_captures import captures_for, explain_empty_result, read_patterns, select_captures
-from catalogue.cli.tables import as_json, batches_of, table
+from catalogue.cli.tables import as_json, batches_of, show_plan, table
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
 
@@ -92,33 +92,6 @@ def plan(
             show_plan(captures.plan)
     if not captures.complete:
         sys.exit(1)
-
-
-def show_plan(plan: "ReadPlan") -> None:
-    table(
-        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
-        [
-            [
-                len(plan.paths),
-                plan.row_groups,
-                plan.considered,
-                f"{plan.about}{plan.pages:,}" if plan.pages else "-",
-                plan.rows,
-                f"{plan.about}{plan.requests:,}",
-                f"{plan.about}{size(plan.bytes)}",
-                f"{plan.seconds:.1f}",
-            ]
-        ],
-    )
-    if plan.indexes:
-        needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
-        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
-    if plan.cached_bytes:
-        show(f"{size(plan.cached_bytes)} more are cached")
-    for warning in plan.warnings:
-        show(f"note: {warning}")
-    for problem in plan.missing:
-        show(f"the answer may be incomplete: {problem}")
 
 
 @click.command(cls=Command)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
 from catalogue.cdx.lines import Output, cdx_table, write_lines
-from catalogue.cli.options import CAPTURE_FORMATS, options_of_command
-from catalogue.cli.tables import table
+from catalogue.cli.options import CAPTURE_FORMATS
+from catalogue.cli.tables import options_of_command, table
 from catalogue.errors import QueryError
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}

@@ -21,9 +21,8 @@ from catalogue.cli.options import (
     harvest_option,
     json_option,
 )
-from catalogue.cli.query_commands import show_plan
 from catalogue.cli.select_captures import read_patterns, select_captures
-from catalogue.cli.tables import as_json
+from catalogue.cli.tables import as_json, show_plan
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, plural
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
-from catalogue.cli.options import Budget, can_ask, confirmed, options_of_command
+from catalogue.cli.options import Budget, can_ask, confirmed
+from catalogue.cli.tables import options_of_command
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, plural
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Common, show
-from catalogue.cli.options import options_of_command
-from catalogue.formatting import join_first, plural, printable, to_json
+from catalogue.formatting import join_first, plural, printable, size, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.captures import Captures
+    from catalogue.plan.plan import ReadPlan
 
 _MIN_TEXT, _MIN_NAME = 20, 8
 """Characters to which texts and names of columns may be cut."""
@@ -148,6 +148,44 @@ def _how_to_see() -> str:
         del ways["--json"]
     possible = ["widen the terminal", *(way for option, way in ways.items() if option in options)]
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
+
+
+def options_of_command() -> set[str]:
+    context = click.get_current_context(silent=True)
+    return {option for each in (context.command.params if context else ()) for option in each.opts}
+
+
+def options_given(values: dict[str, Any]) -> list[str]:
+    """Return the names of the options among these parameters that have a value."""
+    given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
+    return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
+
+
+def show_plan(plan: "ReadPlan") -> None:
+    table(
+        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
+        [
+            [
+                len(plan.paths),
+                plan.row_groups,
+                plan.considered,
+                f"{plan.about}{plan.pages:,}" if plan.pages else "-",
+                plan.rows,
+                f"{plan.about}{plan.requests:,}",
+                f"{plan.about}{size(plan.bytes)}",
+                f"{plan.seconds:.1f}",
+            ]
+        ],
+    )
+    if plan.indexes:
+        needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
+        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
+    if plan.cached_bytes:
+        show(f"{size(plan.cached_bytes)} more are cached")
+    for warning in plan.warnings:
+        show(f"note: {warning}")
+    for problem in plan.missing:
+        show(f"the answer may be incomplete: {problem}")
 
 
 def as_json(value: object) -> None:

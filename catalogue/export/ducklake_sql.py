@@ -27,7 +27,7 @@ def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
 
 
 def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
-    """Connect, with the DuckLake attached if the query mentions it.
+    """Connect, with the DuckLake attached if the query names it.
 
     Raises:
         QueryError: if the query reads it, and it does not exist or cannot be attached.
@@ -58,7 +58,6 @@ def _attach_lake(session: Session, connection: duckdb.DuckDBPyConnection) -> str
 
 
 def lake_path(session: Session) -> Path:
-    """Return the path of the DuckLake that ``sql`` attaches."""
     return session.data / ducklake_attach.LAKE_NAME
 
 
