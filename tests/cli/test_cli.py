@@ -228,7 +228,7 @@ def test_pipes_get_results_on_stdout_and_no_progress(command: Command, mirror: P
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     ran = command("harvest", "--crawl", newest, "--quiet")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
-    reported = command("harvest", "--crawl", newest, "--json")
+    reported = command("harvest", "--crawl", newest, "--json", FORCE_COLOR="1", TERM="xterm")
     assert reported.json_lines()[0]["taken"] == 0
     assert "\x1b" not in reported.err
 

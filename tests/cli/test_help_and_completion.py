@@ -251,12 +251,6 @@ def test_colours_only_terminals_that_support_it(
     assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
 
 
-def test_never_colours_pipes(command: Command, mirror: Path) -> None:
-    ran = Command(command.data, str(mirror), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
-    assert ran.status == 0
-    assert "\x1b" not in ran.out + ran.err
-
-
 def test_escapes_names_from_outside_on_a_terminal(command: Command, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "rub\x08out\x07": ["b"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)

@@ -1,7 +1,6 @@
 """The next steps of ``catalogue status``, and the commands in messages."""
 
 import shlex
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -122,17 +121,10 @@ def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path:
     steps = elsewhere("status", "--json", *given).json()["next"]
     assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
     newer = shlex.split(steps[-1]["command"])[1:]
-    assert proposed("query", "example.com", "--crawl", newer[-1], *given) == newer
+    question = ["query", "example.com", "--crawl", newer[-1], "--source", source]
+    assert proposed(*question, "--data", str(data)) == proposed("--data", str(data), *question) == newer
     assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
     follow(newer)
-    with sqlite3.connect(data / "footers.sqlite") as store:
-        store.execute("update files set value = x'00' where key = (select min(key) from files)")
-    store.close()
-    for words in (["check", *given], ["--data", str(data), "check", "--source", source]):
-        repair = proposed(*words)
-        assert shlex.join(repair) == f"{options} check --repair"
-    assert shlex.join(proposed(*repair)) == f"{options} harvest --crawl {OLD} --subset warc"
-    follow(["harvest", "--crawl", OLD, *given])
     tables = proposed("query", "x", "--table", "hosts", *given)
     assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
     # Variables of the environment hold for the next command, too.

@@ -12,7 +12,6 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from tests.support.commands import Command, Ran, ended
 from tests.support.crawls import crawl_of, table
@@ -71,16 +70,6 @@ def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("harvested")
     assert Command(home / "data", str(folder), home)("harvest", "--crawl", OLD).status == 0
     return home / "data"
-
-
-@pytest.fixture(scope="module")
-def snapshot(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A snapshot of the second crawl."""
-    home = tmp_path_factory.mktemp("snapshot")
-    there = Command(home / "data", str(folder), home)
-    assert there("harvest", "--crawl", NEW).status == 0
-    assert there("export", "snapshot", str(home / "snapshot")).status == 0
-    return str(home / "snapshot")
 
 
 @contextmanager
@@ -196,31 +185,6 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
         assert at.keys(OLD) == keys_of(OLD)
 
 
-def test_pull_during_a_harvest_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
-    with two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}"))) as at:
-        with at.command.start("harvest", "--crawl", NEW) as harvest:
-            at.gate.wait()
-            sentence(at.command("pull", snapshot, "--quiet"), LATER, f"another process harvests {NEW} into")
-            at.gate.open()
-            assert ended(harvest).status == 0
-        again = at.command("pull", snapshot)
-        assert (again.status, f"{FILES} stored before" in again.err) == (0, True), again
-        assert at.keys(NEW) == keys_of(NEW)
-
-
-def test_harvest_during_a_pull_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
-    """The pull waits where it compares a footer with the source, before it stores anything."""
-    with two(folder, tmp_path, Gate(nth(0, f"crawl={NEW}"))) as at:
-        with at.command.start("pull", snapshot) as pull:
-            at.gate.wait()
-            assert at.command("harvest", "--crawl", NEW).status == 0
-            sentence(at.command("pull", snapshot, "--quiet"), LATER, "another process writes to")
-            at.gate.open()
-            pulled = ended(pull)
-        assert (pulled.status, f"{FILES} stored before" in pulled.err) == (0, True), pulled
-        assert at.keys(NEW) == keys_of(NEW)
-
-
 def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
     def requested(address: str, crawl: str) -> list[str]:
         answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
@@ -246,19 +210,3 @@ def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) 
         assert requested(address[0], OLD) == keys_of(OLD)
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 130
-
-
-def test_refuses_two_fetches_into_one_file(mirror: Path, crawl: str, harvested_data: Path, tmp_path: Path) -> None:
-    words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "5", "--json", "-o"]
-    gate = Gate(nth(1, ".warc.gz"))
-    with FaultServer(mirror, gate=gate) as server:
-        command = Command(harvested_data, server.url, tmp_path)
-        with command.start(*words, str(tmp_path / "records.warc.gz")) as first:
-            gate.wait()
-            sentence(command(*words, str(tmp_path / "records.warc.gz")), LATER, "another process writes to")
-            gate.open()
-            done = ended(first)
-    assert (done.status, done.json()["records"], done.json()["failed"]) == (0, 5, []), done
-    with (tmp_path / "records.warc.gz").open("rb") as file:
-        kinds = [record.rec_type for record in ArchiveIterator(file)]
-    assert kinds == ["warcinfo", *["response"] * 5]
