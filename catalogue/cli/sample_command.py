@@ -19,7 +19,6 @@ from catalogue.cli.options import (
     confirm,
     filter_options,
     harvest_option,
-    json_option,
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, show_plan
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the cost of the first round, and read nothing.")
 @harvest_option
 @budget_options
-@json_option
+@click.option("--json", "json_", is_flag=True, help="One JSON object, with --fetch or --dry-run.")
 @common
 def sample(  # noqa: PLR0913 - an option each
     options: Common,
