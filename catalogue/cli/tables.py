@@ -62,14 +62,6 @@ class _Column:
     cut: bool
     right: bool
 
-    def pad(self, text: str, *, cut: bool) -> str:
-        from rich.cells import cell_len, set_cell_size
-
-        if cut and cell_len(text) > self.width:
-            text = f"{set_cell_size(text, self.width - 1)}…"
-        space = " " * (self.width - cell_len(text))
-        return f"{space}{text}" if self.right else f"{text}{space}"
-
 
 def table(
     names: Sequence[str],
@@ -90,7 +82,13 @@ def table(
         drop_first: columns that are left out before others.
         format_value: returns the text of a value.
     """
-    from rich.cells import cell_len
+    from rich.cells import cell_len, set_cell_size
+
+    def pad(text: str, column: _Column, *, cut: bool) -> str:
+        if cut and cell_len(text) > column.width:
+            text = f"{set_cell_size(text, column.width - 1)}…"
+        space = " " * (column.width - cell_len(text))
+        return f"{space}{text}" if column.right else f"{text}{space}"
 
     terminal, remaining = sys.stdout.isatty(), iter(rows)
     room = shutil.get_terminal_size().columns if terminal else sys.maxsize
@@ -106,12 +104,12 @@ def table(
         width = max(least, min(room, max(longest, cell_len(name))))
         columns.append(_Column(at, name, width, least, terminal and cut, right))
     shown = _fit(columns, room, drop_first)
-    _print_line(column.pad(column.name, cut=terminal) for column in shown)
+    _print_line(pad(column.name, column, cut=terminal) for column in shown)
     _print_line("-" * column.width for column in shown)
     count = 0
     for count, row in enumerate(chain(first, remaining), 1):  # noqa: B007
         # In a pipe nothing is cut: a long text in a later row moves the rest of its line.
-        _print_line(column.pad(printable(format_value(row[column.at])), cut=column.cut) for column in shown)
+        _print_line(pad(printable(format_value(row[column.at])), column, cut=column.cut) for column in shown)
     if dropped := [column.name for column in columns if column not in shown]:
         show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
     return count
