@@ -10,21 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import newest_first, select_subsets
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.formatting import ReprMixin
-from catalogue.key_map.key_map import KeySpace
+from catalogue.formatting import ReprMixin, join_first
+from catalogue.key_map.key_map import KeySpace, key_space
 from catalogue.key_map.svg import Picture, draw_query
-from catalogue.plan.context import PlanContext
+from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.deduplicate import Distinct
+from catalogue.query.query import Query
+from catalogue.query.resolve import resolve
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
+from catalogue.session import Session
 from catalogue.settings import Settings
+from catalogue.stored import check_store, file_extents, missing_crawls, select_stored, several
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -322,3 +328,50 @@ class Captures(ReprMixin):
         self._warn()
         settings = self._share(client_machines())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
+
+
+def find_captures(session: Session, query: Query) -> Captures:
+    """Find captures; see ``Catalogue.captures``."""
+    check_store(session, query.crawls, query.subsets)
+    resolved, distinct = resolve(query, session.dataset, session.metadata().columns)
+    return run_query(session, resolved, query.crawls, query.subsets, distinct=distinct)
+
+
+def run_query(
+    session: Session,
+    query: ResolvedQuery,
+    crawls: str | Iterable[str] = "all",
+    subsets: str | Iterable[str] = (),
+    *,
+    distinct: Distinct | None = None,
+) -> Captures:
+    """Find the captures of a resolved query.
+
+    Raises:
+        QueryError: if crawls are not harvested.
+    """
+    shown = session.metadata()
+    chosen = select_subsets(several(subsets)) if session.dataset == COMMON_CRAWL else several(subsets)
+    words = select_stored(session, shown.requested_crawls, crawls, chosen)
+    candidates = shown.candidates(words, chosen)
+    missing = (*missing_crawls(session, shown.requested_crawls, crawls, chosen), *candidates.missing)
+    scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
+    question = PlanContext(query, scope, session.footers, lambda: session.reading, session.cost())
+
+    def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
+        if crawl and crawl not in words:
+            message = f"{crawl} is not among the crawls of the query: {join_first(words)}"
+            raise QueryError(message)
+        touched = newest_first(file.crawl for path in plan.paths if (file := session.dataset.file(path)))
+        mapped = crawl or (touched or words)[0]
+        return key_space(mapped, file_extents(session, mapped, plan.paths), plan)
+
+    return Captures(
+        question,
+        session.machine_settings,
+        space=space,
+        workers=session.workers,
+        distinct=distinct,
+        notify=session.notify,
+        bars=session.bars,
+    )

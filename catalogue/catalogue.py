@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Self
 import duckdb
 
 from catalogue import metadata_db
-from catalogue.captures import Captures
+from catalogue.captures import Captures, find_captures
 from catalogue.check.check import check_store
 from catalogue.check.findings import Checked
 from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor.diagnose import diagnose
-from catalogue.doctor.diagnosis import Diagnosis
+from catalogue.doctor import Diagnosis, diagnose
+from catalogue.export.ducklake_sql import connect, run_sql
 from catalogue.export.exports import Exported, export_ducklake, export_iceberg, export_snapshot, open_iceberg
-from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.backfill import Backfill, prepare_backfill
 from catalogue.harvest.harvest import Harvested
@@ -46,14 +45,12 @@ from catalogue.query.filters import Values
 from catalogue.query.query import Query
 from catalogue.query.times import Moment
 from catalogue.records.record import Record
-from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
 from catalogue.sample import Sample, draw_sample
-from catalogue.selection import stored_crawl
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.sql import connect, run_sql
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
+from catalogue.stored import add_column_chunks, coverage_sql, file_extents, frame, stored_crawl, view_frame
 from catalogue.surt import Keys, Match
 from catalogue.url_index_2012.lookup import PATH, OldIndex
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from catalogue.errors import QueryError
 
@@ -59,8 +59,26 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
 
 
+class Priced(Protocol):
+    """What has a cost."""
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+def format_cost(cost: Priced) -> str:
+    """Return a cost on one line."""
+    return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
+
+
 def clock(time: datetime) -> str:
-    """Return a time to the second, in its own zone."""
+    """Return a time to the second."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
@@ -106,7 +124,7 @@ def first_paragraph(reason: object) -> str:
 
 
 def closest_name(word: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to a misspelled one, without regard to case; None if none is similar."""
+    """Return the name that is most similar to a misspelled one, ignoring case; None if there is none."""
     typed = word[:_MAX_NAME].casefold()
     by_folded = {name.casefold(): name for name in names}
     similar = difflib.get_close_matches(typed, by_folded, 1)
@@ -192,7 +210,7 @@ class ReprMixin:
         try:
             rows = [(_short(name), _short(text)) for name, text in itertools.islice(self._rows(), self._max_rows)]
             notes = [_short(note) for note in self._notes()]
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - repr() must not raise
             return [], [_short(str(error))]
         if len(notes) > _MAX_NOTES:
             notes[_MAX_NOTES:] = [f"and {len(notes) - _MAX_NOTES:,} more"]

@@ -43,18 +43,12 @@ Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
 
 @contextmanager
 def no_bar(_: str) -> Iterator[Report]:
-    """Show nothing."""
     yield lambda _: None
 
 
 @contextmanager
-def terminal_bar(unit: str = "", *, transient: bool = False) -> Iterator[Report]:
-    """Show a bar on standard error for each ``Progress.name``.
-
-    Args:
-        unit: what is counted.
-        transient: remove the bar at the end.
-    """
+def terminal_bar(unit: str) -> Iterator[Report]:
+    """Show a bar on standard error for each ``Progress.name``, and remove it at the end."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
@@ -63,11 +57,11 @@ def terminal_bar(unit: str = "", *, transient: bool = False) -> Iterator[Report]
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.1f} " + f"{unit}/s".strip()),
+        TextColumn("{task.fields[rate]:.1f} " + f"{unit}/s"),
         TextColumn("{task.fields[received]}  {task.fields[failed]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
-        transient=transient,
+        transient=True,
         redirect_stdout=sys.stdout.isatty(),  # rich would print piped results on the terminal
     )
     tasks: dict[str, Any] = {}
@@ -97,7 +91,7 @@ def terminal_bar(unit: str = "", *, transient: bool = False) -> Iterator[Report]
 
 
 @contextmanager
-def notebook_bar(unit: str = "") -> Iterator[Report]:
+def notebook_bar(unit: str) -> Iterator[Report]:
     """Show a bar below the notebook's cell, and remove it at the end. It needs no widgets."""
     from IPython.display import display  # noqa: PLC0415 - installed with every notebook
 
@@ -121,18 +115,13 @@ def _html(progress: Progress, unit: str) -> dict[str, str]:
     of = f" of {progress.listed:,}" if progress.listed else ""
     received = f"; {size(progress.bytes)}" if progress.bytes else ""
     failed = f"; {progress.failed:,} failed" if progress.failed else ""
-    text = printable(f"{progress.name}: {done:,}{of} {unit}".rstrip() + received + failed)
+    text = printable(f"{progress.name}: {done:,}{of} {unit}" + received + failed)
     bar = f'<progress value="{done}" max="{progress.listed}"></progress> ' if progress.listed else ""
     return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
 
 
 def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
-    """Return a function that opens bars, each of which appears after half a second.
-
-    Args:
-        enabled: None shows bars on a terminal and in a notebook.
-        clock: returns seconds.
-    """
+    """Return a function that opens bars, which appear after half a second; for None on terminals and in notebooks."""
 
     @contextmanager
     def bar(unit: str) -> Iterator[Report]:
@@ -146,7 +135,7 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
                     return
                 if show is None and visible and clock() - started >= _DELAY and _VISIBLE.acquire(blocking=False):
                     stack.callback(_VISIBLE.release)
-                    opened = notebook_bar(unit) if is_notebook() else terminal_bar(unit, transient=True)
+                    opened = notebook_bar(unit) if is_notebook() else terminal_bar(unit)
                     show = stack.enter_context(opened)
                 if show:
                     show(progress)
@@ -160,11 +149,9 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
 
 
 def is_terminal() -> bool:
-    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def is_notebook() -> bool:
-    """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

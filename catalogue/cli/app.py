@@ -10,6 +10,7 @@ import signal
 import sys
 import textwrap
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,7 +26,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
 from catalogue.cli.completion import complete_datasets
-from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
 from catalogue.settings import Settings, package_version
@@ -83,11 +84,13 @@ class Common:
             variables = "".join(f", {name}={value}" for name, value in environment_settings().items())
             click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
+            warnings.catch_warnings(),
             connect_to_cluster(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(
                 Session(chosen.data, chosen, dataset=self.table, executor=executor, notify=self.say, bars=self.bars)
             ) as catalogue,
         ):
+            warnings.simplefilter("ignore", IncompleteAnswer)  # commands print what is missing
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
@@ -212,20 +215,20 @@ class _Commands(Group):
         "crawls": "harvest_commands",
         "harvest": "harvest_commands",
         "backfill": "harvest_commands",
-        "status": "harvest_commands",
+        "status": "status_commands",
         "forget": "harvest_commands",
-        "check": "check_commands",
-        "doctor": "doctor_command",
+        "check": "status_commands",
+        "doctor": "status_commands",
         "plan": "query_commands",
-        "query": "query_output",
+        "query": "query_commands",
         "fetch": "fetch_command",
         "sample": "sample_command",
-        "old-index": "old_index_command",
+        "old-index": "query_commands",
         "export": "export_commands",
         "pull": "export_commands",
-        "serve": "serve_command",
+        "serve": "serve_commands",
         "sql": "sql_command",
-        "demo": "demo_command",
+        "demo": "serve_commands",
         "completion": "completion_command",
     }
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, Group, OneOf, common
-from catalogue.cli.query_commands import crawl_option
-from catalogue.cli.tables import as_json, harvest_bar
+from catalogue.cli.app import Command, Common, Group, OneOf, common, resumable
+from catalogue.cli.options import crawl_option, json_option
+from catalogue.cli.tables import as_json
 from catalogue.formatting import plural
 
 if TYPE_CHECKING:
     from catalogue.export.exports import Exported
-
-_json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
 
 @click.group(cls=Group)
@@ -37,7 +35,7 @@ def export() -> None:
     type=OneOf(["sqlite", "duckdb"]),
     help="Database of the DuckLake.  [default: sqlite, or as before]",
 )
-@_json
+@json_option
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
     """Write a DuckLake: one table over all index files at the source, for DuckDB 1.5 and later.
@@ -67,7 +65,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     hosts and paths; for other URLs use url_surtkey = 'com,example)/page?a=1', as returned by catalogue.url_surtkey.
     """
     from catalogue.export.ducklake_attach import attach
-    from catalogue.sql import lake_path
+    from catalogue.export.ducklake_sql import lake_path
 
     with options.opened() as catalogue:
         exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)
@@ -83,7 +81,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 @click.argument("path", type=click.Path(file_okay=False, path_type=Path))
 @crawl_option
 @click.option("--location", metavar="URL", help="URL from which engines read the files.  [default: the source]")
-@_json
+@json_option
 @common
 def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
     """Write an Iceberg table over all index files at the source, for pyiceberg, DuckDB, Spark and others.
@@ -112,7 +110,7 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 @export.command()
 @click.argument("place", metavar="PATH_OR_URL")
 @crawl_option
-@_json
+@json_option
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
     """A snapshot of what is stored, which others can store by catalogue pull.
@@ -125,23 +123,15 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     catalogue export snapshot /srv/www/index-footers
     catalogue export snapshot s3://bucket/index-footers --crawl CC-MAIN-2022-05
     """
-    with options.opened() as catalogue, harvest_bar(options) as bar:
-        exported = catalogue.export_snapshot(place, crawls=crawls or "all", report=bar)
+    with options.opened() as catalogue, resumable():
+        exported = catalogue.export_snapshot(place, crawls=crawls or "all")
     _show_result(options, exported, json_=json_)
 
 
 def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
     """Print the export. Exit with status 1 if it is incomplete."""
     if json_:
-        as_json(
-            {
-                "place": exported.place,
-                "crawls": exported.crawls,
-                "files": exported.files,
-                "complete": exported.complete,
-                "missing": exported.missing,
-            }
-        )
+        as_json(asdict(exported) | {"complete": exported.complete})
     else:
         crawls = plural(len(exported.crawls), "crawl")
         options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
@@ -166,7 +156,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
     show_default=True,
     help="Files of each crawl to compare with the source, and as many with page indexes; 0 for none.",
 )
-@_json
+@json_option
 @common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
     """Store a snapshot that somebody else exported, from a folder or an address.
@@ -179,8 +169,8 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
     catalogue pull /srv/www/index-footers
     """
-    with options.opened() as catalogue, harvest_bar(options, "crawls") as bar:
-        pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare, report=bar)
+    with options.opened() as catalogue, resumable():
+        pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare)
     if json_:
         as_json(asdict(pulled))
     else:

@@ -1,18 +1,125 @@
-"""``catalogue fetch``."""
+"""``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-import warnings
-from dataclasses import replace
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, warn
-from catalogue.cli.budget import Budget, budget_options
-from catalogue.cli.query_commands import harvest_option, query_options, read_patterns, select_captures
-from catalogue.cli.record_output import FORMS, RecordOutput, form_of, record_columns, record_options
-from catalogue.cli.tables import options_given
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
+from catalogue.cli.options import (
+    RECORD_FORMATS,
+    Budget,
+    budget_options,
+    combine,
+    harvest_option,
+    json_option,
+    query_options,
+    scheduler_option,
+)
+from catalogue.cli.select_captures import read_patterns, select_captures
+from catalogue.cli.tables import as_json, options_given, table
+from catalogue.errors import QueryError
+from catalogue.formatting import format_cost, parse_size, plural, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.catalogue import Catalogue
+    from catalogue.output.fetch import FetchEstimate
+
+_HOSTS = 10
+_record_options = combine(
+    click.option("--main-content", is_flag=True, help="Leave out navigation, footers and the like from texts."),
+    click.option("--max-size", metavar="SIZE", help="Start another file at this size.  [default for URLs: 1GB]"),
+    scheduler_option,
+)
+
+
+@dataclass(frozen=True)
+class RecordOutput:
+    """Where records are written, and how."""
+
+    output: str | None
+    """None to print the cost and fetch nothing; ``-`` for stdout."""
+    form: str
+    """Empty if captures are written instead."""
+    main_content: bool
+    max_size: str | None
+
+    def check(self, *, json_: bool) -> None:
+        if self.main_content and self.form not in {"text", "parquet"}:
+            raise QueryError(f"{self.form} has no texts; leave out --main-content, or fetch text")
+        if self.output is None:
+            return
+        if self.output == "-":
+            if self.max_size or json_:
+                raise QueryError("with stdout as output, leave out --max-size and --json")
+            if self.form == "warc" and sys.stdout.isatty():
+                raise QueryError("WARC records cannot be printed on a terminal; add -o FILE")
+            return
+        if self.form == "payload" and self.max_size:
+            raise QueryError("each payload is a file; leave out --max-size")
+        from catalogue.output.formats import SUFFIXES
+        from catalogue.output.targets import split_output
+
+        split_output(self.output, file=self.form != "payload")
+        if self.max_size is not None and not parse_size(self.max_size):
+            raise QueryError("--max-size must not be 0; use one such as 1GB")
+        if self.form == "payload" and self.output.endswith(tuple(filter(None, SUFFIXES.values()))):
+            raise QueryError(f"payloads are written to a folder; {self.output} looks like a file")
+        suffix = SUFFIXES[self.form]
+        if not self.output.endswith(suffix):
+            raise QueryError(f"the name of a file with {self.form} ends in {suffix}; {self.output} does not")
+
+    def fetch(
+        self, options: Common, catalogue: "Catalogue", captures: "pa.Table", budget: Budget, *, about: str, json_: bool
+    ) -> bool:
+        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost."""
+        if self.output is None:
+            _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
+            return True
+        remaining = budget.after(catalogue.requests, catalogue.bytes)
+
+        def agree(needed: "FetchEstimate") -> None:
+            remaining.check(needed)
+            if needed.captures and sys.stderr.isatty():
+                options.say(f"{plural(needed.captures, 'record')}: {format_cost(needed)}")
+
+        with resumable():
+            done = catalogue.fetch(
+                captures,
+                sys.stdout.buffer if self.output == "-" else self.output,
+                form=self.form,
+                main_content=self.main_content,
+                most=parse_size(self.max_size) if self.max_size else None,
+                about=about,
+                agree=agree,
+            )
+        if json_:
+            failed = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
+            as_json(asdict(done) | {"failed": failed})
+        else:
+            where = f" in {', '.join(done.files)}" if done.files else "; no file was written" * (self.output != "-")
+            others = f", which also has {done.others:,} of other queries" if done.others else ""
+            options.say(f"{plural(done.records, 'record')}{where}{others}")
+            for reason in [*done.failed.values(), *done.unusable]:
+                warn(f"not fetched: {reason}")
+        return not (done.failed or done.unusable)
+
+
+def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a ``RecordOutput`` to a command, which gets it as ``records``."""
+
+    @wraps(command)
+    def with_records(
+        *args: Any, output: str | None, form: str | None, main_content: bool, max_size: str | None, **options: Any
+    ) -> Any:
+        return command(*args, records=RecordOutput(output, form or "", main_content, max_size), **options)
+
+    return _record_options(with_records)
 
 
 @click.command(cls=Command)
@@ -29,7 +136,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 @click.option(
     "--format",
     "form",
-    type=OneOf(FORMS),
+    type=OneOf(RECORD_FORMATS),
     help="Complete records; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
     "[default: by -o, where .jsonl means text; else warc]",
 )
@@ -37,16 +144,13 @@ from catalogue.errors import IncompleteAnswer, QueryError
 @click.option("--dry-run", is_flag=True, help="Print the cost, and fetch nothing.")
 @harvest_option
 @budget_options
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@json_option
 @common
-def fetch(  # noqa: PLR0913 - an option each
+def fetch(
     options: Common,
     *,
     file: BinaryIO | None,
-    output: str | None,
-    form: str | None,
-    main_content: bool,
-    max_size: str | None,
+    records: RecordOutput,
     scheduler: str | None,
     dry_run: bool,
     budget: Budget,
@@ -71,30 +175,54 @@ def fetch(  # noqa: PLR0913 - an option each
         raise QueryError("use either patterns or --captures")
     if file and (ignored := options_given(parameters)):
         raise QueryError(f"--captures names the captures to fetch; leave out {', '.join(ignored)}")
-    if output is None and not dry_run:
+    if records.output is None and not dry_run:
         raise QueryError("no output; add one, such as -o found.warc.gz")
     if parameters["columns"]:
         raise QueryError("fetch writes complete records; leave out --columns")
-    records = RecordOutput(output, form or form_of(output), main_content, max_size)
+    records = replace(records, form=records.form or _format_of(records.output))
     records.check(json_=json_)
-    records = replace(records, output=None if dry_run else output)
+    records = replace(records, output=None if dry_run else records.output)
     parameters = read_patterns(parameters)
     with options.opened(scheduler=scheduler) as catalogue:
         missing: tuple[str, ...] = ()
         if file:
-            from catalogue.cli.capture_input import captures_in
+            from catalogue.cli.input_files import captures_in
 
             rows = captures_in(file)
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IncompleteAnswer)  # printed below
-                captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
-                captures = budget.approve(captures, options)
-                rows, missing = captures.to_arrow(), captures.plan.missing
+            captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
+            rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
-        remaining = budget.after(catalogue.requests, catalogue.bytes)
-        complete = records.fetch(options, catalogue, rows, remaining, about=f"captures of {about}", json_=json_)
+        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
     for problem in missing:
         warn(f"the captures may be incomplete: {problem}")
     if missing or not complete:
         sys.exit(1)
+
+
+def _format_of(output: str | None) -> str:
+    from catalogue.output.open_output import format_of
+
+    return "warc" if output in {None, "-"} else format_of(output)
+
+
+def record_columns() -> list[str]:
+    from catalogue.commoncrawl.capture import RECORD_COLUMNS
+
+    return [*RECORD_COLUMNS]
+
+
+def _show_estimate(needed: "FetchEstimate", *, json_: bool) -> None:
+    if json_:
+        as_json(asdict(needed) | {"seconds": round(needed.seconds, 1)})
+        return
+    table(
+        ["captures", "requests", "bytes", "seconds"],
+        [[needed.captures, needed.requests, size(needed.bytes), f"{needed.seconds:.1f}"]],
+    )
+    if needed.hosts:
+        click.echo()
+        hosts = list(needed.hosts.items())
+        table(["host", "captures"], hosts[:_HOSTS])
+        if len(hosts) > _HOSTS:
+            click.echo(f"and {len(hosts) - _HOSTS:,} more")

@@ -1,37 +1,30 @@
-"""``crawls``, ``harvest``, ``backfill``, ``status`` and ``forget``."""
+"""``catalogue crawls``, ``harvest``, ``backfill`` and ``forget``."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli import completion
-from catalogue.cli.app import Command, Common, OneOf, common, complete_commands, show
-from catalogue.cli.budget import MANY_BYTES, MANY_REQUESTS, format_cost
-from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls
-from catalogue.cli.query_commands import crawl_option
-from catalogue.cli.tables import as_json, confirmed, harvest_bar, table
-from catalogue.errors import QueryError, TooExpensive
-from catalogue.formatting import parse_size, plural, size
-from catalogue.progress import Progress
-from catalogue.settings import STORE_NAME, config_file
+from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls, complete_subsets
+from catalogue.cli.options import (
+    Budget,
+    confirm,
+    confirmed,
+    crawl_option,
+    json_option,
+    scheduler_option,
+    yes_option,
+)
+from catalogue.cli.tables import as_json, table
+from catalogue.errors import QueryError
+from catalogue.formatting import format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
     from catalogue import Catalogue
     from catalogue.harvest.harvest import Harvested
-
-_LARGE_LOG = 32 << 20
-"""Bytes. SQLite truncates the log at half of this, unless a reader blocks it."""
-
-_MAX_STEPS = 2
-
-
-class _HarvestOptions(TypedDict):
-    subsets: tuple[str, ...]
-    refresh: bool
-    pages: bool
 
 
 @click.command(cls=Command)
@@ -45,50 +38,40 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls --json | head -1
     """
     from catalogue.harvest.harvest_crawls import crawl_list
+    from catalogue.stored import crawl_rows
 
     with options.opened() as catalogue:
         listed = crawl_list(catalogue.session)
-        rows = catalogue.crawls().to_dict("records")
+        rows = crawl_rows(catalogue.session)
     shown = {row["crawl"] for row in rows}
-    empty = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
-    new = {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
-    rows = [{**empty, "crawl": crawl, **new} for crawl in listed.found if crawl not in shown] + rows
+    new = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
+    new |= {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
+    rows = [{**new, "crawl": crawl} for crawl in listed.found if crawl not in shown] + rows
     if json_:
         for row in rows:
-            as_json(_plain(row))
-        sys.exit(0 if listed.complete else 1)
-    table(
-        ["crawl", "name", "from", "to", "harvested"],
-        [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
-        min_widths={"name": 12, "harvested": 24},
-        drop_first=["name", "to"],
-    )
+            as_json(row)
+    else:
+        table(
+            ["crawl", "name", "from", "to", "harvested"],
+            [
+                [row["crawl"], row["name"], *map(_day, (row["first_fetch"], row["last_fetch"])), _state(row)]
+                for row in rows
+            ],
+            min_widths={"name": 12, "harvested": 24},
+            drop_first=["name", "to"],
+        )
     if not listed.complete:
         sys.exit(1)
 
 
-def _harvested(row: dict[Any, Any]) -> str:
+def _day(time: object) -> str:
+    return str(time)[:10] if time else "-"
+
+
+def _state(row: Mapping[str, Any]) -> str:
     if not row["has_table"]:
         return "has no columnar index"
-    if not row["files_harvested"]:
-        return "no"
-    return f"{row['files_harvested']} files: {', '.join(row['subsets'])}"
-
-
-def _day(time: object) -> str:
-    return "-" if str(time) in {"NaT", "None"} else str(time)[:10]
-
-
-def _plain(row: dict[Any, Any]) -> dict[str, Any]:
-    """Return a row of a DataFrame with None for NaN and NaT, and lists for arrays."""
-    return {
-        name: value.tolist()
-        if hasattr(value, "tolist") and hasattr(value, "__len__")
-        else None
-        if value != value  # noqa: PLR0124 - NaN and NaT
-        else value
-        for name, value in row.items()
-    }
+    return f"{row['files_harvested']} files: {', '.join(row['subsets'])}" if row["files_harvested"] else "no"
 
 
 @click.command(cls=Command)
@@ -105,7 +88,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "--subset",
     "subsets",
     multiple=True,
-    shell_complete=completion.complete_subsets,
+    shell_complete=complete_subsets,
     default=["warc"],
     show_default=True,
     help="warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
@@ -126,21 +109,16 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 @click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
-def harvest(  # noqa: PLR0913 - an option each
+def harvest(
     options: Common,
     *,
     paths: tuple[str, ...],
+    paths_file: BinaryIO | None,
     crawls: tuple[str, ...],
-    subsets: tuple[str, ...],
-    pages: bool,
-    refresh: bool,
     dry_run: bool,
     yes: bool,
-    key: str | None,
-    keys: str | None,
-    manifest: str | None,
-    paths_file: BinaryIO | None,
     json_: bool,
+    **parameters: Any,
 ) -> None:
     """Store the footers of a crawl's index files.
 
@@ -161,25 +139,27 @@ def harvest(  # noqa: PLR0913 - an option each
     catalogue query '*.example.com' --table hosts
     catalogue harvest --table mine --source ~/files --key name a.parquet b.parquet
     """
-    defines = bool(paths or key or keys or manifest or paths_file)
+    definition = {name: parameters.pop(name) for name in ("key", "keys", "manifest")}
+    defines = bool(paths or paths_file or any(definition.values()))
     if options.table is None and defines:
         raise QueryError("--key, --manifest and paths need --table")
     if options.table is None and not crawls:
         raise QueryError("no crawl; add one, such as --crawl latest")
-    chosen: _HarvestOptions = {"subsets": subsets, "refresh": refresh, "pages": pages}
+    if defines and definition["key"] is None:
+        raise QueryError("no sort column; add one with --key")
     with options.opened() as catalogue:
         if defines:
-            _define(catalogue, key, keys, manifest, [*paths, *_listed_in(paths_file, catalogue)])
+            catalogue.define(**definition, paths=[*paths, *_listed_in(paths_file, catalogue)])
         if dry_run:
-            needed = catalogue.harvest_estimate(crawls or None, **chosen)
+            needed = catalogue.harvest_estimate(crawls or None, **parameters)
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
             return
         if not yes:
-            _confirm_harvest(catalogue, crawls, chosen)
+            _confirm_harvest(catalogue, crawls, parameters)
         if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
             options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
-        with harvest_bar(options) as bar:
-            outcomes = catalogue.harvest(crawls or None, **chosen, report=bar)
+        with resumable():
+            outcomes = catalogue.harvest(crawls or None, **parameters)
     for outcome in outcomes:
         _show_outcome(options, outcome, json_=json_)
     if any(outcome.failures for outcome in outcomes):
@@ -187,21 +167,22 @@ def harvest(  # noqa: PLR0913 - an option each
         sys.exit(1)
 
 
-def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_HarvestOptions") -> None:
-    """Ask the user to confirm a large harvest of several crawls.
+def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]:
+    from catalogue.commoncrawl.datasets import parse_path_list
 
-    Raises:
-        TooExpensive: if the user does not, or if there is no terminal.
-    """
+    return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
+
+
+def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
+    """Ask the user to confirm a large harvest of several crawls; see ``confirm``."""
     from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]
     if len(words) == len([*plain_names(words)]) <= 1:
         return
-    needed = catalogue.harvest_estimate(crawls, **chosen)
-    large = needed.requests > MANY_REQUESTS or needed.bytes > MANY_BYTES
-    if needed.crawls > 1 and large and not confirmed(f"This harvests {needed.summary}. Continue?"):
-        raise TooExpensive(f"this harvests {needed.summary}; choose fewer crawls, or add --yes")
+    needed = catalogue.harvest_estimate(crawls, **parameters)
+    if needed.crawls > 1 and not Budget(yes=False).covers(needed.requests, needed.bytes):
+        confirm(f"this harvests {needed.summary}", "choose fewer crawls")
 
 
 def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None:
@@ -220,20 +201,12 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
         )
     else:
         options.say(outcome.summary)
-    for path, reason in outcome.failures.items():
+    _show_failures(options, outcome.failures)
+
+
+def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
+    for path, reason in failures.items():
         options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
-
-
-def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]:
-    from catalogue.commoncrawl.datasets import parse_path_list
-
-    return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
-
-
-def _define(catalogue: "Catalogue", key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:
-    if key is None:
-        raise QueryError("no sort column; add one with --key")
-    catalogue.define(key, keys=keys, manifest=manifest, paths=paths)
 
 
 @click.command(cls=Command)
@@ -246,24 +219,20 @@ def _define(catalogue: "Catalogue", key: str | None, keys: str | None, manifest:
     help="Only index files whose path matches, such as '*part-00007-*'; repeatable.",
 )
 @click.option("--budget", metavar="SIZE", help="Stop before more than this is received, such as 2GB.")
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="Read with the workers of a Dask cluster, such as tcp://host:8786."
-)
+@scheduler_option
 @click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@yes_option
+@json_option
 @common
-def backfill(  # noqa: PLR0913 - an option each
+def backfill(
     options: Common,
     *,
-    crawls: tuple[str, ...],
-    only_gaps: bool,
-    files: tuple[str, ...],
     budget: str | None,
     scheduler: str | None,
     dry_run: bool,
     yes: bool,
     json_: bool,
+    **parameters: Any,
 ) -> None:
     """Find the key ranges of row groups whose footers have no or useless bounds.
 
@@ -279,7 +248,7 @@ def backfill(  # noqa: PLR0913 - an option each
     """
     max_bytes = parse_size(budget) if budget else None
     with options.opened(scheduler=scheduler) as catalogue:
-        filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
+        filling = catalogue.backfill(parameters.pop("crawls") or "all", **parameters)
         needed = filling.estimate
         cost = format_cost(needed)
         options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
@@ -287,16 +256,10 @@ def backfill(  # noqa: PLR0913 - an option each
             if json_:
                 as_json(asdict(needed))
             return
-        large = needed.requests > MANY_REQUESTS or min(needed.bytes, max_bytes or needed.bytes) > MANY_BYTES
-        if large and not yes and not confirmed("Continue?"):
-            raise TooExpensive(f"this takes {cost}; set a --budget, or add --yes")
-        with harvest_bar(options) as bar:
-            done = filling.run(
-                budget=max_bytes,
-                report=lambda at: bar(
-                    Progress("backfill", needed.files, at.done, failed=len(at.failures), bytes=at.bytes)
-                ),
-            )
+        if not Budget(yes).covers(needed.requests, min(needed.bytes, max_bytes or needed.bytes)):
+            confirm(f"this takes {cost}", "set a --budget")
+        with resumable():
+            done = filling.run(budget=max_bytes)
         catalogue.update()
     complete = done.done == needed.files
     if json_:
@@ -304,79 +267,11 @@ def backfill(  # noqa: PLR0913 - an option each
     else:
         spent = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
         options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {spent}")
-        for path, reason in done.failures.items():
-            options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
+        _show_failures(options, done.failures)
     if not complete:
         reason = "the budget is too small for another file; " if not done.failures else ""
         options.say(f"{reason}run the same command again to continue")
         sys.exit(1)
-
-
-@click.command(cls=Command)
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
-@common
-def status(options: Common, *, json_: bool) -> None:
-    """Print what is stored: files, row groups, missing bounds, failures and sizes; and what to do next.
-
-    Row groups without bounds are read by every query, because their keys are unknown; backfill reads their keys once.
-
-    \b
-    catalogue status
-    catalogue status --json
-    """
-    from catalogue.reports import disk_sizes
-    from catalogue.status import next_steps
-
-    with options.opened() as catalogue:
-        coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]
-        failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
-        store_size, catalogue_size = disk_sizes(catalogue.session)
-        log_size = catalogue.session.store.log_size()
-        paths = {
-            "store": catalogue.session.data / STORE_NAME,
-            "catalogue": catalogue.path,
-            "config": config_file(),
-            "cache": catalogue.session.settings.cache,
-        }
-        steps = [replace(step, command=complete_commands(step.command)) for step in next_steps(catalogue.session)]
-    if json_:
-        as_json(
-            {
-                "coverage": coverage,
-                "failures": failures,
-                "store_bytes": store_size,
-                "store_log_bytes": log_size,
-                "catalogue_bytes": catalogue_size,
-                "paths": {name: str(path.absolute()) for name, path in paths.items()},
-                "source": catalogue.session.settings.source,
-                "next": [asdict(step) for step in steps],
-            }
-        )
-        return
-    table(
-        ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
-        [
-            [
-                r["crawl"],
-                r["subset"],
-                f"{r['files_harvested']}/{'?' if r['files_listed'] is None else int(r['files_listed'])}",
-                r["row_groups"],
-                r["without_bounds"],
-                r["num_rows"],
-                size(r["file_size"]),
-            ]
-            for r in coverage
-        ],
-    )
-    click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
-    for name, path in paths.items():
-        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
-    if log_size > _LARGE_LOG:
-        show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
-    for failure in failures:
-        show(f"failed: {failure['reason']}")
-    for step in steps[:_MAX_STEPS]:
-        show(f"{step.why}; run: {step.command}")
 
 
 @click.command(cls=Command)
@@ -388,7 +283,7 @@ def status(options: Common, *, json_: bool) -> None:
     shell_complete=complete_stored_crawls,
     help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     """Delete the stored metadata of a crawl.
@@ -396,7 +291,7 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """
-    from catalogue.selection import stored_crawls
+    from catalogue.stored import stored_crawls
 
     with options.opened() as catalogue:
         chosen = stored_crawls(catalogue.session, crawls)

@@ -1,10 +1,10 @@
 """An output folder with a file per crawl and a list of them, so that a query can be resumed."""
 
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from catalogue.atomic_files import make_folder, whole_file
 from catalogue.cli.row_writer import SUFFIXES, format_for, write
@@ -20,51 +20,35 @@ if TYPE_CHECKING:
 _LIST = "answer.json"
 
 
+@contextmanager
+def open_output_folder(folder: Path, format_: str | None, description: Mapping[str, Any]) -> "Iterator[OutputFolder]":
+    """Open or create the folder for the captures of one query, for one process at a time.
+
+    Raises:
+        QueryError: if the folder contains anything else.
+        StoreLocked: if another process writes into it.
+    """
+    format_ = format_ or "parquet"
+    format_for(format_, folder)
+    make_folder(folder)
+    with locked(folder / ".answer.lock", folder):
+        yield OutputFolder(folder, format_, description)
+
+
 class OutputFolder:
     """The folder with the captures of one query."""
 
-    def __init__(self, folder: Path, format_: str | None, description: dict[str, Any]) -> None:
-        """Create the folder or read its list, and lock it until ``close``.
-
-        Args:
-            folder: its parent must exist.
-            format_: of the files; by default Parquet.
-            description: of the query, as JSON; see ``describe_query``.
-
-        Raises:
-            QueryError: if the folder contains anything else.
-            StoreLocked: if another process writes into it.
-        """
+    def __init__(self, folder: Path, format_: str, description: Mapping[str, Any]) -> None:
         self._folder = folder
-        self._format = format_ or "parquet"
-        format_for(self._format, folder)
-        self._query = json.loads(json.dumps(description | {"format": self._format}))
+        self._format = format_
+        self._query = json.loads(json.dumps({**description, "format": format_}))
         self._parts: dict[str, dict[str, Any]] = {}
-        make_folder(folder)
-        self._lock = ExitStack()
-        self._lock.enter_context(locked(folder / ".answer.lock", folder))
-        try:
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._lock.close()
-
-    def _begin(self) -> None:
-        if (self._folder / _LIST).exists():
+        if (folder / _LIST).exists():
             self._read()
-            return
-        if any(not file.name.startswith(".") for file in self._folder.iterdir()):
-            raise QueryError(f"{self._folder} contains other files; choose an empty or a new folder")
-        self._write_list()  # before the first file, so that a folder with files always has a list
+        elif any(not file.name.startswith(".") for file in folder.iterdir()):
+            raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
+        else:
+            self._write_list()  # before the first file, so that a folder with files always has a list
 
     def _read(self) -> None:
         try:
@@ -93,7 +77,7 @@ class OutputFolder:
         """Write the file of a crawl, if it has captures, and return their number."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
-        count = write(batches, captures.plan.schema, self._format, path, chosen_columns=True)
+        count = write(batches, captures.plan.schema, self._format, path)
         size = path.stat().st_size
         if not count:
             path.unlink()
@@ -107,17 +91,17 @@ class OutputFolder:
             file.write(json.dumps({"question": self._query, "parts": self._parts}, indent=1).encode())
 
 
-def describe_query(query: "ResolvedQuery", *, every_column: bool, subsets: Iterable[str]) -> dict[str, Any]:
-    """Return the parameters by which two queries differ, other than crawls."""
+def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what distinguishes a query from others, other than crawls."""
     return {
         "table": query.table.name,
         "patterns": query.patterns,
         "intervals": [[each.start.hex(), each.end.hex()] for each in query.intervals],
-        "columns": "*" if every_column else query.columns,
+        "columns": "*" if "*" in parameters["columns"] else query.columns,
         "where": query.where and query.where.sql,
         "from": query.from_ms,
         "to": query.to_ms,
         "urls": query.urls,
         "ordered": query.ordered,
-        "subsets": sorted(subsets),
+        "subsets": sorted(parameters["subsets"]),
     }

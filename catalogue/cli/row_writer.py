@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
 from catalogue.cdx.lines import Output, cdx_table, write_lines
-from catalogue.cli.tables import FORMATS, options_of_command, table
+from catalogue.cli.options import CAPTURE_FORMATS
+from catalogue.cli.tables import options_of_command, table
 from catalogue.errors import QueryError
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
@@ -39,7 +40,7 @@ def format_for(requested: str | None, output: Path | None) -> str:
         QueryError: if there is none, or the output cannot have it.
     """
     if requested == "table" and output is not None:
-        raise QueryError(f"--format table cannot be written to a file; use {', '.join(FORMATS[1:])}")
+        raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
     if output is not None and not output.parent.is_dir():
         raise QueryError(f"there is no folder {output.parent} to write to")
     terminal = output is None and sys.stdout.isatty()
@@ -59,9 +60,17 @@ def format_for(requested: str | None, output: Path | None) -> str:
 
 
 def write(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_: str, output: Path | None, *, chosen_columns: bool
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    format_: str,
+    output: Path | None,
+    *,
+    chosen_columns: bool = True,
 ) -> int:
-    """Write rows to a file or stdout, and return their number. The file appears when it is complete."""
+    """Write rows to a file or stdout, and return their number. The file appears when it is complete.
+
+    A table has only the most important columns, unless the user chose them.
+    """
     if format_ == "table":
         if chosen_columns:
             return table(schema.names, _rows(batches, schema.names), min_widths=_MIN_WIDTHS)

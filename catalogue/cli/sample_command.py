@@ -1,7 +1,7 @@
 """``catalogue sample``."""
 
 import sys
-import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, warn
-from catalogue.cli.budget import Budget, budget_options, format_cost
 from catalogue.cli.completion import complete_columns
-from catalogue.cli.query_commands import (
+from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
+from catalogue.cli.options import (
+    CAPTURE_FORMATS,
+    RECORD_FORMATS,
+    Budget,
+    budget_options,
+    confirm,
     filter_options,
     harvest_option,
-    read_patterns,
-    select_captures,
-    show_plan,
 )
-from catalogue.cli.record_output import FORMS, RecordOutput, record_columns, record_options
-from catalogue.cli.tables import FORMATS, as_json
-from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.formatting import plural
+from catalogue.cli.select_captures import read_patterns, select_captures
+from catalogue.cli.tables import as_json, show_plan
+from catalogue.errors import QueryError
+from catalogue.formatting import format_cost, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from catalogue.catalogue import Catalogue
     from catalogue.plan.plan import ReadPlan
     from catalogue.sample import Sample
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=OneOf(FORMATS),
+    type=OneOf(CAPTURE_FORMATS),
     help="Format of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
-@click.option("--fetch", "form", type=OneOf(FORMS), help="Write the records of the captures, as fetch does.")
+@click.option("--fetch", "form", type=OneOf(RECORD_FORMATS), help="Write the records of the captures, as fetch does.")
 @click.option("-o", "--output", help="The file to write, or - for stdout.")
 @record_options
 @click.option("--dry-run", is_flag=True, help="Print the cost of the first round, and read nothing.")
@@ -61,10 +61,7 @@ def sample(  # noqa: PLR0913 - an option each
     per: str | None,
     most: int | None,
     format_: str | None,
-    form: str | None,
-    output: str | None,
-    main_content: bool,
-    max_size: str | None,
+    records: RecordOutput,
     scheduler: str | None,
     dry_run: bool,
     budget: Budget,
@@ -84,38 +81,46 @@ def sample(  # noqa: PLR0913 - an option each
     """
     from catalogue.cli.row_writer import format_for, write
 
-    if most is not None and per is None:
-        raise QueryError("--max needs --per, such as --per host")
-    records = RecordOutput(output, form, main_content, max_size) if form else None
-    output = None if output == "-" else output
-    fetching = bool(main_content or max_size or scheduler)
-    _check(records, parameters, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
-    chosen = "" if records or dry_run else format_for(format_, Path(output) if output else None)
+    fetching = bool(records.form)
+    refused = {
+        "--max needs --per, such as --per host": most is not None and per is None,
+        "--main-content, --max-size and --scheduler need --fetch": not fetching
+        and (records.main_content or records.max_size or scheduler),
+        "leave out --format or --fetch": fetching and format_,
+        "leave out --columns or --fetch": fetching and parameters["columns"],
+        "no output; add one, such as -o sample.warc.gz": fetching and records.output is None and not dry_run,
+        "--json needs --fetch or --dry-run; for captures as JSON lines use --format jsonl": json_
+        and not (fetching or dry_run),
+    }
+    for message, applies in refused.items():
+        if applies:
+            raise QueryError(message)
+    if fetching:
+        records.check(json_=json_)
+    path = Path(records.output) if records.output not in {None, "-"} else None
+    chosen = "" if fetching or dry_run else format_for(format_, path)
     everything = not (parameters["patterns"] or parameters["urls_files"])
     parameters = read_patterns(parameters)
-    parameters |= {"columns": record_columns()} if records else {}
+    parameters |= {"columns": record_columns()} if fetching else {}
     parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
     parameters |= {"patterns": ["*"]} if everything else {}
-    with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
-        warnings.simplefilter("ignore", IncompleteAnswer)  # printed below
-        drawn = catalogue.sample(
-            select_captures(catalogue, options, parameters, budget), size, seed=seed, per=per, most=most or 1
-        )
+    with options.opened(scheduler=scheduler) as catalogue:
+        captures = select_captures(catalogue, options, parameters, budget)
+        drawn = catalogue.sample(captures, size, seed=seed, per=per, most=most or 1)
         if dry_run:
             _show_cost(drawn, json_=json_)
             return
         batches = drawn.batches(_confirmation(options, drawn, catalogue, budget))
-        if records:
+        if fetching:
             import pyarrow as pa
 
-            captures = pa.Table.from_batches(batches, drawn.schema)
+            rows = pa.Table.from_batches(batches, drawn.schema)
             about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {seed}"
-            remaining = budget.after(catalogue.requests, catalogue.bytes)
-            complete = records.fetch(options, catalogue, captures, remaining, about=about, json_=json_)
+            complete = records.fetch(options, catalogue, rows, budget, about=about, json_=json_)
         else:
             columns = bool(parameters["columns"]) or options.table is not None
-            write(batches, drawn.schema, chosen, Path(output) if output else None, chosen_columns=columns)
-            options.say(f"{plural(drawn.found, 'capture')}" + (f" in {output}" if output else ""))
+            write(batches, drawn.schema, chosen, path, chosen_columns=columns)
+            options.say(f"{plural(drawn.found, 'capture')}" + (f" in {path}" if path else ""))
             complete = True
     if drawn.found < drawn.size:
         among = f"among all {plural(drawn.rows, 'row')}"
@@ -124,30 +129,6 @@ def sample(  # noqa: PLR0913 - an option each
         warn(f"the sample is incomplete: {problem}")
     if not (complete and drawn.complete):
         sys.exit(1)
-
-
-def _check(
-    records: RecordOutput | None,
-    parameters: dict[str, Any],
-    *,
-    fetching: bool,
-    listed: bool,
-    dry_run: bool,
-    json_: bool,
-) -> None:
-    refused = {
-        "--main-content, --max-size and --scheduler need --fetch": fetching and not records,
-        "leave out --format or --fetch": records and listed,
-        "leave out --columns or --fetch": records and parameters["columns"],
-        "no output; add one, such as -o sample.warc.gz": records and records.output is None and not dry_run,
-        "--json needs --fetch or --dry-run; for captures as JSON lines use --format jsonl": json_
-        and not (records or dry_run),
-    }
-    for message, applies in refused.items():
-        if applies:
-            raise QueryError(message)
-    if records:
-        records.check(json_=json_)
 
 
 def _show_cost(drawn: "Sample", *, json_: bool) -> None:
@@ -164,7 +145,7 @@ def _show_cost(drawn: "Sample", *, json_: bool) -> None:
 
 def _confirmation(
     options: Common, drawn: "Sample", catalogue: "Catalogue", budget: Budget
-) -> "Callable[[ReadPlan], None]":
+) -> Callable[["ReadPlan"], None]:
     """Return a function that asks to confirm rounds over the budget, and prints the progress on a terminal."""
     allowed = budget
 
@@ -173,7 +154,9 @@ def _confirmation(
         made, received = catalogue.requests, catalogue.bytes
         so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} found"
         if not allowed.covers(made + plan.requests, received + plan.bytes):
-            budget.confirm(format_cost(plan) + (f", after {plural(made, 'request')}; {so_far}" if made else ""))
+            confirm(
+                f"this takes {format_cost(plan)}" + (f", after {plural(made, 'request')}; {so_far}" if made else "")
+            )
             allowed = replace(budget, max_requests=2 * (made + plan.requests), max_bytes=2 * (received + plan.bytes))
         if sys.stderr.isatty() and not plan.indexes:
             options.say(f"{so_far}; reading {plural(plan.rows, 'row')}: {format_cost(plan)}")

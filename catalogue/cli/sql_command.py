@@ -21,8 +21,6 @@ from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import to_json
-from catalogue.metadata_db.connection import answerable, queries_folder
-from catalogue.metadata_db.connection import statement as queries_statement
 from catalogue.settings import install_command
 
 if TYPE_CHECKING:
@@ -85,8 +83,9 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.reports import add_column_chunks
-    from catalogue.sql import connect_for
+    from catalogue.export.ducklake_sql import connect_for
+    from catalogue.metadata_db.connection import answerable
+    from catalogue.stored import add_column_chunks
 
     if json_ and format_ not in {None, "jsonl"}:
         raise QueryError(f"--json means --format jsonl; leave out --json or --format {format_}")
@@ -102,8 +101,7 @@ def sql(
             catalogue.update()
             _shell(options, catalogue)  # does not return
         if not text.strip():
-            message = 'no SQL; add some, such as "from crawls", or none on a terminal to open a shell'
-            raise QueryError(message)
+            raise QueryError('no SQL; add some, such as "from crawls", or none on a terminal to open a shell')
         text = _statement(text.strip(), catalogue.session.dataset)
         with connect_for(catalogue.session, text) as connection, answerable():
             statements = connection.extract_statements(text)
@@ -172,7 +170,7 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
         from catalogue.cli.row_writer import write
 
         batches = answer.to_arrow_reader(_AT_ONCE)
-        write(batches, batches.schema, format_, None, chosen_columns=True)
+        write(batches, batches.schema, format_, None)
         return
     rows = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
     if format_ == "table":
@@ -198,11 +196,13 @@ def _distinct(names: list[str]) -> list[str]:
     return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
 
 
-def _statement(text: str, table: "Dataset") -> str:
+def _statement(text: str, dataset: "Dataset") -> str:
     """Return the SQL, or the SQL of a file of ``queries/`` with this name."""
-    folder = queries_folder()
+    from catalogue.metadata_db import connection
+
+    folder = connection.queries_folder()
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
-    return queries_statement(files[text], table) if text in files else text
+    return connection.statement(files[text], dataset) if text in files else text
 
 
 def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
@@ -229,7 +229,7 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
 def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
     """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
     from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached
-    from catalogue.sql import lake_path, missing_in_lake
+    from catalogue.export.ducklake_sql import lake_path, missing_in_lake
 
     if not lake_path(catalogue.session).exists():
         return []

@@ -1,10 +1,9 @@
-"""Tables and JSON on standard output, progress bars, and questions to the user."""
+"""Tables and JSON on standard output."""
 
 import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -14,20 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, resumable, show, wrapped
-from catalogue.formatting import join_first, plural, printable, to_json
-from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
+from catalogue.cli.app import Common, show
+from catalogue.formatting import join_first, plural, printable, size, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.captures import Captures
+    from catalogue.plan.plan import ReadPlan
 
-_MIN_TEXT, _MIN_NAME, _LONG_TEXT = 20, 8, 40
-"""Characters to which texts and names of columns may be cut, and long texts before other texts are."""
-FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
-"""Output formats of captures."""
-_GAP = 2
+_MIN_TEXT, _MIN_NAME = 20, 8
+"""Characters to which texts and names of columns may be cut."""
+_GAP = "  "
 _PAGE = 1000
 """Rows that determine the widths."""
 _UNCUT = int | float | Decimal | date | time | timedelta | None
@@ -50,7 +47,7 @@ def cell(value: object) -> str:
             return value.hex()
         case list() | tuple():
             return ", ".join(cell(item) for item in value)
-    return "-" if str(value) in {"NaT", "<NA>"} else str(value)
+    return str(value)
 
 
 @dataclass(slots=True)
@@ -59,16 +56,11 @@ class _Column:
 
     at: int
     name: str
-    name_length: int
-    longest: int
-    shortest: int
-    """Length to which values may be cut."""
+    width: int
+    least: int
+    """Width to which the column may be cut."""
     cut: bool
     right: bool
-    width: int = 0
-
-    def width_if_cut(self, name: int, text: int) -> int:
-        return max(min(self.name_length, name), min(self.longest, max(text, self.shortest)))
 
 
 def table(
@@ -106,9 +98,11 @@ def table(
         values = [row[at] for row in first]
         longest = max((cell_len(printable(format_value(value))) for value in values), default=0)
         cut = not all(isinstance(value, _UNCUT) for value in values)
-        shortest = min(min_widths.get(name, _MIN_TEXT), room) if cut else longest
+        least = min(longest, room, min_widths.get(name, _MIN_TEXT)) if cut else longest
         right = bool(values) and all(isinstance(value, int | float | None) for value in values)
-        columns.append(_Column(at, name, cell_len(name), longest, shortest, terminal and cut, right))
+        least = max(least, min(cell_len(name), _MIN_NAME))
+        width = max(least, min(room, max(longest, cell_len(name))))
+        columns.append(_Column(at, name, width, least, terminal and cut, right))
     shown = _fit(columns, room, drop_first)
     _print_line(pad(column.name, column, cut=terminal) for column in shown)
     _print_line("-" * column.width for column in shown)
@@ -122,29 +116,26 @@ def table(
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    """Set the widths of the columns for which there is room, at least one, and return these."""
+    """Return the columns for which there is room, at least one, cut to it; the widest are cut first."""
+
+    def exceeds(widths: Iterable[int]) -> bool:
+        return sum(width + len(_GAP) for width in widths) - len(_GAP) > room
+
     shown = [*columns]
     order = [column for name in drop_first for column in columns if column.name == name]
     for column in [*order, *(each for each in reversed(columns) if each not in order)]:
-        if len(shown) == 1 or _total(each.width_if_cut(_MIN_NAME, 0) for each in shown) <= room:
+        if len(shown) > 1 and exceeds(each.least for each in shown):
+            shown.remove(column)
+    while exceeds(each.width for each in shown):
+        wide = [each for each in shown if each.width > each.least]
+        if not wide:
             break
-        shown.remove(column)
-    for column in shown:
-        column.width = column.width_if_cut(room, room)
-    for text in (_LONG_TEXT, 0):  # long texts are cut first, then names, then other texts
-        while wide := [each for each in shown if each.width > each.width_if_cut(_MIN_NAME, text)]:
-            if _total(each.width for each in shown) <= room:
-                break
-            max(wide, key=lambda each: each.width).width -= 1
+        max(wide, key=lambda each: each.width).width -= 1
     return shown
 
 
-def _total(widths: Iterable[int]) -> int:
-    return sum(width + _GAP for width in widths) - _GAP
-
-
 def _print_line(texts: Iterable[str]) -> None:
-    click.echo((" " * _GAP).join(texts).rstrip())
+    click.echo(_GAP.join(texts).rstrip())
 
 
 def _how_to_see() -> str:
@@ -168,17 +159,35 @@ def options_given(values: dict[str, Any]) -> list[str]:
     return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
 
 
+def show_plan(plan: "ReadPlan") -> None:
+    table(
+        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
+        [
+            [
+                len(plan.paths),
+                plan.row_groups,
+                plan.considered,
+                f"{plan.about}{plan.pages:,}" if plan.pages else "-",
+                plan.rows,
+                f"{plan.about}{plan.requests:,}",
+                f"{plan.about}{size(plan.bytes)}",
+                f"{plan.seconds:.1f}",
+            ]
+        ],
+    )
+    if plan.indexes:
+        needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
+        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
+    if plan.cached_bytes:
+        show(f"{size(plan.cached_bytes)} more are cached")
+    for warning in plan.warnings:
+        show(f"note: {warning}")
+    for problem in plan.missing:
+        show(f"the answer may be incomplete: {problem}")
+
+
 def as_json(value: object) -> None:
     click.echo(json.dumps(to_json(value), ensure_ascii=False))
-
-
-def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def confirmed(question: str) -> bool:
-    """Ask the user a question. Without a terminal the answer is no."""
-    return can_ask() and click.confirm(wrapped(question), err=True)
 
 
 def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "Iterator[pa.RecordBatch]":
@@ -192,11 +201,3 @@ def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "It
             first.append(batch)
     yield from first
     yield from batches
-
-
-@contextmanager
-def harvest_bar(options: Common, unit: str = "files", *, resumes: bool = True) -> Iterator[Report]:
-    """Show progress bars on a terminal, for work that the same command resumes after an interruption."""
-    shown = no_bar(unit) if options.quiet or not is_terminal() else terminal_bar(unit)
-    with resumable() if resumes else nullcontext(), shown as bar:
-        yield bar

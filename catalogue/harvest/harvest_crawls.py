@@ -9,16 +9,16 @@ from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
-from catalogue.formatting import ReprMixin, plural, size
+from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
-from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.read_only import unwritable
 from catalogue.store.stored_lists import REQUESTED, known_crawls, listed, load_dataset, save_dataset, stored_paths
+from catalogue.stored import several, stored_crawls
 from catalogue.surt import Keys
 
 FILES_OF_A_SUBSET = 300
@@ -43,8 +43,7 @@ class HarvestEstimate(ReprMixin):
     @property
     def summary(self) -> str:
         """The estimate on one line."""
-        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
-        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
+        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {format_cost(self)}"
 
     def _line(self) -> str:
         return self.summary

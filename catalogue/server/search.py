@@ -13,19 +13,18 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from starlette.datastructures import QueryParams
 
+from catalogue.captures import find_captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import QueryError
-from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
 from catalogue.query.times import time_bounds
-from catalogue.reports import crawl_rows
-from catalogue.selection import select_stored
+from catalogue.stored import crawl_rows, select_stored
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000

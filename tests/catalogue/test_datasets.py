@@ -1,4 +1,4 @@
-"""Tables other than Common Crawl's index: the same promises, by another key."""
+"""Datasets other than Common Crawl's index: queries, views, definitions and commands."""
 
 import random
 from collections import Counter
@@ -27,8 +27,8 @@ hosts = pytest.fixture(scope="module")(host_tables)
 
 @pytest.fixture(scope="module")
 def stored(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds all of it; to be copied."""
-    data = tmp_path_factory.mktemp("held") / "data"
+    """A data folder with all of the dataset; to be copied."""
+    data = tmp_path_factory.mktemp("stored") / "data"
     with opened(data, hosts[0]) as cat:
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         cat.harvest()
@@ -56,7 +56,7 @@ def patterns(chance: random.Random, keys: list[str]) -> list[str]:
 
 
 def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
-    """With and without backfill, which are asked by turns."""
+    """With and without backfill, by turns."""
     folder, every = hosts
     keys = every.column("surt_host_name").to_pylist()
     different = sorted(set(keys))
@@ -144,7 +144,7 @@ def test_accepts_any_name_of_the_key_column(tmp_path: Path) -> None:
 
 
 def test_reads_a_dataset_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
-    """As the index of the End of Term archive: the columns are Common Crawl's, the paths are not."""
+    """As in the End of Term archive: Common Crawl's columns with other paths."""
     path = min(mirror.rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet"))
     copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
     copy.parent.mkdir(parents=True)
@@ -204,7 +204,7 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
             cat.captures("*", crawls="CC-MAIN-2025-10")
         assert cat.forget(CRAWLS[0]) == 3
         missing = cat.captures("*", crawls="all").plan.missing
-        assert missing == ()  # what was asked about is what is held
+        assert missing == ()
     with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
     with pytest.raises(QueryError, match="not a valid name of a dataset"):

@@ -1,6 +1,8 @@
 """Datasets other than Common Crawl's index: patterns, path lists, definitions and column types."""
 
 import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue import Match, QueryError
+from catalogue import Catalogue, Match, QueryError
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     Dataset,
@@ -107,6 +109,14 @@ def types_of(folder: Path, name: str, **columns: pa.Array) -> None:
     pq.write_table(rows, folder / "t" / name)
 
 
+@contextmanager
+def harvested(folder: Path, *paths: str) -> Iterator[Catalogue]:
+    with opened(folder / "data", folder / "source", "t") as cat:
+        cat.define("k", paths=paths)
+        cat.harvest()
+        yield cat
+
+
 def test_filters_compare_by_column_type(tmp_path: Path) -> None:
     times = [datetime(2022, 1, day, 3, 4, 5, 678901) for day in (1, 2, 10)]  # noqa: DTZ001 - naive on purpose
     columns: dict[str, pa.Array] = {
@@ -121,9 +131,7 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
         "raw": pa.array([b"\xff", b"", None]),
     }
     types_of(tmp_path / "source", "a", **columns)
-    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
-        cat.define("k", paths=["t/a"])
-        cat.harvest()
+    with harvested(tmp_path, "t/a") as cat:
         found = cat.captures("*").to_arrow()
         kinds = {"small": pa.int64(), "half": pa.float64()}
         for name, column in columns.items():
@@ -155,9 +163,7 @@ def test_schema_is_the_same_for_every_query(tmp_path: Path) -> None:
         d=pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
         u=pa.array([1, 2]),
     )
-    with opened(tmp_path / "data", source, "t") as cat:
-        cat.define("k", paths=["t/a", "t/b"])
-        cat.harvest()
+    with harvested(tmp_path, "t/a", "t/b") as cat:
         schemas = {str(cat.captures(text).to_arrow().schema) for text in ("*", "a*", "b*", "none")}
         assert len(schemas) == 1
         assert cat.captures("*").to_arrow().schema.field("d").type == pa.decimal128(5, 2)
@@ -171,9 +177,7 @@ def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
     times = pa.array([datetime(2022, 1, day) for day in (1, 2)], pa.timestamp("us", "UTC"))  # noqa: DTZ001 - of Arrow's zone
     types_of(source, "a", t=none, n=pa.array([1, 2]), d=none, empty=none)
     types_of(source, "b", t=times, n=none, d=pa.array([Decimal("1.5"), None]), empty=none)
-    with opened(tmp_path / "data", source, "t") as cat:
-        cat.define("k", paths=["t/a", "t/b"])
-        cat.harvest()
+    with harvested(tmp_path, "t/a", "t/b") as cat:
         found = cat.captures("*").to_arrow()
         kinds = {"k": pa.string(), "t": times.type, "n": pa.int64(), "d": pa.decimal128(2, 1), "empty": pa.string()}
         assert {field.name: field.type for field in found.schema} == kinds
@@ -186,9 +190,7 @@ def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
 def test_leaves_out_nested_columns(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", many=pa.array([[1], [2, 3]]), one=pa.array([1, 2]))
     types_of(tmp_path / "source", "b", **{"many.more": pa.array([5, 6])})
-    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
-        cat.define("k", paths=["t/a", "t/b"])
-        cat.harvest()
+    with harvested(tmp_path, "t/a", "t/b") as cat:
         found = cat.captures("*").to_arrow()
         assert found.schema.names == ["k", "one", "many.more"]
         assert found.column("many.more").to_pylist() == [None, None, 5, 6]
@@ -197,16 +199,14 @@ def test_leaves_out_nested_columns(tmp_path: Path) -> None:
 def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", Status=pa.array([200, 404]))
     types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
-    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
-        cat.define("k", paths=["t/a", "t/b"])
-        cat.harvest()
+    with harvested(tmp_path, "t/a", "t/b") as cat:
         assert cat.captures("*").to_arrow().schema.names == ["k", "Status", "status"]
         with pytest.raises(QueryError, match="cannot tell Status and status apart"):
             cat.captures("*", where="status = 200")
 
 
 def test_writes_dates_decimals_and_nan_as_json(tmp_path: Path) -> None:
-    moment = pa.array([datetime(2022, 1, 2, 3, 4, 5, 600000)], pa.timestamp("us"))  # noqa: DTZ001 - likewise
+    moment = pa.array([datetime(2022, 1, 2, 3, 4, 5, 600000)], pa.timestamp("us"))  # noqa: DTZ001 - naive on purpose
     price = pa.array([Decimal("1.40")], pa.decimal128(7, 2))
     none = pa.array([float("nan")])
     types_of(tmp_path / "source", "a", moment=moment, price=price, none=none, day=pa.array([date(2022, 1, 2)]))

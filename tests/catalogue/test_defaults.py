@@ -1,4 +1,4 @@
-"""What is used where nothing is said: the data folder, and the source that stored files came from."""
+"""Defaults: the data folder, and the source of the stored files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_uses_the_source_of_stored_files(command: Command, mirror: Path, crawl: str) -> None:
-    for source in (str(mirror), None):  # the second time the one that was harvested from
+    for source in (str(mirror), None):  # the second time that of the harvest
         given = {"CATALOGUE_SOURCE": source or ""}
         assert command("harvest", "--crawl", crawl, **given).status == 0
         ran = command("query", "*.example.com", "--count", "--yes", **given)
@@ -115,7 +115,7 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
     with pytest.warns(UserWarning, match=reported):
         catalogue.open(command.data, source=server.url).close()
     assert reported in command("harvest", "--crawl", whole_crawls[1], **other).err
-    ran = command("query", "example.com", "--count", "--yes", CATALOGUE_SOURCE="")  # what came last decides
+    ran = command("query", "example.com", "--count", "--yes", CATALOGUE_SOURCE="")  # the latest harvest decides
     assert (ran.status, reported in ran.err) == (0, True)
     assert command("query", "example.com", "--count", "--yes", "--quiet", CATALOGUE_SOURCE="").err == ""
 

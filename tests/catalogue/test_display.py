@@ -1,4 +1,4 @@
-"""What values show of themselves: right, harmless, and without asking for anything."""
+"""Representations of objects as text and HTML: escaped, bounded, and without requests."""
 
 import re
 import sqlite3
@@ -18,7 +18,7 @@ from resiliparse.parse.html import HTMLTree
 import catalogue
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor.diagnosis import Diagnosis, Observation
+from catalogue.doctor import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
 from catalogue.formatting import ReprMixin, printable
@@ -28,9 +28,9 @@ from catalogue.harvest.pull import Pulled
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
-from catalogue.selection import stored_crawls
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
+from catalogue.stored import stored_crawls
 
 TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "td"}
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "&lt;b&gt;\x1b[2J\r\n\u202etxt", "\ud800<"]
@@ -60,7 +60,7 @@ class Broken(ReprMixin):
 
 
 def texts(value: ReprMixin, *names: str) -> list[str]:
-    """What the elements of some names hold in a value's HTML, which has no others than it should have."""
+    """Return the texts of the elements with these names in the HTML of a value, which has only harmless ones."""
     tree = HTMLTree.parse(value._repr_html_())
     assert tree.body is not None
     every = tree.body.query_selector_all("*")
@@ -156,7 +156,7 @@ def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue)
 
 
 def forget(cat: catalogue.Catalogue, path: str) -> None:
-    """A file that is not held any more, as another process may see to."""
+    """Delete a stored file, as another process may do."""
     with closing(Store(cat.session.data / STORE_NAME)) as store:
         store.delete("files", [path])
 

@@ -1,4 +1,4 @@
-"""What every face says alike."""
+"""Numbers, sizes, values as JSON, and similar names."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

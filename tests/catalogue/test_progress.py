@@ -16,9 +16,9 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import size
 from catalogue.progress import Progress, bars
-from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
+from catalogue.stored import stored_crawls
 
 
 class Terminal(io.StringIO):
@@ -44,15 +44,9 @@ def test_shows_slow_work_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = replace_stderr(monkeypatch)
     with bars(None, clock=slow_clock())("files") as bar:
         bar(Progress("CC-MAIN-2022-05", 300, 20, failed=2, bytes=5000))
-    for text in ("CC-MAIN-2022-05", "22/300", "files/s", size(5000), "2 failed"):
+        bar(Progress("unknown total", 0, 20))
+    for text in ("CC-MAIN-2022-05", "22/300", "files/s", size(5000), "2 failed", "20/?"):
         assert text in terminal.getvalue()
-
-
-def test_shows_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = replace_stderr(monkeypatch)
-    with bars(None, clock=slow_clock())("records") as bar:
-        bar(Progress("fetch", 0, 20))
-    assert "20/?" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -79,10 +73,15 @@ def test_shows_bars_where_and_when_they_help(
     assert bool(written.getvalue()) is shown
 
 
-def test_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shows_nothing_without_standard_error_or_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     with bars(None, clock=slow_clock())("files") as bar:
         bar(Progress("CC-MAIN-2022-05", 300, 20))
+    terminal = replace_stderr(monkeypatch)
+    with bars(None, clock=slow_clock())("files") as bar:
+        pass
+    bar(Progress("late", 3, 1))
+    assert terminal.getvalue() == ""
 
 
 def test_shows_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,14 +94,6 @@ def test_shows_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with shown("files") as third:
         third(Progress("third\x1b[2J", 3, 1))
     assert "third\N{REPLACEMENT CHARACTER}" in terminal.getvalue()
-
-
-def test_ignores_reports_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = replace_stderr(monkeypatch)
-    with bars(None, clock=slow_clock())("files") as bar:
-        pass
-    bar(Progress("late", 3, 1))
-    assert terminal.getvalue() == ""
 
 
 def test_every_long_operation_has_a_bar(

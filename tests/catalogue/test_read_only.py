@@ -1,4 +1,4 @@
-"""A data folder that can only be read: a folder shared in a laboratory, or a read-only volume."""
+"""A data folder without write permission: a shared folder, or a read-only volume."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -64,7 +64,7 @@ def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path
     assert {words: ran.err for words, ran in answers.items() if ran.status} == {}
     assert files_in(data) == before
     check(tmp_path / "found.warc.gz")
-    ran = command(*READERS[0].format(crawl).split())  # where what is read may be remembered
+    ran = command(*READERS[0].format(crawl).split())  # and learn what they read
     assert (ran.status, ran.out) == (0, answers[READERS[0]].out)
 
 
@@ -131,7 +131,7 @@ def test_reads_a_leftover_log(tmp_path: Path) -> None:
     folder.mkdir()
     with Store(path, create=True) as store:
         store.put("files", batch(0, 3))
-        for end in ("", "-wal"):  # as a killed process leaves them, but for the shared memory, which a copy lacks
+        for end in ("", "-wal"):  # as a killed process leaves them, but without shared memory
             copyfile(f"{path}{end}", folder / f"footers.sqlite{end}")
     before = files_in(folder)
     assert before["footers.sqlite-wal"]

@@ -1,4 +1,4 @@
-"""Captures and records in the formats of files and of standard output."""
+"""Formats of captures and records, in files and on standard output."""
 
 import csv
 import gzip
@@ -45,22 +45,23 @@ def read(path: Path) -> pa.Table:
         return pa.Table.from_pylist(json.loads(plain))
     if kind == "jsonl":
         return pa.Table.from_pylist([json.loads(line) for line in plain.splitlines()])
-    return pa.table({"url": plain.decode().splitlines()})
+    lines = plain.decode().splitlines()
+    return pa.table({"url": [json.loads(line.split(" ", 2)[2])["url"] for line in lines] if kind == "cdxj" else lines})
 
 
 @pytest.mark.parametrize(
     "name",
-    ["a.parquet", "a.arrow", "a.arrows", "a.json", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv.gz", "a.txt"],
+    ["a.parquet", "a.arrow", "a.arrows", "a.json", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv.gz", "a.cdxj", "a.txt"],
 )
 def test_writes_every_format(asking: Command, expected: pa.Table, tmp_path: Path, name: str) -> None:
-    words = ["--columns", "url"] if name == "a.txt" else ["--columns", COLUMNS]
-    ran = asking("query", "*.example.com", "-o", name, *words)
+    columns = {"a.txt": "url", "a.cdxj": "url_surtkey,fetch_time,url"}.get(name, COLUMNS)
+    ran = asking("query", "*.example.com", "-o", name, "--columns", columns)
     assert (ran.status, ran.out) == (0, ""), ran.err
     found = read(tmp_path / name)
     assert found.column("url").to_pylist() == expected.column("url").to_pylist()
     if name.endswith(("parquet", "arrow", "arrows")):
         assert found == expected
-    elif name != "a.txt":
+    elif name not in {"a.txt", "a.cdxj"}:
         assert found.column_names == expected.column_names
         assert found.column("fetch_status").to_pylist() == expected.column("fetch_status").to_pylist()
     assert [path.name for path in tmp_path.glob("*a.*")] == [name]

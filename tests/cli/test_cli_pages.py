@@ -1,4 +1,4 @@
-"""Pages on the command line: what a user sees of them, and what the server does."""
+"""Pages on the command line: plans, cache, counts and their requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.commands import Command
 __all__ = ["large"]  # a fixture
 
 SLOW = {"CATALOGUE_BANDWIDTH": "100000", "CATALOGUE_LATENCY": "0.02"}
-"""A line on which it pays to read pages of a file as small as that."""
+"""A connection so slow that plans read pages of small files."""
 ASKED = ["example.com/00030000", "--columns", "url_surtkey,url,fetch_status"]
 FOUND = {"url_surtkey": "com,example)/00030000", "url": "https://example.com/00030000", "fetch_status": 200}
 PATH_COLUMNS = {"crawl": LARGE, "subset": "warc"}
@@ -77,15 +77,3 @@ def test_counting_reads_less_than_querying(harvested: Command, server: LoopbackS
         assert len(server.log) == planned["requests"]
     assert planned["requests"] == 0
     assert harvested("query", "*.example.com", "--count", "--limit", "70000", **SLOW).out == "70000\n"
-
-
-def test_harvest_stores_page_indexes(server: LoopbackServer, tmp_path: Path) -> None:
-    command = Command(tmp_path / "data", server.url, tmp_path)
-    ran = command("harvest", "--crawl", LARGE, "--pages")
-    assert ran.status == 0, ran.err
-    assert "page index" in ran.err
-    planned = command("plan", *ASKED, "--json", **SLOW).json()
-    assert planned["exact"]
-    assert planned["indexes"]["requests"] == 0 < planned["pages"]
-    pages = command("sql", "select count(*) as pages, sum(num_rows) as rows from pages", "--json").json_lines()
-    assert pages == [{"pages": 6, "rows": 120_000}]

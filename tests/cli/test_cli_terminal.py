@@ -1,4 +1,4 @@
-"""What the command line shows on a terminal: as much as fits, and nothing that is cut looks whole."""
+"""Tables, messages, progress and questions on a terminal."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ from tests.support.commands import Command
 
 
 def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "") -> str:
-    """What a person sees in a window so many characters wide, who types something, or is not at the keyboard."""
+    """Return what a terminal of this width shows while a user types, or without a keyboard."""
     leader, follower = pty.openpty()
     os.write(leader, typed.encode())
     with command.start_on(follower, *words, keyboard=bool(typed), COLUMNS=str(columns), TERM="xterm") as process:
@@ -20,7 +20,7 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
         while True:
             try:
                 chunk = os.read(leader, 65536)
-            except OSError:  # how Linux says that the other end is closed
+            except OSError:  # of Linux, when the other end is closed
                 break
             if not chunk:
                 break
@@ -40,7 +40,6 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
     ],
 )
 def test_cuts_urls_and_not_times(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
-    """A time that is cut is another one; a URL is what was asked for."""
     words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31"]
     rows = asking(*words, "--columns", ",".join(shown)).json_lines()
     names, line, *lines = on_a_terminal(asking, *words, columns=columns).splitlines()
@@ -77,7 +76,7 @@ def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
     assert "0.125" in seen[2] or note.endswith("widen the terminal, or add --format jsonl")
     assert len(set(seen[2:1502])) == 1
     assert "…" in seen[2]
-    if columns == 80:  # of which a pipe knows nothing
+    if columns == 80:  # a pipe has no width
         assert asking("sql", sql).out.splitlines()[2].startswith("x" * 90)
 
 
@@ -112,13 +111,13 @@ def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
 
 def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    seen = on_a_terminal(command, "harvest", "--crawl", newest, columns=110)
+    seen = on_a_terminal(command, "harvest", "--crawl", newest, "--rate", "2", "--subset", "all", columns=110)
     assert newest in seen
     assert "files/s" in seen
 
 
 @pytest.mark.parametrize(
-    "words", [("query", "--ordered", "--limit", "5", "--rate", "4"), ("sample", "-n30", "--rate", "2")]
+    "words", [("query", "--ordered", "--limit", "5", "--rate", "2"), ("sample", "-n30", "--rate", "2")]
 )
 def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tuple[str, ...]) -> None:
     """The rate keeps requests waiting for over a second."""

@@ -1,7 +1,6 @@
-"""``catalogue status`` says what to do next."""
+"""The next steps of ``catalogue status``, and the commands in messages."""
 
 import shlex
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.status import steps
+from catalogue.harvest.next_steps import steps
 from catalogue.surt import Keys
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
@@ -73,7 +72,7 @@ def test_proposes_next_steps_of_a_dataset() -> None:
 
 
 def test_proposed_commands_work(command: Command, mirror: Path) -> None:
-    """Its commands are run as they are, until it has nothing more to say."""
+    """Run them until there are no more."""
     broken = {path.name for path in mirror.rglob(f"crawl={OLD}/**/*.parquet")}
     mended = False
 
@@ -88,7 +87,7 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
         ran: list[str] = []
         made = server.requests
         while steps := here("status", "--json").json()["next"]:
-            if not ran:  # what is shown to people is made of the same
+            if not ran:
                 assert f"{steps[0]['why']}; run: {steps[0]['command']}\n" in here("status").out
             assert server.requests == made
             assert steps[0]["command"] not in ran
@@ -100,7 +99,7 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
 
 
 def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path: Path) -> None:
-    """Whoever names folder, source or table on the command line need not add them to what they are told to run."""
+    """Commands in messages have the options --data, --source and --table of the command."""
     data, source = tmp_path / "a folder", str(mirror)
     elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)
     given = ["--data", str(data), "--source", source]
@@ -122,19 +121,12 @@ def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path:
     steps = elsewhere("status", "--json", *given).json()["next"]
     assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
     newer = shlex.split(steps[-1]["command"])[1:]
-    assert proposed("query", "example.com", "--crawl", newer[-1], *given) == newer
+    question = ["query", "example.com", "--crawl", newer[-1], "--source", source]
+    assert proposed(*question, "--data", str(data)) == proposed("--data", str(data), *question) == newer
     assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
     follow(newer)
-    with sqlite3.connect(data / "footers.sqlite") as store:
-        store.execute("update files set value = x'00' where key = (select min(key) from files)")
-    store.close()
-    for words in (["check", *given], ["--data", str(data), "check", "--source", source]):
-        repair = proposed(*words)
-        assert shlex.join(repair) == f"{options} check --repair"
-    assert shlex.join(proposed(*repair)) == f"{options} harvest --crawl {OLD} --subset warc"
-    follow(["harvest", "--crawl", OLD, *given])
     tables = proposed("query", "x", "--table", "hosts", *given)
     assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
-    # Who says it by the environment says it of the next command as well.
+    # Variables of the environment hold for the next command, too.
     here = proposed("query", "example.com", CATALOGUE_DATA=str(tmp_path / "empty"), CATALOGUE_SOURCE=source)
     assert shlex.join(here) == "harvest --crawl latest"

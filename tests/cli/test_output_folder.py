@@ -1,4 +1,4 @@
-"""An answer in a folder, a file a crawl, and counts by crawl."""
+"""Query results in a folder, with a file per crawl; and counts by crawl."""
 
 import json
 import signal
@@ -13,34 +13,27 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.reports import crawl_states
-from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
+from catalogue.stored import stored_crawls
 from tests.support.commands import Command
 
 
 @pytest.fixture
 def asking(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line with a folder that may be written to."""
     return Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
 
 
 URLS = ("--columns", "url")
-"""Where it does not matter what else is in a file, which takes time for each column."""
+"""Reading one column saves time."""
 
 
 @pytest.fixture(scope="module")
 def stored(untaught_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an answer of one crawl; to be copied."""
-    home = tmp_path_factory.mktemp("held")
+    """A folder with the captures of one crawl; to be copied."""
+    home = tmp_path_factory.mktemp("stored")
     command = Command(Path(copytree(untaught_data, home / "data")), str(mirror), home)
-    assert command("query", "*.org", "-o", "held/", "--crawl", "latest").status == 0
-    return home / "held"
-
-
-@pytest.fixture(scope="module")
-def harvested(harvested: Catalogue) -> Catalogue:
-    return harvested
+    assert command("query", "*.org", "-o", "stored/", "--crawl", "latest").status == 0
+    return home / "stored"
 
 
 def test_writes_one_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
@@ -52,7 +45,7 @@ def test_writes_one_file_a_crawl(asking: Command, tmp_path: Path, harvested: Cat
     for crawl, rows in parts.items():
         assert rows.equals(everything.filter(pc.field("crawl") == crawl))
         assert f"{crawl}: {rows.num_rows:,} captures\n" in ran.err
-    assert len({str(rows.schema) for rows in parts.values()}) == 1  # whatever the files of their time have
+    assert len({str(rows.schema) for rows in parts.values()}) == 1
     noted = json.loads((tmp_path / "found" / "answer.json").read_text())["parts"]
     assert {crawl: part["captures"] for crawl, part in noted.items()} == {c: len(rows) for c, rows in parts.items()}
     again = asking("query", "*.example.com", "-o", "found")
@@ -113,10 +106,16 @@ def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> Non
     assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
 
 
-def test_queries_patterns_of_a_file_in_every_crawl(asking: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["*.is", "--urls-file", "patterns"], ["*.org", "--subset", "crawldiagnostics"]],
+    ids=["patterns", "subset"],
+)
+def test_folder_has_as_many_captures_as_a_count(asking: Command, tmp_path: Path, words: list[str]) -> None:
+    """Also where the patterns are in a file, which is read once, and where crawls do not have the subset."""
     (tmp_path / "patterns").write_text("*.net\n*.org\n")
-    total = int(asking("query", "*.is", "--urls-file", "patterns", "--count").out)
-    assert asking("query", "*.is", "--urls-file", "patterns", "-o", "found/", *URLS).status == 0
+    total = int(asking("query", *words, "--count").out)
+    assert asking("query", *words, "-o", "found/", *URLS).status == 0
     parts = (tmp_path / "found").glob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
@@ -133,13 +132,6 @@ def test_includes_crawls_harvested_since(command: Command, tmp_path: Path, whole
     cut = tmp_path / "found" / f"{crawl}.parquet"
     cut.write_bytes(cut.read_bytes()[:-1])
     assert crawl in command("query", "*.org", "-o", "found/", *URLS).err
-
-
-def test_leaves_out_crawls_without_the_subset(asking: Command, tmp_path: Path) -> None:
-    total = int(asking("query", "*.org", "--subset", "crawldiagnostics", "--count").out)
-    assert asking("query", "*.org", "--subset", "crawldiagnostics", "-o", "found/", *URLS).status == 0
-    parts = (tmp_path / "found").glob("*.parquet")
-    assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
 def test_subset_that_is_not_stored_makes_the_result_incomplete(
@@ -160,12 +152,6 @@ def test_subset_that_is_not_stored_makes_the_result_incomplete(
     assert not (tmp_path / "none").exists()
 
 
-def test_state_depends_on_the_named_subsets(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    states = crawl_states(harvested.session, subsets="crawldiagnostics")
-    assert list(states) == whole_crawls[::-1]
-    assert states == crawl_states(harvested.session, whole_crawls, ["crawldiagnostics"])
-
-
 def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
     with locked(tmp_path / "found" / ".answer.lock", "found"):
@@ -177,21 +163,21 @@ def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> N
 def test_continues_after_a_kill_before_the_ledger_entry(
     asking: Command, tmp_path: Path, stored: Path, harvested: Catalogue
 ) -> None:
-    copytree(stored, tmp_path / "held")
-    noted = json.loads((tmp_path / "held" / "answer.json").read_text())
+    copytree(stored, tmp_path / "stored")
+    noted = json.loads((tmp_path / "stored" / "answer.json").read_text())
     assert noted["parts"]
-    (tmp_path / "held" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
-    ran = asking("query", "*.org", "-o", "held/", "--crawl", "latest")
+    (tmp_path / "stored" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
+    ran = asking("query", "*.org", "-o", "stored/", "--crawl", "latest")
     assert (ran.status, stored_crawls(harvested.session, "latest")[0] in ran.err) == (0, True)
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["*.is", "-o", "held/"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--status", "200"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--columns", "url"], "the captures of another query"),
-        (["*.org", "-o", "held/", "--format", "csv"], "the captures of another query"),
+        (["*.is", "-o", "stored/"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--status", "200"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--columns", "url"], "the captures of another query"),
+        (["*.org", "-o", "stored/", "--format", "csv"], "the captures of another query"),
         (["*.org", "-o", "other"], "contains other files"),
         (["*.org", "-o", "no/such/"], "there is no folder"),
         (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
@@ -207,14 +193,11 @@ def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path,
     (tmp_path / "other" / "file").touch()
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "answer.json").write_text("{")
-    copytree(stored, tmp_path / "held")
+    copytree(stored, tmp_path / "stored")
     ran = asking("query", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert what in ran.err
     assert not (tmp_path / "new").exists()
-
-
-# ---- counts ----
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Two commands at once on one folder: right answers, or one sentence and the status that says to try later.
+"""Two commands at the same time on one folder: correct results, or a message and exit status 75.
 
-One of them is held at a chosen request while the other runs to its end.
+One of them waits at a chosen request until the other has ended.
 """
 
 import re
@@ -12,7 +12,6 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from tests.support.commands import Command, Ran, ended
 from tests.support.crawls import crawl_of, table
@@ -24,12 +23,12 @@ LATER = 75
 OLD, NEW, LARGE = "CC-MAIN-2021-49", "CC-MAIN-2022-33", "CC-MAIN-2024-22"
 FILES, ROWS = 3, 40
 BATCH = 200
-"""Files after which a harvest commits what it has."""
+"""Files after which a harvest commits."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A crawl whose bounds are to be learned, one whose are known, and one that is harvested in two batches."""
+    """A crawl without bounds, one with bounds, and one that is harvested in two batches."""
     made = tmp_path_factory.mktemp("source")
     for crawl, files in ((OLD, FILES), (NEW, FILES), (LARGE, BATCH + 3)):
         rows = ROWS if files == FILES else 1
@@ -45,14 +44,14 @@ def keys_of(crawl: str, files: int = FILES) -> list[str]:
 
 @dataclass(frozen=True)
 class Two:
-    """Commands over one folder, and the gate that holds the first that comes to it."""
+    """Commands on one folder, and the gate where the first waits."""
 
     command: Command
     gate: Gate
     server: FaultServer
 
     def keys(self, crawl: str, *patterns: str) -> list[str]:
-        """What a query says of a whole crawl, sorted."""
+        """Return the sorted keys of a complete result."""
         ran = self.ask(crawl, *patterns)
         assert (ran.status, "incomplete" in ran.err) == (0, False), ran
         return found(ran)
@@ -67,25 +66,15 @@ def found(ran: Ran) -> list[str]:
 
 @pytest.fixture(scope="module")
 def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder where the first crawl is harvested, to be copied."""
+    """A data folder with the first crawl; to be copied."""
     home = tmp_path_factory.mktemp("harvested")
     assert Command(home / "data", str(folder), home)("harvest", "--crawl", OLD).status == 0
     return home / "data"
 
 
-@pytest.fixture(scope="module")
-def snapshot(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One of the second crawl."""
-    home = tmp_path_factory.mktemp("snapshot")
-    there = Command(home / "data", str(folder), home)
-    assert there("harvest", "--crawl", NEW).status == 0
-    assert there("export", "snapshot", str(home / "snapshot")).status == 0
-    return str(home / "snapshot")
-
-
 @contextmanager
 def two(folder: Path, home: Path, gate: Gate, harvested: Path | None = None) -> Iterator[Two]:
-    """The same, in a folder that is empty or a copy of another."""
+    """Serve the source with a gate, for commands on an empty data folder or a copy of one."""
     if harvested:
         copytree(harvested, home / "data")
     with FaultServer(folder, gate=gate) as server:
@@ -93,7 +82,7 @@ def two(folder: Path, home: Path, gate: Gate, harvested: Path | None = None) -> 
 
 
 def sentence(ran: Ran, status: int, messages: str) -> None:
-    """One line, which says what, besides that on the source."""
+    """Check the status and the one message, not counting the one on the source."""
     lines = [line for line in ran.err.splitlines() if not line.startswith("files in ")]
     assert (ran.status, len(lines), ran.out) == (status, 1, ""), ran
     assert re.search(messages, lines[0]), ran
@@ -124,7 +113,7 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
 
 
 def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
-    """The first of them is held at its list of files, where there is no store yet."""
+    """The first waits at its manifest, when there is no store yet."""
     with two(folder, tmp_path, Gate(nth(0, NEW))) as at:
         with at.command.start("harvest", "--crawl", NEW) as harvest:
             at.gate.wait()
@@ -135,7 +124,6 @@ def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
 
 
 def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path: Path) -> None:
-    """It is asked about files at its beginning and its end."""
     some = [0, BATCH // 2, *range(BATCH - 3, BATCH + 3)]
     every, requested = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
     with two(folder, tmp_path, Gate(nth(BATCH + 2, f"crawl={LARGE}")), harvested) as at:
@@ -145,9 +133,7 @@ def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path:
             messages = re.search(rf"(\d+) of the {len(every)} files of {LARGE}, warc, are not harvested", part.err)
             assert messages
             missing = messages[0].partition(",")[0]
-            stored = len(every) - int(
-                messages[1]
-            )  # a whole batch, unless it took so long that a smaller one was committed
+            stored = len(every) - int(messages[1])  # a batch, or a smaller one if that took long
             assert 0 < stored < len(every)
             assert (part.status, found(part)) == (1, [every[number] for number in some if number < stored]), part
             exported = at.command("export", "iceberg", str(tmp_path / "ice"))
@@ -199,31 +185,6 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
         assert at.keys(OLD) == keys_of(OLD)
 
 
-def test_pull_during_a_harvest_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
-    with two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}"))) as at:
-        with at.command.start("harvest", "--crawl", NEW) as harvest:
-            at.gate.wait()
-            sentence(at.command("pull", snapshot, "--quiet"), LATER, f"another process harvests {NEW} into")
-            at.gate.open()
-            assert ended(harvest).status == 0
-        again = at.command("pull", snapshot)
-        assert (again.status, f"{FILES} stored before" in again.err) == (0, True), again
-        assert at.keys(NEW) == keys_of(NEW)
-
-
-def test_harvest_during_a_pull_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
-    """It is held where it compares a footer with the source's, before it merges."""
-    with two(folder, tmp_path, Gate(nth(0, f"crawl={NEW}"))) as at:
-        with at.command.start("pull", snapshot) as pull:
-            at.gate.wait()
-            assert at.command("harvest", "--crawl", NEW).status == 0
-            sentence(at.command("pull", snapshot, "--quiet"), LATER, "another process writes to")
-            at.gate.open()
-            pulled = ended(pull)
-        assert (pulled.status, f"{FILES} stored before" in pulled.err) == (0, True), pulled
-        assert at.keys(NEW) == keys_of(NEW)
-
-
 def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
     def requested(address: str, crawl: str) -> list[str]:
         answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
@@ -249,19 +210,3 @@ def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) 
         assert requested(address[0], OLD) == keys_of(OLD)
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 130
-
-
-def test_refuses_two_fetches_into_one_file(mirror: Path, crawl: str, harvested_data: Path, tmp_path: Path) -> None:
-    words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "5", "--json", "-o"]
-    gate = Gate(nth(1, ".warc.gz"))
-    with FaultServer(mirror, gate=gate) as server:
-        command = Command(harvested_data, server.url, tmp_path)
-        with command.start(*words, str(tmp_path / "records.warc.gz")) as first:
-            gate.wait()
-            sentence(command(*words, str(tmp_path / "records.warc.gz")), LATER, "another process writes to")
-            gate.open()
-            done = ended(first)
-    assert (done.status, done.json()["records"], done.json()["failed"]) == (0, 5, []), done
-    with (tmp_path / "records.warc.gz").open("rb") as file:
-        kinds = [record.rec_type for record in ArchiveIterator(file)]
-    assert kinds == ["warcinfo", *["response"] * 5]

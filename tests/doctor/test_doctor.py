@@ -1,4 +1,4 @@
-"""``catalogue doctor``: what it reports of sources and installations, in ten requests at most."""
+"""``catalogue doctor``: what it reports of sources and installations, by ten requests at most."""
 
 import json
 import os
@@ -14,10 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.doctor.diagnosis import Diagnosis, Observation
-from catalogue.doctor.examination import MAX_REQUESTS, observe_layout
-from catalogue.doctor.installation import EXTRAS
-from catalogue.errors import QueryError, RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
+from catalogue.doctor import EXTRAS, Diagnosis, Observation, observe_layout
+from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.summary import summarize_file
 from catalogue.settings import Settings
@@ -30,14 +28,11 @@ from tests.support.miniatures import OLD
 from tests.support.sources import Arrivals
 
 ROOT = Path(__file__).parents[2]
+MAX_REQUESTS = 10
 
 
-def by_subject(seen: Iterable[Observation]) -> dict[str, str]:
-    return {each.about: each.seen for each in seen}
-
-
-def means(found: Diagnosis, about: str) -> str:
-    return next(each.means for each in found.source if each.about == about)
+def by_subject(observations: Iterable[Observation]) -> dict[str, Observation]:
+    return {each.about: each for each in observations}
 
 
 def diagnose(source: str, folder: Path, crawl: str | None = None) -> Diagnosis:
@@ -58,17 +53,16 @@ def test_source_without_defects(mirror: Path, newest: str, tmp_path: Path) -> No
         found = diagnose(server.url, tmp_path)
         log = server.settle()
     assert found.failure is None
-    assert found.requests == len(log) == 6
-    assert found.bytes == sum(each.body_bytes_sent for each in log if each.status < 400)
-    seen = by_subject(found.source)
+    assert found.requests == len(log) == 4
+    assert found.bytes == sum(each.body_bytes_sent for each in log)
+    seen = {about: each.seen for about, each in by_subject(found.source).items()}
     assert seen["manifest"].startswith(f"{newest}: ")
-    assert seen["suffix ranges"] == seen["If-Match"] == seen["ranges"] == "honoured"
+    assert seen["suffix ranges"] == seen["ranges"] == "honoured"
     assert seen["ETag"].startswith("strong")
     assert seen["clock"] == "as the source's"
-    assert "do not exist" in seen["listing"]
     assert {"list of crawls", "writer", "footer", "page checksums", "speed"} <= seen.keys()
     lines = str(found).splitlines()  # as print() shows it
-    assert lines[0].startswith("Diagnosis by 6 requests, ")
+    assert lines[0].startswith("Diagnosis by 4 requests, ")
     assert [line.split("  ")[1] for line in lines[1:]] == [each.about for each in (*found.source, *found.here)]
     assert re.search(r"^  suffix ranges +honoured; a footer takes one request$", str(found), re.MULTILINE)
 
@@ -78,27 +72,27 @@ def test_layout_agrees_with_pyarrow(mirror: Path, newest: str, tmp_path: Path, e
     crawl = OLD if era == "oldest" else newest
     found = diagnose(str(mirror), tmp_path, crawl)
     assert found.failure is None
-    seen = by_subject(found.source)
-    name = seen["file"].partition(":")[0]
-    (path,) = mirror.rglob(f"crawl={crawl}/subset=warc/{name}")
+    at = by_subject(found.source)
+    seen = {about: each.seen for about, each in at.items()}
+    (path,) = mirror.rglob(f"crawl={crawl}/subset=warc/{seen['file'].partition(':')[0]}")
     footer = pq.read_metadata(path)
     assert seen["writer"] == footer.created_by
     assert f"{footer.num_rows:,} rows in {footer.num_row_groups} row groups" in seen["footer"]
     assert f"{footer.num_columns} columns" in seen["footer"]
-    if era == "oldest":
-        assert (seen["page index"], seen["page checksums"]) == ("none", "none")
-        if os.environ.get("CATALOGUE_TEST_MIRROR"):
-            assert seen["bounds of keys"] == f"footer (signed): {footer.num_row_groups}"
-            assert "other readers" in means(found, "bounds of keys")
-            assert seen["order"].startswith("zipped")
-            assert f"catalogue backfill --crawl {OLD}" in means(found, "order")
-        else:  # our own miniature has none at all
-            assert seen["bounds of keys"] == f"missing: {footer.num_row_groups}"
-            assert f"catalogue backfill --only-gaps --crawl {OLD}" in means(found, "bounds of keys")
-            assert "order" not in seen
-    else:
+    if era == "newest":
         assert (seen["bounds of keys"], seen["page index"]) == (f"footer: {footer.num_row_groups}", "yes")
         assert (seen["order"], seen["page checksums"]) == ("sorted", "yes")
+        return
+    assert (seen["page index"], seen["page checksums"]) == ("none", "none")
+    if os.environ.get("CATALOGUE_TEST_MIRROR"):
+        assert seen["bounds of keys"] == f"footer (signed): {footer.num_row_groups}"
+        assert "other readers" in at["bounds of keys"].means
+        assert seen["order"].startswith("zipped")
+        assert f"catalogue backfill --crawl {OLD}" in at["order"].means
+    else:  # our own miniature has no bounds
+        assert seen["bounds of keys"] == f"missing: {footer.num_row_groups}"
+        assert f"catalogue backfill --only-gaps --crawl {OLD}" in at["bounds of keys"].means
+        assert "order" not in seen
 
 
 def ignores_suffixes(request: Request) -> Fault | None:
@@ -106,35 +100,26 @@ def ignores_suffixes(request: Request) -> Fault | None:
 
 
 @pytest.mark.parametrize(
-    ("script", "about", "seen", "meaning"),
+    ("script", "about", "seen", "means"),
     [
         (ignores_suffixes, "suffix ranges", "ignored", "two requests instead of one"),
         (always(Kind.WEAK_ETAG), "ETag", "weak", "are not cached"),
         (always(Kind.NO_ETAG), "ETag", "none", "by their size alone"),
-        (always(Kind.CHANGED_ETAG), "If-Match", "ignored", "is compared instead"),
-        (lambda r: Fault(Kind.HTML_200) if r.path.endswith("/") else None, "listing", "a page of HTML", "not needed"),
-        (lambda r: Fault(Kind.DENIED) if r.path.endswith("/") else None, "listing", "are refused", "not needed"),
-        (
-            lambda r: Fault(Kind.NOT_FOUND) if r.path == "collinfo.json" else None,
-            "list of crawls",
-            "not exist",
-            "latest",
-        ),
+        (lambda r: Fault(Kind.NOT_FOUND) if r.path == "collinfo.json" else None, "list of crawls", "not exist", "all"),
     ],
 )
-def test_sources_with_defects(
-    mirror: Path, tmp_path: Path, script: Script, about: str, seen: str, meaning: str
-) -> None:
+def test_sources_with_defects(mirror: Path, tmp_path: Path, script: Script, about: str, seen: str, means: str) -> None:
     with FaultServer(mirror, script=script) as server:
         found = diagnose(server.url, tmp_path, OLD)
         assert found.requests == server.requests <= MAX_REQUESTS
-    assert seen in by_subject(found.source)[about]
-    assert meaning in means(found, about)
+    observed = by_subject(found.source)[about]
+    assert seen in observed.seen
+    assert means in observed.means
     assert found.failure is None
 
 
 @pytest.mark.parametrize(
-    ("script", "failure", "most"),
+    ("script", "failure", "requests"),
     [
         (always(Kind.DISCONNECT), Unreachable, 2),
         (always(Kind.BLOCKED), Throttled, 1),
@@ -143,13 +128,15 @@ def test_sources_with_defects(
         (lambda r: Fault(Kind.WHOLE_FILE) if "range" in r.headers else None, RangeIgnored, 4),
     ],
 )
-def test_unusable_sources(mirror: Path, tmp_path: Path, script: Script, failure: type[Exception], most: int) -> None:
+def test_unusable_sources(
+    mirror: Path, tmp_path: Path, script: Script, failure: type[Exception], requests: int
+) -> None:
     with FaultServer(mirror, script=script) as server:
         found = diagnose(server.url, tmp_path, OLD)
-        assert found.requests == server.requests == most
+        assert found.requests == server.requests == requests
     assert isinstance(found.failure, failure)
     assert str(found.failure) in [each.seen for each in found.source] or "ranges" in by_subject(found.source)
-    assert by_subject(found.here)["store"] == f"{tmp_path / 'data/footers.sqlite'}: none yet"
+    assert by_subject(found.here)["store"].seen == f"{tmp_path / 'data/footers.sqlite'}: none yet"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -171,11 +158,11 @@ def test_most_requests_of_a_working_source(mirror: Path, tmp_path: Path) -> None
     files["collinfo.json"] = json.dumps([crawls[0] | {"id": "CC-MAIN-2099-01"}, *crawls]).encode()
     with FaultServer(files, script=ignores_suffixes) as server:
         found = diagnose(server.url, tmp_path)
-        assert found.requests == server.requests == 9
+        assert found.requests == server.requests == 7
         with pytest.raises(UnknownCrawl, match="has no columnar index of CC-MAIN-2099-01"):
             diagnose(server.url, tmp_path, "CC-MAIN-2099-01")
     assert found.failure is None
-    assert next(each.seen for each in found.source if each.about == "manifest") == "none of CC-MAIN-2099-01"
+    assert "none of CC-MAIN-2099-01" in [each.seen for each in found.source]
 
 
 def test_command_prints_no_secret_and_fits_80_columns(command: Command, mirror: Path) -> None:
@@ -196,8 +183,7 @@ def test_reports_the_installation_if_the_source_is_down(command: Command) -> Non
     here = Command(command.data, nobody, command.home)
     ran = here("doctor", "--quiet")
     assert ran.status == 75
-    assert sentence(ran) == f"catalogue: {nobody} could not be examined to the end; see above"
-    assert "is the server running?" in ran.out
+    assert "is the server running?" in sentence(ran)
     assert "duckdb " in ran.out
     ran = here("doctor", "--json")
     assert ran.status == 75
@@ -241,7 +227,8 @@ def test_reports_a_store_that_cannot_be_opened(command: Command) -> None:
     (command.data / "footers.sqlite").write_bytes(b"no store at all " * 1000)
     ran = command("doctor", "--json")
     assert ran.status == 0
-    assert by_subject(Observation(**each) for each in ran.json()["here"])["store"].startswith("cannot be opened: ")
+    (seen,) = [each["seen"] for each in ran.json()["here"] if each["about"] == "store"]
+    assert seen.startswith("cannot be opened: ")
 
 
 def test_knows_every_extra() -> None:
@@ -249,11 +236,6 @@ def test_knows_every_extra() -> None:
     assert EXTRAS.keys() == declared.keys() - {"all", "docs", "fuzz", "test"}
     for name, (needs, _) in EXTRAS.items():
         assert {re.split(r"[>\[]", line)[0] for line in declared[name]} >= {*needs} - {"distributed"}
-
-
-def test_rejects_other_datasets(settings: Settings, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, table="hosts", settings=settings) as cat, pytest.raises(QueryError, match="--table"):
-        cat.doctor()
 
 
 @pytest.mark.parametrize(
@@ -279,16 +261,13 @@ def test_invalid_aws_settings_find_no_credentials(
 
 
 def test_layout_without_writer_and_rows(mirror: Path, newest: str) -> None:
-    path = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path))
-    data = path.read_bytes()
+    data = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path)).read_bytes()
     length = footer_length(data)
-    footer = data[-TRAILER - length : -TRAILER]
-    decoded = decode_footer(footer, len(data))
-    summary = summarize_file(decoded)
-    empty = replace(decoded, row_groups=tuple(replace(group, num_rows=0) for group in decoded.row_groups))
-    seen = list(observe_layout(newest, replace(summary, created_by="   "), empty, length))
-    assert Observation("writer", "unknown") in seen
-    assert "page index" in by_subject(seen)
+    footer = decode_footer(data[-TRAILER - length : -TRAILER], len(data))
+    empty = [replace(group, num_rows=0) for group in footer.row_groups]
+    observations = list(observe_layout(newest, replace(summarize_file(footer), created_by="   "), empty, length))
+    assert Observation("writer", "unknown") in observations
+    assert "page index" in by_subject(observations)
 
 
 def test_long_values_are_shortened(command: Command) -> None:

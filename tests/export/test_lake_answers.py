@@ -13,10 +13,10 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.demo import LoopbackServer
+from catalogue.export.ducklake_sql import lake_path
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.query.literals import literal
 from catalogue.settings import Settings
-from catalogue.sql import lake_path
 from catalogue.surt import parse_pattern
 from tests.support.lakes import (
     SUMS,

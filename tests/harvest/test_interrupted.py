@@ -11,9 +11,9 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested
+from catalogue.harvest.next_steps import next_steps
 from catalogue.progress import Progress
 from catalogue.settings import STORE_NAME, Settings
-from catalogue.status import next_steps
 from catalogue.store.database import Store
 from tests.support.commands import Command
 

@@ -18,7 +18,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.cli.capture_input import captures_in
+from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable

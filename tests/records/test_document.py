@@ -21,8 +21,8 @@ from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record, read_record
-from catalogue.selection import stored_crawls
 from catalogue.settings import install_command
+from catalogue.stored import stored_crawls
 from tests.support.archives import capture, digest, warc
 from tests.support.commands import Command
 from tests.support.processes import children

@@ -24,7 +24,7 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from catalogue.cdx.lines import cdx_table, write_lines
-from catalogue.cli.capture_input import captures_in
+from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import dataset_from_json, parse_path_list

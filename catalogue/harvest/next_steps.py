@@ -1,6 +1,5 @@
 """What to do next, by what is stored."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ from typing import Any
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
-from catalogue.formatting import plural, size
+from catalogue.formatting import format_cost, plural
 from catalogue.harvest.backfill import prepare_backfill
-from catalogue.reports import coverage_rows
 from catalogue.session import Session
 from catalogue.store.stored_lists import crawl_list_age, known_crawls
+from catalogue.stored import coverage_rows
 
 _OLD_LIST = timedelta(days=45)
-"""Age of a list of crawls that lacks about one crawl."""
+"""Age of a list of crawls after which about one crawl is missing."""
 _PRICED = 500
 """Row groups up to which the cost of a backfill is estimated; more take too long."""
 
@@ -36,57 +35,50 @@ def next_steps(session: Session) -> list[Step]:
     price = ""
     with suppress(QueryError):  # of an invalid source
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
-            needed = prepare_backfill(session, only_gaps=True).estimate
-            price = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+            price = format_cost(prepare_backfill(session, only_gaps=True).estimate)
     listed = known_crawls(session.store) if session.dataset == COMMON_CRAWL else []
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))
 
 
 def steps(
-    table: Dataset,
+    dataset: Dataset,
     coverage: Sequence[Mapping[str, Any]],
     listed: Sequence[str],
     list_age: timedelta | None,
     price: str,
 ) -> Iterator[Step]:
-    """What is worth doing, the most urgent first.
+    """Yield what to do, the most urgent first.
 
     Args:
-        table: of the files.
-        coverage: how much of each crawl and subset is held, as the query of that name says.
-        listed: the crawls that there are, newest first, as far as that is known.
-        list_age: of that knowledge; None if there is none.
-        price: of learning the bounds that are missing, in words; empty if it is not known.
+        dataset: of the files.
+        coverage: rows of the query ``coverage``.
+        listed: known crawls, newest first.
+        list_age: age of this list; None if there is none.
+        price: cost of finding missing bounds, in words; empty if unknown.
     """
     stored = newest_first(row["crawl"] for row in coverage if row["files_harvested"])
     incomplete: dict[str, dict[str, int]] = {}
-    failed: Counter[str] = Counter()
     for row in coverage:
         count = 0 if row["files_listed"] is None else int(row["files_listed"]) - row["files_harvested"]
         if row["files_failed"] or (row["requested"] and count > 0):
             incomplete.setdefault(row["crawl"], {})[row["subset"]] = max(count, row["files_failed"])
-            failed[row["crawl"]] += row["files_failed"]
     for crawl in newest_first(incomplete):
-        subsets = incomplete[crawl]
-        why = (
-            f"{plural(count := sum(subsets.values()), 'file')} of {crawl} {'is' if count == 1 else 'are'} not harvested"
+        count = sum(incomplete[crawl].values())
+        failed = sum(row["files_failed"] for row in coverage if row["crawl"] == crawl)
+        why = f"{plural(count, 'file')} of {crawl} {'is' if count == 1 else 'are'} not harvested"
+        yield Step(
+            f"{why}; {failed:,} of them failed" if failed else why, dataset.harvest_command(crawl, incomplete[crawl])
         )
-        if failed[crawl]:
-            why += f"; {failed[crawl]:,} of them failed"
-        yield Step(why, table.harvest_command(crawl, subsets))
-    there_are = [crawl for crawl in newest_first(listed) if has_columnar_index(crawl)]
+    harvestable = [crawl for crawl in newest_first(listed) if has_columnar_index(crawl)]
     if not stored and not incomplete:
-        such = there_are[0] if there_are else "latest" if table == COMMON_CRAWL else table.name
-        yield Step("nothing is harvested yet", table.harvest_command(such))
+        crawl = harvestable[0] if harvestable else "latest" if dataset == COMMON_CRAWL else dataset.name
+        yield Step("nothing is harvested yet", dataset.harvest_command(crawl))
     if unbounded := sum(row["without_bounds"] for row in coverage):
-        options = "" if table == COMMON_CRAWL else f" --table {table.name}"
-        why = f"{plural(unbounded, 'row group')} without bounds, which every question reads"
-        if price:
-            yield Step(f"{why}; to learn them takes {price}", f"catalogue backfill --only-gaps{options}")
-        else:
-            yield Step(why, f"catalogue backfill --only-gaps{options} --dry-run")
-    if stored and there_are and newest_first([stored[0], there_are[0]])[0] != stored[0]:
-        yield Step(f"{there_are[0]} is newer than all stored crawls", table.harvest_command(there_are[0]))
+        command = "catalogue backfill --only-gaps" + ("" if dataset == COMMON_CRAWL else f" --table {dataset.name}")
+        why = f"{plural(unbounded, 'row group')} without bounds, which every query reads"
+        yield Step(f"{why}; finding them takes {price}", command) if price else Step(why, f"{command} --dry-run")
+    if stored and harvestable and newest_first([stored[0], harvestable[0]])[0] != stored[0]:
+        yield Step(f"{harvestable[0]} is newer than all stored crawls", dataset.harvest_command(harvestable[0]))
     if list_age is not None and list_age > _OLD_LIST:
         yield Step(f"the list of crawls is {list_age.days} days old", "catalogue crawls")

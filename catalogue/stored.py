@@ -1,23 +1,69 @@
-"""What is stored, as DataFrames and rows of the metadata database."""
+"""What is stored: the crawls that words such as ``latest`` select, and rows of the metadata database."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from catalogue import metadata_db
-from catalogue.errors import NotHarvested
-from catalogue.formatting import comma_separated
+from catalogue.commoncrawl.crawls import select_subsets
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.formatting import comma_separated, plural
 from catalogue.key_map.key_map import Extent, FileExtent
-from catalogue.selection import stored_crawl, stored_crawls
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
+from catalogue.store.stored_lists import known_crawls
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+def several(words: str | Iterable[str]) -> list[str]:
+    return [words] if isinstance(words, str) else list(words)
+
+
+def select_stored(
+    session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
+) -> list[str]:
+    """Return the crawls that the words select; see ``Dataset.select_stored``."""
+    return session.dataset.select_stored(
+        stored, several(crawls), subsets=subsets, listed=lambda: known_crawls(session.store)
+    )
+
+
+def missing_crawls(
+    session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return a sentence for each range of crawls of which only some are stored; see ``Dataset.gaps``."""
+    return session.dataset.gaps(stored, several(crawls), subsets=subsets, listed=lambda: known_crawls(session.store))
+
+
+def stored_crawls(session: Session, crawls: str | Iterable[str] = "all") -> list[str]:
+    """Return the stored crawls that the words select, newest first; raise ``NotHarvested`` if one is not stored."""
+    check_store(session, crawls)
+    files = (session.dataset.file(path) for path in session.store.keys("files"))
+    return select_stored(session, {file.crawl for file in files if file}, crawls)
+
+
+def stored_crawl(session: Session, crawl: str) -> str:
+    """Return the one stored crawl that a word selects; raise ``QueryError`` if it selects none or several."""
+    check_store(session, crawl)
+    chosen, *others = select_stored(session, session.metadata().crawls, crawl)
+    if others:
+        count = plural(1 + len(others), "crawl")
+        message = f"{crawl!r} selects {count}, and one can be shown; name it, such as {chosen}"
+        raise QueryError(message)
+    return chosen
+
+
+def check_store(session: Session, crawls: str | Iterable[str], subsets: str | Iterable[str] = ()) -> None:
+    """Raise ``NotHarvested`` with the names of the crawls if there is no store."""
+    if session.dataset_name is None and not session.store_path.exists():
+        nothing = f"nothing is harvested in {session.data} yet"
+        chosen = select_subsets(several(subsets))
+        session.dataset.select_stored((), several(crawls), subsets=chosen, nothing=nothing)
+
+
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
-    """Return the result of SQL over the metadata database as a DataFrame."""
     with session.database() as connection:
         return connection.execute(sql, list(parameters)).df()
 
@@ -37,18 +83,22 @@ def crawl_names(session: Session) -> tuple[str, ...]:
 
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the rows of the view ``crawls``, without pandas and without updating page indexes."""
+    """Return the rows of the view ``crawls``, without updating page indexes."""
     return session.metadata().rows("SELECT * FROM crawls")
 
 
 def coverage_sql(session: Session) -> str:
-    """Return the query of how much of each crawl and subset is stored."""
     return metadata_db.statement("coverage.sql", session.dataset)
 
 
 def coverage_rows(session: Session) -> list[dict[str, Any]]:
-    """Return how much of each crawl and subset is stored, without pandas and without updating page indexes."""
+    """Return how much of each crawl and subset is stored, without updating page indexes."""
     return session.metadata().rows(coverage_sql(session))
+
+
+def failure_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the index files whose footers could not be stored, with reasons."""
+    return session.metadata().rows("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
 
 def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
@@ -62,16 +112,7 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
 
 
 def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
-    """Return the key ranges of the files of a crawl.
-
-    Args:
-        session: the session.
-        crawl: a stored crawl.
-        detailed: paths of files whose row groups are included; None for all.
-
-    Raises:
-        QueryError: if the crawl is not stored, or several are named.
-    """
+    """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None."""
     least, greatest = (f'"{bound}_{session.dataset.key}"' for bound in ("min", "max"))
     rows = session.metadata().rows(
         f"""
@@ -109,13 +150,7 @@ def _extent(
 def crawl_states(
     session: Session, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return for each crawl, newest first, a digest of its stored and listed files.
-
-    Args:
-        session: the session.
-        crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-        subsets: subsets to include; all stored ones by default. Crawls without files of them are left out.
-    """
+    """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
     chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
     with session.database() as connection:
         rows = connection.execute(
@@ -139,7 +174,7 @@ def crawl_states(
 
 
 def disk_sizes(session: Session) -> tuple[int, int]:
-    """Return the bytes of the store and of the metadata database."""
+    """Return the bytes of store and metadata database."""
     with suppress(FileNotFoundError):
         return session.store.size(), session.database_path.stat().st_size
     return session.store.size(), 0

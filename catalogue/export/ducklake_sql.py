@@ -9,8 +9,8 @@ from catalogue import metadata_db
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export import ducklake, ducklake_attach
-from catalogue.reports import crawl_names
 from catalogue.session import Session
+from catalogue.stored import crawl_names
 
 
 def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
@@ -27,7 +27,7 @@ def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
 
 
 def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
-    """Connect, with the DuckLake attached if the query mentions it.
+    """Connect, with the DuckLake attached if the query names it.
 
     Raises:
         QueryError: if the query reads it, and it does not exist or cannot be attached.
@@ -58,12 +58,11 @@ def _attach_lake(session: Session, connection: duckdb.DuckDBPyConnection) -> str
 
 
 def lake_path(session: Session) -> Path:
-    """Return the path of the DuckLake that ``sql`` attaches."""
     return session.data / ducklake_attach.LAKE_NAME
 
 
 def missing_in_lake(session: Session) -> str | None:
-    """Return a sentence about stored crawls that the DuckLake does not have as they are stored; None if it has all."""
+    """Return a sentence about stored crawls that are missing or outdated in the DuckLake; None if there are none."""
     in_lake = ducklake.crawls_in(lake_path(session))
     missing = newest_first(set(crawl_names(session)) - in_lake.keys())
     if not missing:
@@ -76,7 +75,7 @@ def missing_in_lake(session: Session) -> str | None:
 
 
 def _crawl_sizes(session: Session) -> dict[str, tuple[int, ...]]:
-    """Return files, rows, bytes and bytes of footers of each stored crawl, as ``crawls_in`` returns them of a lake."""
+    """Return the numbers that ``crawls_in`` returns of a DuckLake for each stored crawl."""
     with suppress(NotHarvested):
         rows = session.metadata().rows(
             "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "

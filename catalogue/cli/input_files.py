@@ -1,0 +1,140 @@
+"""Files that commands read: patterns for --urls-file, and captures for fetch; also gzipped."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
+from catalogue.errors import QueryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PARQUET, _ARROW, _GZIP = b"PAR1", b"ARROW1", b"\x1f\x8b"
+_URL = "url"
+_IN_URLS = set("./*:")
+_BATCH_ROWS = 1 << 14
+"""Rows as Python objects at a time. Arrow needs a tenth of their memory."""
+_CDXJ = re.compile(r"\S+ (\d{14}) (\{.*)", re.DOTALL)
+
+
+def _unzipped(file: BinaryIO) -> io.BufferedReader:
+    buffered = io.BufferedReader(file) if not hasattr(file, "peek") else file  # type: ignore[type-var]
+    is_zipped = buffered.peek(len(_GZIP)).startswith(_GZIP)
+    return cast("io.BufferedReader", gzip.GzipFile(fileobj=buffered) if is_zipped else buffered)
+
+
+def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Read the patterns of a file, each with file name and line number for messages.
+
+    Skips blank lines and lines that start with ``#``. A file is CSV if its first line has a field ``url``, or if its
+    name ends so.
+
+    Raises:
+        QueryError: if it is not UTF-8 text, or CSV without a column ``url`` and with several others.
+    """
+    try:
+        with io.TextIOWrapper(_unzipped(file), "utf-8-sig", newline="") as lines:
+            for number, text in _patterns(lines, file.name):
+                if text and not text.startswith("#"):
+                    yield f"{file.name}, line {number}", text
+    except UnicodeDecodeError as error:
+        raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except (csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise QueryError(f"{file.name} cannot be read: {error}") from error
+
+
+def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
+    before = 0
+    for first in lines:
+        if first.strip() and not first.startswith("#"):
+            break
+        before += 1
+    else:
+        return
+    with_semicolons = _URL in (field.strip().lower() for field in first.split(";"))
+    delimiter = "\t" if "\t" in first else ";" if with_semicolons else ","
+    header = [field.strip().lower() for field in next(csv.reader([first], delimiter=delimiter))]
+    if _URL not in header and not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        yield from ((number, line.strip()) for number, line in enumerate(chain([first], lines), before + 1))
+        return
+    if _URL not in header and len(header) > 1:
+        raise QueryError(f"{name} has no column url, but {', '.join(header)}; rename the column with the URLs to url")
+    at = header.index(_URL) if _URL in header else 0
+    without_header = _URL not in header and not _IN_URLS.isdisjoint(header[0])
+    rows = csv.reader(chain([first] if without_header else [], lines), delimiter=delimiter)
+    for row in rows:
+        if row and not row[0].startswith("#"):
+            yield before + rows.line_num + (not without_header), row[at].strip() if at < len(row) else ""
+
+
+def captures_in(file: BinaryIO) -> "pa.Table":
+    """Return the columns of a file that locate records: Parquet, Arrow, JSON, JSON lines, CDXJ or CSV.
+
+    Raises:
+        QueryError: if the file has none of the formats.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        stream = _unzipped(file)
+        start = stream.peek(len(_ARROW))
+        if start.startswith(_PARQUET):
+            found = pq.ParquetFile(io.BytesIO(stream.read()))
+            return found.read(columns=[name for name in found.schema_arrow.names if name in CAPTURE_COLUMNS])
+        if start.startswith(_ARROW):
+            table = pa.ipc.open_file(stream.read()).read_all()
+            return table.select([name for name in table.column_names if name in CAPTURE_COLUMNS])
+        with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+            return _table(_rows(text))
+    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error, pa.ArrowException) as error:
+        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow: {error}"
+        raise QueryError(message) from error
+
+
+def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
+    first = next((line for line in text if line.strip()), "")
+    lines = chain([first], text)
+    if first.startswith("["):
+        yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
+        return
+    if not (first.startswith("{") or _CDXJ.match(first)):
+        rows = csv.DictReader(lines)
+        # Without this check, a one-line file of another format would be read as a header without captures.
+        if first and set(CAPTURE_COLUMNS).isdisjoint(rows.fieldnames or ()):
+            raise ValueError("the first line is neither a JSON object nor a header with columns of captures")
+        yield from rows
+        return
+    for line in lines:
+        if line.strip():
+            cdxj = _CDXJ.fullmatch(line)
+            row = json.loads(cdxj[2] if cdxj else line)
+            yield (row | ({"timestamp": cdxj[1]} if cdxj else {})) if isinstance(row, dict) else {}
+
+
+def _table(rows: Iterator[Mapping[str, Any]]) -> "pa.Table":
+    """Return the columns that locate records, as text, without empty columns."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in CAPTURE_COLUMNS])
+    tables = [schema.empty_table()]
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        columns = [pa.array([_text(row.get(name)) for row in batch], pa.string()) for name in schema.names]
+        tables.append(pa.table(columns, schema=schema))
+    table = pa.concat_tables(tables)
+    present = [name for name in schema.names if table.column(name).null_count < table.num_rows]
+    return table.select(present) if table.num_rows else table
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, float) and value.is_integer():  # pandas writes integers so if one is missing
+        value = int(value)
+    # URLs of records contain no unpaired surrogates.
+    return None if value is None else str(value).encode(errors="replace").decode()

@@ -1,0 +1,175 @@
+"""Options that several commands share, and the budget of requests and bytes."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from catalogue.cli.app import Common, OneOf, wrapped
+from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
+from catalogue.errors import TooExpensive
+from catalogue.formatting import Priced, format_cost, plural
+from catalogue.progress import is_terminal
+
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.plan.plan import ReadPlan
+
+CAPTURE_FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
+RECORD_FORMATS = ["warc", "text", "metadata", "parquet", "payload"]
+MAX_REQUESTS, MAX_BYTES = 500, 1_000_000_000
+"""What commands use without asking."""
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def combine(*each: Decorator) -> Decorator:
+    """Combine options, in the order of the help text."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(each):
+            command = option(command)
+        return command
+
+    return add
+
+
+json_option = click.option("--json", "json_", is_flag=True, help="One JSON object.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+crawl_option = click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=complete_stored_crawls,
+    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]",
+)
+harvest_option = click.option(
+    "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
+)
+scheduler_option = click.option(
+    "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
+)
+filter_options = combine(
+    click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
+    crawl_option,
+    click.option(
+        "--subset",
+        "subsets",
+        multiple=True,
+        shell_complete=complete_subsets,
+        help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
+    ),
+    click.option(
+        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
+    ),
+    click.option(
+        "--urls-file",
+        "urls_files",
+        type=click.File("rb"),
+        multiple=True,
+        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
+    ),
+    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
+    click.option(
+        "--columns",
+        multiple=True,
+        shell_complete=complete_columns,
+        help="Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]",
+    ),
+    click.option(
+        "--where", multiple=True, help="A boolean SQL expression over the columns; repeatable, all must be true."
+    ),
+    click.option("--status", multiple=True, help="200, 2xx or 40x; alternatives comma-separated or repeated."),
+    click.option("--mime", multiple=True, help="Media type, such as text/html or text/*; repeatable."),
+    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; repeatable."),
+    click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
+    click.option("--to", metavar="TIME", help="Last time, inclusive."),
+)
+query_options = combine(
+    filter_options,
+    click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
+    click.option(
+        "--unique",
+        metavar="url|digest|COLUMN",
+        shell_complete=complete_columns,
+        help="Keep only the first capture of each value.",
+    ),
+    click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
+    click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
+)
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(question: str) -> bool:
+    """Ask the user a question. Without a terminal the answer is no."""
+    return can_ask() and click.confirm(wrapped(question), err=True)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Requests and bytes that need no confirmation; with ``yes`` any number."""
+
+    yes: bool
+    max_requests: int = MAX_REQUESTS
+    max_bytes: int = MAX_BYTES
+
+    def covers(self, requests: int, received: int) -> bool:
+        return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
+
+    def after(self, requests: int, received: int) -> "Budget":
+        """Return the budget that remains."""
+        return replace(
+            self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
+        )
+
+    def check(self, cost: Priced) -> None:
+        """Ask the user to confirm a cost that exceeds the budget; see ``confirm``."""
+        if not self.covers(cost.requests, cost.bytes):
+            confirm(f"this takes {format_cost(cost)}")
+
+    def approve(self, captures: "Captures", options: Common) -> "Captures":
+        """Fetch missing page indexes and return the captures, if the user agrees to the cost; see ``confirm``."""
+        self.check(captures.plan)
+        if captures.plan.indexes:
+            captures.fetch_indexes()
+            self.check(captures.plan)
+        self.show(captures.plan, options)
+        return captures
+
+    def show(self, plan: "ReadPlan", options: Common) -> None:
+        """Print the cost of a plan on a terminal, if it needs no confirmation."""
+        if self.yes and is_terminal():
+            options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
+
+
+def confirm(action: str, advice: str = "narrow the query") -> None:
+    """Ask the user to confirm an action, such as ``this takes 600 requests``.
+
+    Raises:
+        TooExpensive: if the user does not, or if there is no terminal.
+    """
+    if not confirmed(f"{action[:1].upper()}{action[1:]}. Continue?"):
+        raise TooExpensive(f"{action}; {advice}, or add --yes")
+
+
+_budget_options = combine(
+    yes_option,
+    click.option("--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before more."),
+    click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before more."),
+)
+
+
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a ``Budget`` to a command, which gets it as ``budget``."""
+
+    @wraps(command)
+    def with_budget(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:
+        return command(*args, budget=Budget(yes, max_requests, max_bytes), **options)
+
+    return _budget_options(with_budget)

@@ -1,0 +1,129 @@
+"""From the options of a command to captures."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from catalogue.cli.app import Common, resumable
+from catalogue.cli.options import Budget, can_ask, confirmed
+from catalogue.cli.tables import options_of_command
+from catalogue.errors import NotHarvested, QueryError, SourceError
+from catalogue.formatting import comma_separated, format_cost, plural
+
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.catalogue import Catalogue
+
+
+def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Read the files of --urls-file, which can be read only once, and split lists at commas."""
+    from catalogue.cli.input_files import patterns_in
+
+    if "-" in parameters["patterns"]:
+        raise QueryError("'-' is not a pattern; to read patterns from stdin use --urls-file -")
+    listed = [pattern for file in parameters["urls_files"] for pattern in patterns_in(file)]
+    return parameters | {
+        "patterns": [*parameters["patterns"], *(text for _, text in listed)],
+        "places": listed,
+        "columns": comma_separated(parameters["columns"]),
+        "subsets": comma_separated(parameters["subsets"]),
+    }
+
+
+def select_captures(
+    catalogue: "Catalogue", options: Common, parameters: dict[str, Any], budget: Budget | None = None
+) -> "Captures":
+    """Return the captures that the options select, without reading them. On a terminal, print hints.
+
+    Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
+    """
+    if budget and parameters["harvest"]:
+        if not parameters["crawls"]:
+            raise QueryError("--harvest needs --crawl")
+        budget.check(catalogue.harvest_estimate(**_harvest_arguments(parameters)))
+        _harvest(catalogue, parameters)
+    try:
+        captures = captures_for(catalogue, parameters)
+    except NotHarvested as error:
+        if options.table is not None or error.call is None:
+            raise
+        _offer_harvest(catalogue, parameters, error)
+        _harvest(catalogue, parameters)
+        captures = captures_for(catalogue, parameters)
+    if sys.stderr.isatty():
+        for hint in _hints(options, parameters):
+            options.say(hint)
+    return captures
+
+
+def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
+    return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
+
+
+def _harvest(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    with resumable():
+        catalogue.harvest(**_harvest_arguments(parameters))
+
+
+def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: NotHarvested) -> None:
+    """Ask the user on a terminal whether to harvest the missing crawls, with the cost.
+
+    Raises:
+        NotHarvested: if the user declines, or if there is no terminal.
+    """
+    problem, run, command = str(error).partition("; run: ")
+    if parameters["crawls"] and "--harvest" in options_of_command():
+        run = "; add --harvest, or run: "
+    refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
+    if not can_ask():
+        raise refused from error
+    try:
+        needed = catalogue.harvest_estimate(**_harvest_arguments(parameters))
+    except SourceError:
+        raise refused from error
+    crawls = " ".join(_harvest_arguments(parameters)["crawls"])
+    if not confirmed(f"{problem}. Harvesting {crawls} takes {format_cost(needed)}. Harvest now?"):
+        raise refused from error
+
+
+def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
+    given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
+    given |= {"crawls": parameters["crawls"] or "all", "columns": parameters["columns"] or None}
+    try:
+        return catalogue.captures(**given)
+    except QueryError:
+        _check_lists(catalogue, parameters)
+        raise
+
+
+def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    """Raise a QueryError with file and line of the first invalid pattern of --urls-file."""
+    from catalogue.surt import Match, parse_key_patterns
+
+    match = Match(parameters["match"]) if parameters["match"] else None
+    for place, text in parameters["places"]:
+        try:
+            parse_key_patterns([text], catalogue.session.dataset.keys, match, exact_url=parameters["exact_url"])
+        except QueryError as error:
+            raise QueryError(f"{place}: {error}") from None
+
+
+def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    """Print which crawls contain no match, and hints."""
+    from catalogue.stored import stored_crawls
+
+    newest, *others = stored_crawls(catalogue.session, parameters["crawls"] or "all")
+    crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
+    crawls += ", the newest stored" if "latest" in parameters["crawls"] else ""
+    subsets = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""
+    options.say(f"nothing in {crawls}{subsets}")
+    if not sys.stderr.isatty():  # select_captures printed them on terminals
+        for hint in _hints(options, parameters):
+            options.say(hint)
+
+
+def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
+    pattern = parameters["patterns"][0]
+    if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
+        yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"

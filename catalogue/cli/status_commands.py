@@ -1,0 +1,251 @@
+"""``catalogue status``, ``catalogue check`` and ``catalogue doctor``."""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from catalogue.cli.app import Command, Common, common, complete_commands, show
+from catalogue.cli.completion import complete_listed_crawls
+from catalogue.cli.options import crawl_option, json_option
+from catalogue.cli.tables import as_json, table
+from catalogue.formatting import plural, printable, size
+from catalogue.settings import STORE_NAME, config_file
+
+if TYPE_CHECKING:
+    from catalogue.check.findings import Checked
+    from catalogue.doctor import Observation
+
+_LARGE_LOG = 32 << 20
+"""Bytes. SQLite truncates the log at half of this, unless a reader blocks it."""
+_MAX_STEPS = 2
+_WIDTH, _NAME_WIDTH = 80, 16
+"""Columns of doctor's output, also in a pipe: it is made to be pasted."""
+_LONGEST = 1000
+"""Characters of a text that doctor prints."""
+
+
+@click.command(cls=Command)
+@json_option
+@common
+def status(options: Common, *, json_: bool) -> None:
+    """Print what is stored: files, row groups, missing bounds, failures and sizes; and what to do next.
+
+    Row groups without bounds are read by every query, because their keys are unknown; backfill reads their keys once.
+
+    \b
+    catalogue status
+    catalogue status --json
+    """
+    from catalogue.harvest.next_steps import next_steps
+    from catalogue.stored import coverage_rows, disk_sizes, failure_rows
+
+    with options.opened() as catalogue:
+        session = catalogue.session
+        coverage, failures = coverage_rows(session), failure_rows(session)
+        store_size, catalogue_size = disk_sizes(session)
+        log_size = session.store.log_size()
+        paths = {
+            "store": session.data / STORE_NAME,
+            "catalogue": catalogue.path,
+            "config": config_file(),
+            "cache": session.settings.cache,
+        }
+        steps = [replace(step, command=complete_commands(step.command)) for step in next_steps(session)]
+    if json_:
+        as_json(
+            {
+                "coverage": coverage,
+                "failures": failures,
+                "store_bytes": store_size,
+                "store_log_bytes": log_size,
+                "catalogue_bytes": catalogue_size,
+                "paths": {name: str(path.absolute()) for name, path in paths.items()},
+                "source": session.settings.source,
+                "next": [asdict(step) for step in steps],
+            }
+        )
+        return
+    table(
+        ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
+        [
+            [
+                row["crawl"],
+                row["subset"],
+                f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
+                row["row_groups"],
+                row["without_bounds"],
+                row["num_rows"],
+                size(row["file_size"]),
+            ]
+            for row in coverage
+        ],
+    )
+    click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    for name, path in paths.items():
+        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
+    if log_size > _LARGE_LOG:
+        show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
+    for failure in failures:
+        show(f"failed: {failure['reason']}")
+    for step in steps[:_MAX_STEPS]:
+        show(f"{step.why}; run: {step.command}")
+
+
+@click.command(cls=Command)
+@crawl_option
+@click.option(
+    "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Draw the same random share as a check that printed this seed."
+)
+@click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
+@json_option
+@common
+def check(
+    options: Common, *, crawls: tuple[str, ...], read_subset: str | None, seed: int | None, repair: bool, json_: bool
+) -> None:
+    """Check what is stored, and repair it.
+
+    Compares every value of the store with its digest, and the metadata database with the store. Makes no requests,
+    except with --read-subset, which compares a share of the footers and page indexes with the source, by one request a
+    file. With --repair, damaged values are deleted and the metadata database is rebuilt; harvest fetches the deleted
+    footers again.
+
+    Exit status: 0 no defects, or all of them repaired; 1 defects, printed with the command that repairs them, or an
+    empty share; 2 invalid arguments; 74 disk failure; 75 source failure.
+
+    \b
+    catalogue check
+    catalogue check --repair
+    catalogue check --read-subset 1%
+    catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
+    """
+    with options.opened() as catalogue:
+        done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair)
+    if json_:
+        as_json(
+            {
+                "ok": done.complete,
+                "findings": [asdict(finding) for finding in done.findings],
+                "values": done.values,
+                "bytes": done.bytes,
+                "catalogue": done.catalogue,
+                "compared": done.compared,
+                "equal": done.equal,
+                "seed": done.seed,
+                "requests": catalogue.requests,
+                "repaired": done.repaired,
+                "dropped": done.dropped,
+                "next": done.commands,
+            }
+        )
+    else:
+        for finding in done.findings:
+            show(f"{finding.kind}: {finding}")
+        for line in _summary(done, f"{plural(catalogue.requests, 'request')}, {size(catalogue.bytes)}"):
+            options.say(line)
+    if done.failure:
+        raise done.failure
+    if not done.complete:
+        sys.exit(1)
+
+
+def _summary(done: "Checked", cost: str) -> list[str]:
+    """Return sentences about what was checked, and what to do next."""
+    from catalogue.check.findings import EMPTY
+
+    nouns = {"files": "footer", "documents": "list", "failures": "failure", "indexes": "page index", "facts": "fact"}
+    counts = ", ".join(plural(count, nouns[table]) for table, count in done.values.items() if count)
+    lines = [f"store: {counts}; {size(done.bytes)}"] if counts else []
+    if not done.catalogue:
+        lines.append("the metadata database was not compared with the store")
+    if done.compared:
+        seed = "" if done.seed is None else f" (--seed {done.seed})"
+        lines.append(f"source: {done.equal:,} of {plural(done.compared, 'file')} equal{seed}; {cost}")
+    if done.empty:
+        lines.append(EMPTY)
+    lines.append(plural(len(done.findings), "finding") if done.findings else "no defects")
+    if done.repaired:
+        lines.append("damaged values are deleted, and the metadata database is rebuilt")
+    if done.dropped:
+        lines.append(f"{plural(len(done.dropped), 'footer')} to be harvested again")
+    return [*lines, *(f"run: {command}" for command in done.commands)]
+
+
+@click.command(cls=Command)
+@click.option(
+    "--crawl",
+    shell_complete=complete_listed_crawls,
+    help="Crawl whose file is examined, or latest.  [default: the newest harvested, else listed]",
+)
+@json_option
+@common
+def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
+    """Examine the source and this installation, and explain what they mean for cost.
+
+    Makes ten requests at most: how the source answers ranges, how it identifies versions of files, and how one index
+    file is laid out. Nothing has to be harvested. The output contains no secret, contact or credential and can be
+    pasted into a bug report.
+
+    Exit status 75 if the source does not answer; the installation is examined all the same.
+
+    \b
+    catalogue doctor
+    catalogue doctor --crawl CC-MAIN-2018-05
+    catalogue doctor --source s3://commoncrawl/ --json
+    """
+    from catalogue.doctor import Observation
+
+    with options.opened() as catalogue:
+        found = catalogue.doctor(crawl)
+        source = catalogue.session.settings.source
+    here = (*found.here, Observation("terminal", _terminal()))
+    if json_:
+        as_json(
+            {
+                "here": [_as_dict(each) for each in here],
+                "source": [_as_dict(each) for each in found.source],
+                "requests": found.requests,
+                "bytes": found.bytes,
+                "failure": found.failure and str(found.failure),
+            }
+        )
+    else:
+        _show("here", here)
+        _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", found.source)
+    if found.failure:
+        raise found.failure
+
+
+def _terminal() -> str:
+    kinds = [name for name, stream in (("output", sys.stdout), ("errors", sys.stderr)) if stream.isatty()]
+    connected = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
+    return f"{connected}; text is {sys.stdout.encoding}"
+
+
+def _as_dict(observation: "Observation") -> dict[str, str]:
+    """Return the texts of an observation, of limited length, and with complete commands."""
+    texts = asdict(observation) | {"means": complete_commands(observation.means)}
+    return {name: printable(f"{text[:_LONGEST]}…" if text[_LONGEST:] else text) for name, text in texts.items()}
+
+
+def _show(title: str, observations: "Iterable[Observation]") -> None:
+    click.echo(title)
+    for texts in map(_as_dict, observations):
+        lines = _wrap(texts["seen"], 2 + _NAME_WIDTH) or [""]
+        lines[0] = f"  {texts['about']:{_NAME_WIDTH - 1}} {lines[0].lstrip()}"
+        click.echo("\n".join([*lines, *_wrap(texts["means"], 4 + _NAME_WIDTH)]))
+
+
+def _wrap(text: str, indent: int) -> list[str]:
+    margin = " " * indent
+    # Names are not broken, so that they can be copied.
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,1 +1,0 @@
-"""`catalogue doctor`: examine the installation and the source."""
