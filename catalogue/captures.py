@@ -173,8 +173,7 @@ class Captures(ReprMixin):
             SourceError: if a request fails.
         """
         if n < 0:
-            message = f"invalid number of rows {n}; use 0 or more"
-            raise QueryError(message)
+            raise QueryError(f"invalid number of rows {n}; use 0 or more")
         few = self._with(self.question if self._distinct else self.question.limited(n))
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()
@@ -253,8 +252,9 @@ class Captures(ReprMixin):
             TypeError: if it is not known.
         """
         if self._length is None and (self.plan.waves or self.plan.indexes):
-            message = "the number of captures is not known before they are read; count() reads, and plan says how much"
-            raise TypeError(message)
+            raise TypeError(
+                "the number of captures is not known before they are read; count() reads, and plan says how much"
+            )
         return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
@@ -285,8 +285,7 @@ class Captures(ReprMixin):
         counting = self.counting()
         limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - likewise
         if "crawl" not in counting.schema.names or limit is not None:
-            message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
-            raise QueryError(message)
+            raise QueryError("captures are counted by crawl without a limit, of a table whose files' paths name crawls")
         found: Counter[str] = Counter()
         with self._bars("row groups") as bar:
             for batch in counting.batches(report=bar):
@@ -317,8 +316,7 @@ class Captures(ReprMixin):
         """
         query = self.plan.query
         if query.limit is not None or query.ordered or self._distinct:
-            message = "a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest"
-            raise QueryError(message)
+            raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
         self._warn()
         settings = self._share(client_machines())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())

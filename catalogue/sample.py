@@ -98,8 +98,7 @@ class Sample(ReprMixin):
             QueryError: if ``size`` or ``most`` is not positive.
         """
         if size < 1 or most < 1:
-            message = f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1"
-            raise QueryError(message)
+            raise QueryError(f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1")
         self.size = size
         self.missing = missing
         self._sizes = sizes
@@ -231,8 +230,7 @@ def draw_sample(
     """Prepare a sample; see ``Catalogue.sample``."""
     query, scope = captures.question.query, captures.question.scope
     if query.limit is not None or query.ordered or captures.distinct:
-        message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
-        raise QueryError(message)
+        raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
     short = _STRATA if session.dataset == COMMON_CRAWL else {}
     metadata = session.metadata()
     stratum = check_columns([short.get(per, per)], metadata.columns, session.dataset) if per is not None else ()

@@ -78,15 +78,14 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
         status = _whole(found["status"]) if found["status"] else None
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
-        raise BadRecord(message) from error
+        raise BadRecord(
+            f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
+        ) from error
     matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:
-        message = f"{(found['filename'] or '')[:200]!r} is not the path of an archive"
-        raise BadRecord(message)
+        raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= most):
-        message = f"invalid record of {length:,} bytes at {offset:,}; at most {most:,} bytes are accepted"
-        raise BadRecord(message)
+        raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {most:,} bytes are accepted")
     return Capture(matched[1], offset, length, found["url"], time, found["digest"], status)
 
 
@@ -105,8 +104,7 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
-        message = f"these captures do not say where their records lie; let them have {', '.join(missing)} too"
-        raise QueryError(message)
+        raise QueryError(f"these captures do not say where their records lie; let them have {', '.join(missing)} too")
     return found
 
 
@@ -117,8 +115,7 @@ def _text(value: object) -> str | None:
         TypeError: if it is not a single value.
     """
     if isinstance(value, Sized) and not isinstance(value, str):
-        message = f"{str(value)[:100]!r} is not one value"
-        raise TypeError(message)
+        raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
     return None if text in _NOTHING else text
 
@@ -130,8 +127,7 @@ def _whole(text: str | None) -> int:
         ValueError: if it is not an integer.
     """
     if not (found := _NUMBER.fullmatch(text or "")):
-        message = f"invalid number {(text or '')[:100]!r}"
-        raise ValueError(message)
+        raise ValueError(f"invalid number {(text or '')[:100]!r}")
     return int(found[1])
 
 
@@ -149,8 +145,7 @@ def parse_timestamp(text: str) -> datetime:
     elif pattern := _STAMPS.get(len(digits[1])):
         time = datetime.strptime(digits[1], pattern)  # noqa: DTZ007 - the next line
     else:
-        message = f"invalid time {text[:100]!r}; use 14 digits"
-        raise ValueError(message)
+        raise ValueError(f"invalid time {text[:100]!r}; use 14 digits")
     return in_utc(time)
 
 

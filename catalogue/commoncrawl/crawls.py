@@ -31,8 +31,7 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
     if not _NAME.fullmatch(text):
         similar = closest_crawl(text, known)
         advice = f"did you mean {similar}?" if similar else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
-        message = f"{text!r} is not the name of a crawl; {advice}"
-        raise UnknownCrawl(message, call=None if similar else _LIST_CALL)
+        raise UnknownCrawl(f"{text!r} is not the name of a crawl; {advice}", call=None if similar else _LIST_CALL)
     return text
 
 
@@ -109,8 +108,7 @@ def _complete(name: str, known: Collection[str]) -> str:
         return full if _NAME.fullmatch(full) else name.lower() if name.lower() in _WORDS else name
     fitting = [crawl for crawl in newest_first(known) if crawl.endswith(f"-{name.lower()}")]
     if len(fitting) > 1:
-        message = f"{name} may be {' or '.join(fitting)}; write the whole name"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(f"{name} may be {' or '.join(fitting)}; write the whole name")
     return fitting[0] if fitting else f"CC-MAIN-{name.lower()}"
 
 
@@ -137,8 +135,7 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            message = f"there is no crawl in {word!r}; see: catalogue crawls"
-            raise UnknownCrawl(message, call=_LIST_CALL)
+            raise UnknownCrawl(f"there is no crawl in {word!r}; see: catalogue crawls", call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 
@@ -206,8 +203,7 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
         if word != "all" and word not in SUBSETS:
             similar = closest_name(word[:100], SUBSETS)
             advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"unknown subset {word[:100]!r}; {advice}"
-            raise QueryError(message)
+            raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
 

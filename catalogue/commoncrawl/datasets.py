@@ -95,8 +95,7 @@ class Dataset:
         """
         words = parse_crawl_words(words, known)
         if unknown := self._unknown(words, known):
-            message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
-            raise UnknownCrawl(message)
+            raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
         return select_crawls(words, known, every=self != COMMON_CRAWL)
 
     def _unknown(self, words: Iterable[str], known: Collection[str]) -> str | None:
@@ -194,8 +193,7 @@ class Dataset:
 def _check_listed(crawl: str, stored: Collection[str], listed: Collection[str]) -> None:
     """Raise UnknownCrawl for a crawl that would be listed if it existed."""
     if has_columnar_index(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
-        message = f"there is no crawl {crawl}; {suggest_crawl(crawl, {*stored, *listed})}"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, {*stored, *listed})}")
 
 
 COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
@@ -209,10 +207,9 @@ def check_name(name: str) -> str:
         QueryError: if not.
     """
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
-        message = (
+        raise QueryError(
             f"{name[:100]!r} is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts"
         )
-        raise QueryError(message)
     return name
 
 
@@ -230,11 +227,11 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
     """
     check_name(name)
     if not _COLUMN.fullmatch(key):
-        message = f"{key[:100]!r} is not a valid name of a column"
-        raise QueryError(message)
+        raise QueryError(f"{key[:100]!r} is not a valid name of a column")
     if manifest is not None and not _PATH.fullmatch(manifest):
-        message = f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
-        raise QueryError(message)
+        raise QueryError(
+            f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
+        )
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
     return Dataset(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
 
@@ -250,8 +247,7 @@ def dataset_from_json(data: bytes) -> Dataset:
         table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
         columns = tuple(name for name in COMMON_CRAWL.path_columns if name in values["path_columns"])
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
-        message = f"the stored definition of the dataset is invalid ({str(error)[:300]})"
-        raise FormatError(message) from error
+        raise FormatError(f"the stored definition of the dataset is invalid ({str(error)[:300]})") from error
     return replace(table, path_columns=columns)
 
 
@@ -268,19 +264,16 @@ def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     try:
         lines = (inflate(data) if data.startswith(_GZIP) else data).decode("ascii").splitlines()
     except (BadManifest, UnicodeDecodeError) as error:
-        message = f"cannot read the list of files ({error})"
-        raise BadManifest(message) from error
+        raise BadManifest(f"cannot read the list of files ({error})") from error
     paths = [line.strip().removeprefix(source).lstrip("/") for line in lines]
     paths = [path for path in paths if path and not path.startswith("#") and not path.endswith("/")]
     for path in paths:
         if not _PATH.fullmatch(path):
-            message = (
+            raise BadManifest(
                 f"{without_secrets(path)[:200]!r} is not a path below the source, such as hosts/part-00000.parquet"
             )
-            raise BadManifest(message)
     if not paths:
-        message = "the list of files is empty"
-        raise BadManifest(message)
+        raise BadManifest("the list of files is empty")
     return tuple(dict.fromkeys(paths))
 
 

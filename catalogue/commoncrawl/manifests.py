@@ -71,17 +71,13 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     try:
         text = inflater.decompress(data, limit + 1)
     except zlib.error as error:
-        message = f"not gzip: {error}"
-        raise BadManifest(message) from error
+        raise BadManifest(f"not gzip: {error}") from error
     if len(text) > limit:
-        message = f"inflates to more than {limit:,} bytes"
-        raise BadManifest(message)
+        raise BadManifest(f"inflates to more than {limit:,} bytes")
     if not inflater.eof:
-        message = "truncated"
-        raise BadManifest(message)
+        raise BadManifest("truncated")
     if inflater.unused_data:
-        message = "data after the end of the gzip stream"
-        raise BadManifest(message)
+        raise BadManifest("data after the end of the gzip stream")
     return text
 
 
@@ -101,14 +97,12 @@ def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     try:
         lines = inflate(data).decode("ascii").splitlines()
     except (BadManifest, UnicodeDecodeError) as error:
-        message = f"cannot read the manifest {label}({error}); try again, or report it"
-        raise BadManifest(message) from error
+        raise BadManifest(f"cannot read the manifest {label}({error}); try again, or report it") from error
     files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]
     crawls = {file.crawl for file in files}
     if len(crawls) != 1:
         content = f"files of {len(crawls)} crawls" if crawls else "no index file"
-        message = f"the manifest {label}lists {content}"
-        raise BadManifest(message)
+        raise BadManifest(f"the manifest {label}lists {content}")
     return list(dict.fromkeys(files))
 
 
@@ -121,16 +115,14 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:
-        message = f"the list of crawls is not JSON ({error}); try again"
-        raise BadManifest(message) from error
+        raise BadManifest(f"the list of crawls is not JSON ({error}); try again") from error
     crawls = {
         item["id"]: Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and isinstance(item.get("id"), str) and re.fullmatch(CRAWL_NAME, item["id"])
     }
     if not crawls:
-        message = "the list of crawls lists no crawl"
-        raise BadManifest(message)
+        raise BadManifest("the list of crawls lists no crawl")
     return [crawls[name] for name in newest_first(crawls)]
 
 

@@ -139,8 +139,9 @@ def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[C
             yield each
             continue
         if not isinstance(each, Mapping):
-            message = f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
-            raise QueryError(message)
+            raise QueryError(
+                f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
+            )
         try:
             yield capture_of(each)
         except BadRecord as error:

@@ -142,8 +142,7 @@ def _as_warc(record: Record) -> bytes:
         BadRecord: if it has no time, which WARC requires.
     """
     if not record.time:
-        message = "it has no time, which a WARC record requires"
-        raise BadRecord(message)
+        raise BadRecord("it has no time, which a WARC record requires")
     block = record.http_head + record.body
     kind = (
         "application/http; msgtype=response"
@@ -215,8 +214,9 @@ class ParquetFormat(JsonLinesFormat):
                 file.flush()
                 os.fsync(file.fileno())
         except (pa.ArrowException, KeyError) as error:
-            message = f"{finished} was changed after it was written; move it away, and its records are fetched again"
-            raise QueryError(message) from error
+            raise QueryError(
+                f"{finished} was changed after it was written; move it away, and its records are fetched again"
+            ) from error
         new.replace(partial)
 
 
@@ -248,8 +248,7 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
         QueryError: if the name is unknown, or its libraries are not installed.
     """
     if spec.name not in SUFFIXES:
-        message = f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}"
-        raise QueryError(message)
+        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":
         yield WarcFormat(
             {

@@ -83,11 +83,11 @@ class Ledger:
                 else:
                     is_other = entry["about"] != about
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                message = f"{self._label} cannot be read as a ledger; choose another name, or delete it"
-                raise QueryError(message) from error
+                raise QueryError(
+                    f"{self._label} cannot be read as a ledger; choose another name, or delete it"
+                ) from error
             if is_other:
-                message = f"{self._label} is of another output; choose another name, or delete it"
-                raise QueryError(message)
+                raise QueryError(f"{self._label} is of another output; choose another name, or delete it")
             complete += len(line)
         return complete
 

@@ -37,8 +37,7 @@ def format_of(output: Output) -> str:
     if text.endswith("/") or Path(text).is_dir():
         return "payload"
     endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
-    message = f"the name {name} does not say its format; use an ending: {endings}; or choose a format"
-    raise QueryError(message)
+    raise QueryError(f"the name {name} does not say its format; use an ending: {endings}; or choose a format")
 
 
 @contextmanager
@@ -61,19 +60,18 @@ def open_output(
     """
     if not isinstance(output, str | Path):
         if isinstance(format_, PayloadFormat | ParquetFormat):
-            message = "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
-            raise QueryError(message)
+            raise QueryError(
+                "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
+            )
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
     is_folder = isinstance(format_, PayloadFormat)
     folder, name = split_output(output, file=not is_folder)
     if most is not None and most < 1:
-        message = "files have a size of one byte at least; give another, such as 1GB"
-        raise QueryError(message)
+        raise QueryError("files have a size of one byte at least; give another, such as 1GB")
     if is_folder and most is not None:
-        message = "payloads are a file each; leave out the size of files"
-        raise QueryError(message)
+        raise QueryError("payloads are a file each; leave out the size of files")
     if isinstance(folder, str) and not is_folder:
         most = most or _MAX_REMOTE_BYTES
     ledger_name = f"{name}.ledger"
@@ -84,8 +82,7 @@ def open_output(
         path = target.staging / ledger_name
         first = name if most is None else next(numbered(name, format_))
         if not path.exists() and target.exists(first):
-            message = f"{target.label(first)} holds something else; choose another name, or delete it"
-            raise QueryError(message)
+            raise QueryError(f"{target.label(first)} holds something else; choose another name, or delete it")
 
         def publish() -> None:
             if isinstance(target, RemoteTarget):
@@ -119,8 +116,7 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[LocalTarget | Remot
     """
     folder, name = split_output(output, file=False)
     if isinstance(folder, Path) and (folder / name).is_file():
-        message = f"{output} is a file; choose another name for a folder"
-        raise QueryError(message)
+        raise QueryError(f"{output} is a file; choose another name for a folder")
     with _locked(folder, name, cache, output):
         yield open_target(folder, name, cache).subfolder(name)
 

@@ -119,8 +119,9 @@ class RemoteTarget:
         """Compare the size after the upload."""
         self._call(name, lambda: self._put(path, f"{self._root}/{name}"))
         if self.size(name) != path.stat().st_size:
-            message = f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
-            raise OutputFailed(message)
+            raise OutputFailed(
+                f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
+            )
 
     def _put(self, path: Path, target: str) -> None:
         if _protocols(self._files) & _ATOMIC:
@@ -177,11 +178,10 @@ class RemoteTarget:
         except Exception as error:  # each store has its own errors
             response = getattr(error.__cause__ or error, "response", None)
             code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
-            message = (
+            raise OutputFailed(
                 f"{self.label(name)} cannot be written or read ({code or type(error).__name__}); check the store "
                 "and your credentials for it, and run the same command again"
-            )
-            raise OutputFailed(message) from error
+            ) from error
 
 
 Target: TypeAlias = LocalTarget | RemoteTarget
@@ -207,22 +207,22 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
         folder, _, name = text.rstrip("/").rpartition("/")
         if not plain or not name or folder.endswith(":/"):
             # The message leaves it out: it may contain a password.
-            message = "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
-            raise QueryError(message)
+            raise QueryError(
+                "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
+            )
         if not _is_local(text):
             return folder, name
         output = _files(text)[1]
     target = Path(output)
     if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _MAX_NAME:
-        message = f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found"
-        raise QueryError(message)
+        raise QueryError(f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found")
     if not target.parent.is_dir():
         # With ? or @ it may be a mistyped address that contains a password.
-        message = f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
-        raise QueryError(message)
+        raise QueryError(
+            f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
+        )
     if file and target.is_dir():
-        message = f"{output} is a folder; choose another name"
-        raise QueryError(message)
+        raise QueryError(f"{output} is a folder; choose another name")
     return target.parent, target.name
 
 
@@ -263,13 +263,13 @@ def _files(url: str) -> tuple[Any, str]:
         files, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ImportError as error:
         extra = install_command("s3") if scheme in {"s3", "s3a"} else "see fsspec's documentation"
-        message = f"writing to {scheme}:// requires another library ({error.name or 'fsspec'}); {extra}"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"writing to {scheme}:// requires another library ({error.name or 'fsspec'}); {extra}"
+        ) from error
     except ValueError:
         files, root = None, ""
     if files is None or scheme in {"http", "https"}:
-        message = f"{scheme}:// cannot be written to; give a folder, or an address such as s3://bucket/prefix/"
-        raise QueryError(message)
+        raise QueryError(f"{scheme}:// cannot be written to; give a folder, or an address such as s3://bucket/prefix/")
     return files, str(root)
 
 

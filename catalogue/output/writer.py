@@ -70,11 +70,10 @@ class PartWriter:
                 for left in (partial, sealed_path(partial)):
                     left.unlink(missing_ok=True)
             elif actual is not None:
-                message = (
+                raise QueryError(
                     f"{self._target.label(name)} has {actual:,} bytes instead of the {size:,} that were written; move "
                     "it away or delete it, and run the same command again"
                 )
-                raise QueryError(message)
             elif partial.exists() and partial.stat().st_size == size:
                 self._ledger.reopen(name, size)
             else:
@@ -140,8 +139,7 @@ class PartWriter:
         self._name = min(self._ledger.sizes, default="") or self._next_name()
         size = self._ledger.sizes.get(self._name, 0)
         if not size and self._target.size(self._name) is not None:
-            message = f"{self._target.label(self._name)} holds something else; move it away or delete it"
-            raise QueryError(message)
+            raise QueryError(f"{self._target.label(self._name)} holds something else; move it away or delete it")
         file = self._file = resume(self._partial(self._name))
         file.seek(size)
         file.truncate()

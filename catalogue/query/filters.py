@@ -107,8 +107,7 @@ def _parsed(values: Values, pattern: str, name: str, hint: Callable[[str], str])
     found = comma_separated(map(str, [values] if isinstance(values, str | int) else values or ()))
     for value in found:
         if not re.fullmatch(pattern, value):
-            message = f"invalid {name} {value[:100]!r}; {hint(value.lower())}"
-            raise QueryError(message)
+            raise QueryError(f"invalid {name} {value[:100]!r}; {hint(value.lower())}")
     return tuple(dict.fromkeys(value.lower() for value in found))
 
 

@@ -72,11 +72,9 @@ class Query:
             latest=latest,
         )
         if not query.patterns:
-            message = "a query needs a pattern, such as '*.example.com'"
-            raise QueryError(message)
+            raise QueryError("a query needs a pattern, such as '*.example.com'")
         if limit is not None and limit < 0:
-            message = f"invalid limit {limit}; use 0 or more"
-            raise QueryError(message)
+            raise QueryError(f"invalid limit {limit}; use 0 or more")
         return query
 
 
@@ -88,5 +86,4 @@ def _match(given: Match | str | None) -> Match | None:
     try:
         return Match(given) if given else None
     except ValueError as error:
-        message = f"invalid match {given!r}; use {', '.join(each.value for each in Match)}"
-        raise QueryError(message) from error
+        raise QueryError(f"invalid match {given!r}; use {', '.join(each.value for each in Match)}") from error

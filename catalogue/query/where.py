@@ -94,12 +94,12 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
         # What stands in double quotes is a name in SQL, and by most was meant as text.
         for name in names:
             if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
-                message = f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
-                raise UnknownColumn(message) from error
+                raise UnknownColumn(
+                    f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
+                ) from error
         if "did you mean" in str(error):
             raise
-        message = f"{error}; text stands in single quotes"
-        raise UnknownColumn(message) from error
+        raise UnknownColumn(f"{error}; text stands in single quotes") from error
 
 
 def literal(text: str) -> str:
@@ -134,8 +134,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         query = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(query).to_arrow_table().column(0)))
     except duckdb.Error as error:
-        message = f"--where {where.sql}: {first_paragraph(error)}"
-        raise QueryError(message) from error
+        raise QueryError(f"--where {where.sql}: {first_paragraph(error)}") from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
@@ -150,8 +149,7 @@ def _bounded_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        message = "--where is nested too deeply; write it as one IN, or as several questions"
-        raise QueryError(message) from error
+        raise QueryError("--where is nested too deeply; write it as one IN, or as several questions") from error
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -159,13 +157,13 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
-        raise QueryError(message)
+        raise QueryError(f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}")
     # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
     bare = json.loads(connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE {sql}\n"]).fetchall()[0][0])
     if bare["error"]:
-        message = f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
-        raise QueryError(message)
+        raise QueryError(
+            f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
+        )
     parsed: dict[str, Any] = expression
     return parsed
 
@@ -179,8 +177,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     except (duckdb.Error, ValueError) as error:
         reason = error
     if reason:
-        message = f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200"
-        raise QueryError(message)
+        raise QueryError(f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200")
     return tree["statements"]
 
 
@@ -189,8 +186,7 @@ def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
-            message = f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone"
-            raise QueryError(message)
+            raise QueryError(f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone")
     where_positions(where, pa.schema([known.field(name) for name in where.columns]).empty_table(), connection)
 
 
@@ -199,12 +195,10 @@ def _columns(node: object) -> Iterator[str]:
         if node.get("class") == "COLUMN_REF":
             yield str(node["column_names"][-1])
         elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
-            message = f"--where is an expression over the columns of a row; it cannot hold {what}"
-            raise QueryError(message)
+            raise QueryError(f"--where is an expression over the columns of a row; it cannot hold {what}")
         elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
             call = f"{node['function_name']}({node['schema']})"
-            message = f"--where takes no methods; write {call} instead"
-            raise QueryError(message)
+            raise QueryError(f"--where takes no methods; write {call} instead")
         for value in node.values():
             yield from _columns(value)
     elif isinstance(node, list):

@@ -33,8 +33,7 @@ class Documents:
             QueryError: if the libraries are not installed.
         """
         if not all(find_spec(name.partition(".")[0]) for name in _NEEDED):  # an extra
-            message = f"to look into pages takes more libraries; run: {install_command('text')}"
-            raise QueryError(message)
+            raise QueryError(f"to look into pages takes more libraries; run: {install_command('text')}")
         self._main_content = main_content
         self._parsers = ParserProcesses("catalogue.records.extract:answer", *_NEEDED, count=processes, seconds=seconds)
 
@@ -68,8 +67,7 @@ class Documents:
         try:
             found = json.loads(self._parsers.call(header + b"\n" + record.payload[:_MOST]))
         except ParserDied as death:
-            message = f"its parser {death}"
-            raise BadDocument(message) from death
+            raise BadDocument(f"its parser {death}") from death
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)

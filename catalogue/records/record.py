@@ -153,8 +153,7 @@ def read_record(capture: Capture, member: bytes) -> Record:
     except (CatalogueError, MemoryError):
         raise
     except Exception as error:  # whatever a parser may raise about hostile bytes is a verdict on them
-        message = f"invalid record: {_shown(error)}"
-        raise BadRecord(message) from error
+        raise BadRecord(f"invalid record: {_shown(error)}") from error
 
 
 class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
@@ -175,8 +174,7 @@ def _inflated(member: bytes) -> bytes:
     try:
         return inflate(member, limit=MAX_INFLATED)
     except BadManifest as error:
-        message = f"it cannot be inflated: {error}"
-        raise BadRecord(message) from error
+        raise BadRecord(f"it cannot be inflated: {error}") from error
 
 
 def _record(capture: Capture, member: bytes, data: bytes) -> Record:
@@ -187,15 +185,12 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     if archive == "warc":
         kind = fields.get_header("WARC-Type")
     if kind not in _KINDS:
-        message = f"it is a record of type {_shown(kind)}"
-        raise BadRecord(message)
+        raise BadRecord(f"it is a record of type {_shown(kind)}")
     end = start + _length(fields.get_header("Content-Length" if archive == "warc" else "length"))
     if end > len(data):
-        message = f"its content is {end - len(data):,} bytes shorter than declared"
-        raise BadRecord(message)
+        raise BadRecord(f"its content is {end - len(data):,} bytes shorter than declared")
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest
-        message = f"{len(data) - end:,} bytes follow its content"
-        raise BadRecord(message)
+        raise BadRecord(f"{len(data) - end:,} bytes follow its content")
     answer, body = StatusAndHeaders("", []), start
     if start < end and kind in _HTTP_KINDS and url.startswith(_HTTP_SCHEMES):
         answer, body = _head(_ANSWER, data, start, end)
@@ -233,8 +228,7 @@ class _Lines(BytesIO):
     def readline(self, size: int | None = -1, /) -> bytes:
         self._count += 1
         if self._count > _MOST_LINES:
-            message = f"a head of it has more than {_MOST_LINES:,} lines"
-            raise BadRecord(message)
+            raise BadRecord(f"a head of it has more than {_MOST_LINES:,} lines")
         return super().readline(size)
 
 
@@ -243,15 +237,13 @@ def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHead
     lines = _Lines(data[start : min(end, start + _MOST_HEAD)])
     head = parser.parse(lines)
     if lines.tell() == _MOST_HEAD:
-        message = f"a head of it has more than {_MOST_HEAD:,} bytes"
-        raise BadRecord(message)
+        raise BadRecord(f"a head of it has more than {_MOST_HEAD:,} bytes")
     return head, start + lines.tell()
 
 
 def _length(declared: str | None) -> int:
     if not _LENGTH.fullmatch(declared or ""):
-        message = f"invalid record: its length is {str(declared)[:100]!r}"
-        raise BadRecord(message)
+        raise BadRecord(f"invalid record: its length is {str(declared)[:100]!r}")
     return int(declared or "")
 
 
@@ -277,24 +269,19 @@ def _decoded(body: bytes, bits: int) -> bytes:
         try:
             part = inflater.decompress(rest, room + 1)
         except zlib.error as error:
-            message = f"the payload's coding is damaged: {error}"
-            raise _NotCoded(message) from error
+            raise _NotCoded(f"the payload's coding is damaged: {error}") from error
         room -= len(part)
         if room < 0:
-            message = f"the payload inflates to more than {MAX_INFLATED:,} bytes"
-            raise BadRecord(message)
+            raise BadRecord(f"the payload inflates to more than {MAX_INFLATED:,} bytes")
         if not inflater.eof:
-            message = "the payload's coding ends early"
-            raise _NotCoded(message)
+            raise _NotCoded("the payload's coding ends early")
         parts.append(part)
         rest = inflater.unused_data
         if not rest.strip(b"\0\r\n"):
             return b"".join(parts)
         if bits != _GZIP:
-            message = f"{len(rest):,} bytes follow the end of the payload's coding"
-            raise _NotCoded(message)
-    message = f"the payload's coding has more than {_MOST_MEMBERS} members"
-    raise BadRecord(message)
+            raise _NotCoded(f"{len(rest):,} bytes follow the end of the payload's coding")
+    raise BadRecord(f"the payload's coding has more than {_MOST_MEMBERS} members")
 
 
 def _differences(record: Record, block: memoryview | None) -> Iterator[str]:

@@ -24,8 +24,7 @@ class KeyInterval:
 
     def __post_init__(self) -> None:
         if not self.start < self.end:
-            message = f"not an interval of keys: {self.start!r} to {self.end!r}"
-            raise ValueError(message)
+            raise ValueError(f"not an interval of keys: {self.start!r} to {self.end!r}")
 
     def __contains__(self, key: bytes) -> bool:
         return self.start <= key < self.end
@@ -51,8 +50,7 @@ def prefix_interval(prefix: bytes) -> KeyInterval:
     # A byte 0xff has no next value: the carry goes to the byte before it.
     rest = prefix.rstrip(b"\xff")
     if not rest:
-        message = f"no key starts with {prefix!r}"
-        raise ValueError(message)
+        raise ValueError(f"no key starts with {prefix!r}")
     return KeyInterval(prefix, rest[:-1] + bytes([rest[-1] + 1]))
 
 

@@ -247,8 +247,7 @@ def _label_to_ascii(label: str) -> str:
     # Python lets pass what Unicode 3.2 had not assigned yet, such as emoji; Java does not. (Java also leaves alone the
     # capitals that got a small letter later, Georgian and Cherokee ones; here they become small.)
     if any(map(stringprep.in_table_a1, label)):
-        message = "a code point that Unicode 3.2 does not know"
-        raise UnicodeError(message)
+        raise UnicodeError("a code point that Unicode 3.2 does not know")
     return idna.ToASCII(label).decode("ascii")
 
 

@@ -46,18 +46,17 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
         return parse_pattern(text, match)
     typed = text.strip()
     if any("\ud800" <= character <= "\udfff" for character in typed):
-        message = f"{typed[:200]!r} is not valid text"
-        raise QueryError(message)
+        raise QueryError(f"{typed[:200]!r} is not valid text")
     if not typed:
-        message = f"invalid pattern {typed!r}; use {_LIKE[keys]}"
-        raise QueryError(message)
+        raise QueryError(f"invalid pattern {typed!r}; use {_LIKE[keys]}")
     if typed == "*" and match is not Match.EXACT:
         return Pattern(typed, Match.PREFIX, (EVERYTHING,))
     if keys is Keys.HOST and "," not in typed and match is not Match.PREFIX:
         return _host(typed, match)
     if match in {Match.HOST, Match.DOMAIN}:
-        message = f"--match {match.value} is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
-        raise QueryError(message)
+        raise QueryError(
+            f"--match {match.value} is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
+        )
     if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
         return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
     return Pattern(typed, Match.EXACT, (exact_interval(typed.encode()),))
@@ -74,10 +73,9 @@ def parse_key_patterns(
     patterns = [parse_key_pattern(text, keys, match) for text in texts]
     for pattern in patterns if exact_url else ():
         if pattern.url is None:
-            message = (
+            raise QueryError(
                 f"{pattern.text!r} is not a complete URL; with --exact-url use one such as https://example.com/page"
             )
-            raise QueryError(message)
     return patterns
 
 
@@ -92,8 +90,7 @@ def _host(typed: str, match: Match | None) -> Pattern:
     name = rest.removeprefix("*.") if match is Match.DOMAIN else rest
     host = canonical_host(name, NEWEST)
     if not host or not {*host}.isdisjoint("*/?#: "):
-        message = f"invalid host {typed[:200]!r}; use {_LIKE[Keys.HOST]}"
-        raise QueryError(message)
+        raise QueryError(f"invalid host {typed[:200]!r}; use {_LIKE[Keys.HOST]}")
     # Some tables keep www. and some do not.
     names = {reversed_host(each) for each in (host, strip_www(host))}
     intervals: list[KeyInterval] = [exact_interval(each.encode()) for each in names]

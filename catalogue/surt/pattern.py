@@ -105,8 +105,9 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
     try:
         return _parse(typed, match)
     except _Refused as refused:
-        message = f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
-        raise QueryError(message) from None
+        raise QueryError(
+            f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
+        ) from None
 
 
 class _Refused(Exception):

@@ -118,12 +118,10 @@ def test_remembers_failures_of_the_same_capture_only(
 
 def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str, Any]]) -> None:
     def slow(_: Record) -> dict[str, Any]:
-        message = "its parser took over 5 s"
-        raise BadDocument(message) from ParserDied
+        raise BadDocument("its parser took over 5 s") from ParserDied
 
     def broken(_: Record) -> dict[str, Any]:
-        message = "no document"
-        raise BadDocument(message)
+        raise BadDocument("no document")
 
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
