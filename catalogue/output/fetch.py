@@ -1,9 +1,7 @@
 """Fetch what an output is missing: estimate, fetch in this process or by workers, write."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,11 +17,10 @@ from catalogue.output.writer import RecordWriter
 from catalogue.plan.cost import Cost
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.read.workers import Workers, on_worker
-from catalogue.records.fetch_records import FailedRecord, fetch_members, read_member
+from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
-from catalogue.source.parallel import map_in_order
 
 _ENCODED_PER_CORE = 2
 """Records that are encoded ahead, for each core; each may take 256 MB."""
@@ -136,29 +133,8 @@ EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
-    """Fetch and encode records by threads of this process, in the order of the requests.
-
-    Raises:
-        SourceUnavailable: if the source failed as a whole.
-    """
-    cores = os.cpu_count() or 1
-    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-    encoding = ThreadPoolExecutor(cores, thread_name_prefix="encode")
-
-    def encode(member: tuple[Capture, bytes] | FailedRecord) -> EncodedRecord | FailedRecord:
-        if isinstance(member, FailedRecord):
-            return member
-        return read_member(member, lambda record: EncodedRecord(record.capture, format_.encode(record)))
-
-    try:
-        with (
-            closing(fetch_members(fetches, source, fetching)) as members,
-            closing(map_in_order(encoding, encode, members, limit=_ENCODED_PER_CORE * cores)) as results,
-        ):
-            yield from results
-    finally:
-        fetching.shutdown(wait=False, cancel_futures=True)
-        encoding.shutdown(wait=False, cancel_futures=True)
+    """Fetch and encode records by threads of this process; see ``fetch_records``."""
+    return fetch_records(fetches, source, lambda record: EncodedRecord(record.capture, format_.encode(record)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,19 +50,14 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
-    source = session.source
     needed = distinct(_captures(captures, _warn))
     fetches = record_fetches(needed, max_gap=session.cost().max_gap)
-    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
-    try:
-        with closing(fetch_records(fetches, source, executor)) as results:
-            for result in results:
-                if isinstance(result, Record):
-                    yield result
-                else:
-                    _warn(result.reason)
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+    with closing(fetch_records(fetches, session.source, lambda record: record)) as results:
+        for result in results:
+            if isinstance(result, Record):
+                yield result
+            else:
+                _warn(result.reason)
 
 
 def fetch_record(session: Session, capture: Capture) -> Record:

@@ -5,7 +5,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from shutil import copyfile
@@ -22,12 +21,10 @@ from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
-from catalogue.output.fetch import fetch_encoded
 from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.record_requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord, fetch_records
-from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
@@ -87,12 +84,8 @@ def test_gives_up_a_closed_source(settings: Settings, rows: list[dict[str, Any]]
     source = open_source(settings.source, settings)
     source.close()
     fetches = record_fetches(map(capture_of, rows), max_gap=0)
-    with (
-        ThreadPoolExecutor(1) as executor,
-        pytest.raises(SourceUnavailable),
-        closing(fetch_records(fetches, source, executor)) as it,
-    ):
-        list(it)
+    with pytest.raises(SourceUnavailable):
+        list(fetch_records(fetches, source, lambda record: record))
 
 
 def test_remembers_failures_of_the_same_capture_only(
@@ -118,7 +111,7 @@ def test_remembers_failures_of_the_same_capture_only(
 
 def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str, Any]]) -> None:
     def slow(_: Record) -> dict[str, Any]:
-        raise BadDocument("its parser took over 5 s") from ParserDied
+        raise BadDocument("its parser took over 5 s", permanent=False)
 
     def broken(_: Record) -> dict[str, Any]:
         raise BadDocument("no document")
@@ -126,7 +119,7 @@ def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str,
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
         for make, lasting in ((slow, False), (broken, True)):
-            (failed,) = fetch_encoded(fetches, source, JsonLinesFormat(make))
+            (failed,) = fetch_records(fetches, source, JsonLinesFormat(make).encode)
             assert isinstance(failed, FailedRecord)
             assert failed.permanent is lasting
 
@@ -333,6 +326,6 @@ def test_fetches_nothing_that_is_complete(asking: Command, tmp_path: Path, rows:
 
 def test_checks_records_while_fetching(settings: Settings, rows: list[dict[str, Any]]) -> None:
     wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
-    with closing(open_source(settings.source, settings)) as source, ThreadPoolExecutor(2) as executor:
-        results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, executor))
+    with closing(open_source(settings.source, settings)) as source:
+        results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, lambda record: record))
     assert [isinstance(result, FailedRecord) and result.permanent for result in results] == [True] * 3
