@@ -30,7 +30,7 @@ _TASK_MAX_RESULT = 256 << 20
 _WINDOW = 50_000
 """Captures among which neighbours are merged into one request."""
 _MAX_HOSTS = 10
-"""Hosts in the display of an estimate."""
+"""Hosts that an estimate shows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,7 +84,6 @@ class Fetched(ReprMixin):
 
 
 def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
-    """Return the cost of fetching captures."""
     hosts: Counter[str] = Counter()
     count = requests = num_bytes = 0
     for window in _windows(captures):
@@ -116,9 +115,6 @@ def distinct(captures: Iterable[Capture]) -> list[Capture]:
     for each in captures:
         found.setdefault(key_of(each), each)
     return list(found.values())
-
-
-# ---- captures to encoded records ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +152,12 @@ class RecordTaskResult:
     remaining: tuple[Capture, ...]
     """Captures left out to keep the result small."""
     messages: tuple[str, ...]
-    """Messages for the user."""
     requests: int
     bytes: int
 
 
 def run(task: RecordTask) -> RecordTaskResult:
-    """Run a task on any machine that has this package.
-
-    Raises:
-        SourceUnavailable: if the source failed as a whole.
-    """
+    """Run a task on any machine that has this package."""
     settings = on_worker(task.settings)
     messages: list[str] = []
     records: list[EncodedRecord | FailedRecord] = []
@@ -197,16 +188,11 @@ def fetch_by_workers(
 ) -> EncodedRecords:
     """Fetch and encode records by workers, each with its share of the rate limit.
 
-    Args:
-        fetches: the requests.
-        workers: run the tasks.
-        spec: format of the records.
-        notify: receives the workers' messages.
-        max_bytes: of a task's result; captures beyond it are fetched one by one at the end.
+    Captures beyond ``max_bytes`` of a task's result are fetched one by one at the end.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
-        WorkersLost: see ``Workers.done``.
+        WorkersLost: see ``Workers.results``.
     """
     remaining: list[Capture] = []
 
@@ -235,9 +221,6 @@ def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]
         yield tuple(batch)
 
 
-# ---- encoded records to an output ----
-
-
 def fetch_into(
     writer: RecordWriter,
     ledger: Ledger,
@@ -255,9 +238,9 @@ def fetch_into(
         ledger: of the output.
         captures: all that the output is to have, with or without duplicates.
         fetch: fetches and encodes records.
-        source: its address; a permanent failure is that of one source.
+        source: its address; a permanent failure is one of this source.
         max_gap: see ``record_fetches``.
-        report: receives the progress after each record.
+        report: called after each record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
@@ -267,12 +250,15 @@ def fetch_into(
     for window in _windows(captures):
         new = [each for each in window if hash(key_of(each)) not in seen]
         seen.update(hash(key_of(each)) for each in new)
-        stored = sum(map(ledger.is_stored, new))
-        progress.records, progress.others = progress.records + stored, progress.others - stored
+        needed = []
         for each in new:
-            if reason := _known_failure(each, ledger, source):
+            if ledger.is_stored(each):
+                progress.records += 1
+                progress.others -= 1
+            elif reason := _known_failure(each, ledger, source):
                 progress.failed.setdefault(key_of(each), reason)
-        needed = list(missing(new, ledger, source))
+            else:
+                needed.append(each)
         with closing(fetch(record_fetches(needed, max_gap=max_gap))) as results:
             _write(results, writer, ledger, progress, source, report)
     return progress
@@ -285,13 +271,13 @@ def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterato
 
 def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
     """Return why the same request to the same source failed permanently; empty if it did not."""
-    reason, question = ledger.failed.get(key_of(capture), ("", ""))
-    if not question or question != _question_digest(capture, source) or ledger.is_stored(capture):
+    reason, request = ledger.failed.get(key_of(capture), ("", ""))
+    if not request or request != _request_digest(capture, source):
         return ""
     return f"{reason} (as found before; to ask again, choose another output)"
 
 
-def _question_digest(capture: Capture, source: str) -> str:
+def _request_digest(capture: Capture, source: str) -> str:
     fields = (capture.filename, capture.offset, capture.length, capture.url, capture.digest, capture.status)
     return digest_of(f"{source} {fields} {format_timestamp(capture.time)}")
 
@@ -313,8 +299,8 @@ def _write(
                 progress.failed.pop(key_of(result.capture), None)
                 progress.bytes += result.capture.length
             else:
-                question = _question_digest(result.capture, source) if result.permanent else ""
-                failed.append((result.capture, result.reason, question))
+                request = _request_digest(result.capture, source) if result.permanent else ""
+                failed.append((result.capture, result.reason, request))
                 progress.failed[key_of(result.capture)] = result.reason
             report(progress)
     finally:

@@ -9,7 +9,7 @@ from typing import IO, Any, TypeAlias
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.output.formats import SUFFIXES, ParquetFormat, PayloadFormat, RecordFormat
 from catalogue.output.ledger import Ledger
-from catalogue.output.targets import LocalTarget, RemoteTarget, digest_of, open_target, split_output
+from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
 from catalogue.store.locks import locked
 
@@ -22,11 +22,7 @@ Output: TypeAlias = str | Path | IO[bytes]
 
 
 def format_of(output: Output) -> str:
-    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file.
-
-    Raises:
-        QueryError: if the suffix is unknown.
-    """
+    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
     if not isinstance(output, str | Path):
         return "warc"
     text = str(output)
@@ -50,7 +46,7 @@ def open_output(
         output: a path, a URL that fsspec can write to, or an open file.
         format_: of the records.
         about: identifies the output, as JSON values.
-        most: approximate size of a file; None for a single file, or for 1 GB at a URL.
+        most: approximate bytes of a file; None for a single file, or for 1 GB at a URL.
         cache: folder below which remote files are staged.
 
     Raises:
@@ -102,18 +98,8 @@ def open_output(
 
 
 @contextmanager
-def open_folder(output: str | Path, cache: Path) -> Iterator[LocalTarget | RemoteTarget]:
-    """Open a folder, for files that are put there one by one, for one process at a time.
-
-    Args:
-        output: a path, or a URL that fsspec can write to.
-        cache: folder below which remote files are staged.
-
-    Raises:
-        QueryError: if it cannot be a folder.
-        StoreLocked: if another process writes to it.
-        OutputFailed: if it cannot be reached.
-    """
+def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
+    """Open a folder, or the URL of one, for files that are put there one by one; see ``open_output``."""
     folder, name = split_output(output, file=False)
     if isinstance(folder, Path) and (folder / name).is_file():
         raise QueryError(f"{output} is a file; choose another name for a folder")
@@ -123,7 +109,7 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[LocalTarget | Remot
 
 @contextmanager
 def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """On an error, delete an empty ledger, and name the output; ``files`` may exist that the ledger does not list."""
+    """After an error delete an empty ledger, unless ``files`` may exist that it does not list, and name the output."""
     try:
         yield
     except BaseException as error:

@@ -43,11 +43,7 @@ class LocalTarget:
         return any(path.iterdir()) if path.is_dir() else path.exists()
 
     def put(self, path: Path, name: str) -> None:
-        """Move or copy a finished file to its name.
-
-        Raises:
-            OutputFailed: if that fails; the file is unchanged.
-        """
+        """Move or copy a finished file to its name; if that fails, it is unchanged."""
         target = self.staging / name
         make_folder(target.parent)
         put_in_place(path, target)
@@ -82,14 +78,7 @@ class RemoteTarget:
     """
 
     def __init__(self, files: Any, url: str, root: str, staging: Path) -> None:  # noqa: ANN401 - of an extra
-        """Set the store.
-
-        Args:
-            files: fsspec's file system.
-            url: of the folder, for messages.
-            root: path of the folder in the file system.
-            staging: a local folder for this output alone, where files grow.
-        """
+        """Set fsspec's file system, the URL and path of the folder in it, and a local folder for this output alone."""
         self._files = files
         self._url = url
         self._root = root
@@ -116,7 +105,6 @@ class RemoteTarget:
         )
 
     def put(self, path: Path, name: str) -> None:
-        """Compare the size after the upload."""
         self._call(name, lambda: self._put(path, f"{self._root}/{name}"))
         if self.size(name) != path.stat().st_size:
             raise OutputFailed(
@@ -157,10 +145,7 @@ class RemoteTarget:
         return RemoteTarget(self._files, f"{self._url}/{name}", f"{self._root}/{name}", self.staging / name)
 
     def download_ledger(self, name: str) -> None:
-        """Use the remote ledger, unless the local one continues it.
-
-        Local files that another machine has overtaken are deleted.
-        """
+        """Use the remote ledger instead of local files, unless the local one continues it."""
         path = f"{self._root}/{name}"
         remote = self._call(name, lambda: bytes(self._files.cat_file(path)) if self._files.exists(path) else None)
         local = self.staging / name
@@ -171,7 +156,7 @@ class RemoteTarget:
         local.write_bytes(remote)
 
     def _call(self, name: str, function: Callable[[], _Result]) -> _Result:
-        """Turn any error into one sentence without the library's message, which may contain a secret."""
+        """Convert any error to one sentence without the library's message, which may contain a secret."""
         try:
             self._files.invalidate_cache()
             return function()
@@ -190,12 +175,8 @@ Target: TypeAlias = LocalTarget | RemoteTarget
 def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     """Return the parent folder of an output, a ``Path`` or a URL, and its name.
 
-    Args:
-        output: a path or URL.
-        file: whether it must not be an existing folder.
-
     Raises:
-        QueryError: if the parent does not exist here, or the URL is invalid.
+        QueryError: if the parent does not exist here, the URL is invalid, or a ``file`` is an existing folder.
     """
     text = str(output)
     if "://" in text:
@@ -210,9 +191,9 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
             raise QueryError(
                 "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
             )
-        if not _is_local(text):
+        files, output = _files(text)
+        if "file" not in _protocols(files):
             return folder, name
-        output = _files(text)[1]
     target = Path(output)
     if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _MAX_NAME:
         raise QueryError(f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found")
@@ -226,17 +207,8 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     return target.parent, target.name
 
 
-def open_target(folder: str | Path, name: str, cache: Path) -> "LocalTarget | RemoteTarget":
-    """Open the folder of an output.
-
-    Args:
-        folder: see ``split_output``.
-        name: of the output in it.
-        cache: folder below which remote files are staged.
-
-    Raises:
-        QueryError: if a library is missing.
-    """
+def open_target(folder: str | Path, name: str, cache: Path) -> Target:
+    """Open the folder of an output; remote files are staged below ``cache``."""
     if isinstance(folder, Path):
         return LocalTarget(folder)
     files, root = _files(folder)
@@ -244,16 +216,11 @@ def open_target(folder: str | Path, name: str, cache: Path) -> "LocalTarget | Re
 
 
 def digest_of(text: str) -> str:
-    """Return a file name derived from an address."""
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
-def _is_local(url: str) -> bool:
-    return "file" in _protocols(_files(url)[0])
-
-
 def _files(url: str) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and its path."""
+    """Return fsspec's file system for a URL, and the path in it."""
     be_discreet()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # overrides fsspec's settings for reading
