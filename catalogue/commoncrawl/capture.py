@@ -46,9 +46,7 @@ class Capture:
     filename: str
     """Path of its archive."""
     offset: int
-    """Of its first byte."""
     length: int
-    """In bytes."""
     url: str | None = None
     time: datetime | None = None
     digest: str | None = None
@@ -61,14 +59,10 @@ class Capture:
 
 
 def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
-    """Convert and check a row of the index or of a CDX server.
-
-    Args:
-        row: values by column, typed or as text.
-        most: largest length of the record in bytes.
+    """Convert and check a row of the index or of a CDX server; values may be text.
 
     Raises:
-        BadRecord: if the record could not be fetched.
+        BadRecord: if it is not the place of a record, or the record is longer than ``most`` bytes.
     """
     try:
         found = {
@@ -109,11 +103,7 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as text; None if it is unknown.
-
-    Raises:
-        TypeError: if it is not a single value.
-    """
+    """Return a single value as text; None if it is unknown."""
     if isinstance(value, Sized) and not isinstance(value, str):
         raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
@@ -121,22 +111,14 @@ def _text(value: object) -> str | None:
 
 
 def _whole(text: str | None) -> int:
-    """Parse an integer, also one that pandas made a float.
-
-    Raises:
-        ValueError: if it is not an integer.
-    """
+    """Parse an integer, also one that pandas made a float."""
     if not (found := _NUMBER.fullmatch(text or "")):
         raise ValueError(f"invalid number {(text or '')[:100]!r}")
     return int(found[1])
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970.
-
-    Raises:
-        ValueError: if it is none of these.
-    """
+    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970."""
     digits = _DIGITS.fullmatch(text)
     if not digits:
         time = datetime.fromisoformat(text)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -56,7 +56,7 @@ class Dataset:
 
     @property
     def schema(self) -> pa.Schema:
-        """Types of the known columns; other columns keep the type of the files."""
+        """Types of the known columns; others keep the type of the files."""
         if self.keys is Keys.URL:
             return SCHEMA
         return pa.schema([(name, pa.string()) for name in dict.fromkeys([self.key, *self.path_columns])])
@@ -76,30 +76,25 @@ class Dataset:
         return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
 
     def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
-        """Return the command that harvests a crawl or some of its subsets."""
         options = "" if self == COMMON_CRAWL else f" --table {self.name}"
         words = ["all"] if {*subsets} == {*SUBSETS} else subsets
         chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
-        """Return the call of ``Catalogue`` that does the same."""
+        """Return the call of ``Catalogue`` for ``harvest_command``."""
         chosen = f", subsets={list(subsets)}" if subsets else ""
         return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
-        """Return the crawls that ``--crawl`` selects; see ``select_crawls``.
-
-        Raises:
-            UnknownCrawl: for a word that selects none.
-        """
+        """Return the crawls that words select; see ``select_crawls``."""
         words = parse_crawl_words(words, known)
         if unknown := self._unknown(words, known):
             raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
         return select_crawls(words, known, every=self != COMMON_CRAWL)
 
     def _unknown(self, words: Iterable[str], known: Collection[str]) -> str | None:
-        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form alone."""
+        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form."""
         return None if self == COMMON_CRAWL else next((word for word in plain_names(words) if word not in known), None)
 
     def select_stored(
@@ -111,7 +106,7 @@ class Dataset:
         listed: Callable[[], Collection[str]] = tuple,
         nothing: str = "nothing is harvested yet",
     ) -> list[str]:
-        """Return the stored crawls that ``--crawl`` selects; see ``select_crawls``.
+        """Return the stored crawls that words select; see ``select_crawls``.
 
         Args:
             stored: crawls that are stored.
@@ -176,7 +171,6 @@ class Dataset:
         )
 
     def _not_stored(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
-        """Return the error for a crawl, range or year of which nothing is stored."""
         such_as = crawl or ("latest" if self == COMMON_CRAWL else self.name)
         single = next(plain_names([such_as]), None)
         if self == COMMON_CRAWL and single and not has_columnar_index(single):
@@ -185,7 +179,6 @@ class Dataset:
         return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
 
     def to_json(self) -> bytes:
-        """Return the definition as JSON for the store."""
         values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
         return json.dumps({**values, "path_columns": self.path_columns}).encode()
 
@@ -201,11 +194,7 @@ COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if it is valid for a dataset; it is also the name of a folder.
-
-    Raises:
-        QueryError: if not.
-    """
+    """Return ``name`` if it is valid for a dataset, and so for its folder; otherwise raise QueryError."""
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
         raise QueryError(
             f"{name[:100]!r} is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts"
@@ -214,16 +203,10 @@ def check_name(name: str) -> str:
 
 
 def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Dataset:
-    """Define a dataset.
-
-    Args:
-        name: lower-case letters, digits, ``-`` and ``_``.
-        key: the column that its files are sorted by.
-        keys: the kind of its values; None to infer it from the name of the column.
-        manifest: path of the list of its files.
+    """Define a dataset; ``keys`` is inferred from the name of the key column by default.
 
     Raises:
-        QueryError: if one of these is invalid.
+        QueryError: if an argument is invalid.
     """
     check_name(name)
     if not _COLUMN.fullmatch(key):
@@ -237,11 +220,7 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
 
 
 def dataset_from_json(data: bytes) -> Dataset:
-    """Parse the JSON of ``Dataset.to_json``.
-
-    Raises:
-        FormatError: if it is not such a definition.
-    """
+    """Parse the JSON of ``Dataset.to_json``."""
     try:
         values = json.loads(data)
         table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
@@ -254,9 +233,7 @@ def dataset_from_json(data: bytes) -> Dataset:
 def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     """Return the paths of a list of files (text, one a line, also gzip), each once, in order.
 
-    Args:
-        data: the list.
-        source: the address of the source, which lines may begin with.
+    Lines may begin with the address of the source.
 
     Raises:
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
@@ -283,9 +260,9 @@ def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
 
 
-def group_by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:
+def group_by_crawl(files: Iterable[IndexFile]) -> dict[str, list[IndexFile]]:
     """Group files by crawl, in their order."""
     found: dict[str, list[IndexFile]] = {}
     for file in files:
         found.setdefault(file.crawl, []).append(file)
-    yield from found.items()
+    return found

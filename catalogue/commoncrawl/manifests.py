@@ -46,17 +46,15 @@ class IndexFile:
 
 
 def manifest_path(crawl: str) -> str:
-    """Return the path of a crawl's list of index files."""
     return f"crawl-data/{check_crawl_name(crawl)}/{MANIFEST_NAME}"
 
 
 def is_manifest_path(text: str) -> bool:
-    """Tell the path of a manifest from the name of a crawl."""
     return bool(_MANIFEST_PATH.fullmatch(text))
 
 
 def index_file(path: str) -> IndexFile | None:
-    """Parse a line of a manifest; return None for a line that is not the path of an index file."""
+    """Parse the path of an index file; return None for any other text."""
     matched = _INDEX_PATH.fullmatch(path)
     return IndexFile(path, matched[1], matched[2]) if matched else None
 
@@ -84,11 +82,8 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
 def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     """Return the index files of a manifest (gzip text, one path a line), each once, in the order of the manifest.
 
-    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory.
-
-    Args:
-        crawl: the crawl; None for a manifest that was named by its path, which must be of one crawl.
-        data: the manifest.
+    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory. A
+    manifest that was named by its path, for which ``crawl`` is None, must be of one crawl.
 
     Raises:
         BadManifest: if the data is not such a text, or has no index file.

@@ -15,12 +15,7 @@ from catalogue.surt import merge, parse_key_patterns
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
-    """Resolve a query of a dataset.
-
-    Args:
-        query: the query.
-        dataset: the dataset.
-        stored: types of the columns of its files.
+    """Resolve a query of a dataset whose files have the ``stored`` columns and types.
 
     Returns:
         The resolved query, and how duplicates are removed, if they are.

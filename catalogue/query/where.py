@@ -58,7 +58,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "python_enable_replacements": "false",
-            "threads": "1",  # handing the rows of a row group to others takes longer than to look at them
+            "threads": "1",  # passing the rows of a row group to other threads takes longer than filtering them
         }
     )
     database.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL lock_configuration = true")
@@ -66,12 +66,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMON_CRAWL) -> Where:
-    """Parse a boolean expression.
-
-    Args:
-        sql: an expression over columns of the table, ``crawl`` and ``subset``.
-        newer: types of columns of harvested files that this version does not know.
-        table: the dataset.
+    """Parse a boolean expression over the columns of a dataset, and ``newer`` ones that its schema does not have.
 
     Raises:
         QueryError: if it is invalid, with DuckDB's reason.
@@ -91,7 +86,7 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
     try:
         return check_columns(names, known.names, table)
     except UnknownColumn as error:
-        # What stands in double quotes is a name in SQL, and by most was meant as text.
+        # Double quotes are for names in SQL, but most users mean text.
         for name in names:
             if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
                 raise UnknownColumn(
@@ -108,11 +103,7 @@ def literal(text: str) -> str:
 
 
 def check_expression(sql: str) -> None:
-    """Check that a text is one boolean expression, so that it can be joined with others.
-
-    Raises:
-        QueryError: if it is not.
-    """
+    """Raise QueryError for a text that is not one boolean expression, and so cannot be joined with others."""
     with connect() as connection, _bounded_depth():
         _parse(sql, connection)
 
@@ -154,11 +145,11 @@ def _bounded_depth() -> Iterator[None]:
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     statements, model = _statements(sql, connection), _statements("true", connection)
-    # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
+    # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
         raise QueryError(f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}")
-    # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
+    # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
     bare = json.loads(connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE {sql}\n"]).fetchall()[0][0])
     if bare["error"]:
         raise QueryError(
@@ -170,7 +161,7 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
     try:
-        sql.encode()  # which DuckDB may fail to do with an error of its own
+        sql.encode()  # DuckDB may fail with another error
         select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
         tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()[0][0])
         reason = tree["error"] and tree["error_message"]
@@ -182,7 +173,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB bind the expression to column types, before anything is fetched."""
+    """Let DuckDB bind the expression to the types of the columns, before anything is fetched."""
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:

@@ -94,10 +94,7 @@ class Parts:
 
 
 def url_surtkey(url: str) -> str:
-    """Return the key under which the index stores a URL.
-
-    Args:
-        url: as a browser or the index shows it; without a scheme, ``http`` is assumed.
+    """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
 
     Raises:
         QueryError: if it has no host or an invalid port.
@@ -109,8 +106,7 @@ def url_surtkeys(url: str) -> tuple[str, ...]:
     """Return all keys under which the index may store a URL, depending on the age of the crawl; the newest first.
 
     There are several only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a session
-    id
-    (up to three).
+    id (up to three).
 
     Raises:
         QueryError: if it has no host or an invalid port.
@@ -119,7 +115,6 @@ def url_surtkeys(url: str) -> tuple[str, ...]:
 
 
 def keys_of(parts: Parts) -> tuple[str, ...]:
-    """See ``url_surtkeys``."""
     query = parts.query or ""
     if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query):
         return tuple(dict.fromkeys(_key(parts, era) for era in ERAS))
@@ -155,7 +150,7 @@ def split(url: str) -> Parts:
     _, has_user, host = authority.partition("@")
     if not has_user:
         host = authority
-    # Only without a user may the colon of the port stand behind a bracket; so it is in Java.
+    # As in Java, the colon of the port may follow a bracket only without a user.
     bracket = host.find("]") if host.startswith("[") and not has_user else 0
     colon = host.find(":", max(bracket, 0))
     port = None
@@ -167,7 +162,6 @@ def split(url: str) -> Parts:
 
 
 def no_key(url: str, why: str) -> QueryError:
-    """Return the error for a URL without a key."""
     message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
     return QueryError(message)
 
@@ -244,8 +238,8 @@ def _to_ascii(host: str) -> str:
 
 
 def _label_to_ascii(label: str) -> str:
-    # Python lets pass what Unicode 3.2 had not assigned yet, such as emoji; Java does not. (Java also leaves alone the
-    # capitals that got a small letter later, Georgian and Cherokee ones; here they become small.)
+    # Unlike Java, Python accepts what Unicode 3.2 had not assigned yet, such as emoji. (Java also keeps capitals that
+    # got a small letter later, Georgian and Cherokee ones; here they become small.)
     if any(map(stringprep.in_table_a1, label)):
         raise UnicodeError("a code point that Unicode 3.2 does not know")
     return idna.ToASCII(label).decode("ascii")
@@ -268,13 +262,7 @@ def _ipv4(host: str) -> str | None:
 
 
 def path_key(path: str, era: Era, *, more_follows: bool = False) -> str:
-    """Return the path of a key.
-
-    Args:
-        path: of the URL; empty or starting with a slash.
-        era: whose rules to follow.
-        more_follows: the path is a prefix, so its last segment is kept as it is, even ``..`` or an empty one.
-    """
+    """Return the path of a key. If ``more_follows``, its last segment is kept, even ``..`` or an empty one."""
     path = _unescaped(path)
     if "//" in path or "/." in path:
         path = _resolved(path, more_follows=more_follows)
@@ -335,7 +323,7 @@ def _unescaped(text: str) -> str:
         return text
     start, *pieces = text.split("%")
     done = ""
-    # From the end, so that what follows a percent sign is known when its turn comes.
+    # From the end, so that what follows a percent sign is already decoded.
     for piece in reversed(pieces):
         done = piece + done
         while (char := _PLAIN.get(done[:2])) == "%":

@@ -35,7 +35,6 @@ class Macro:
 
     @property
     def statement(self) -> str:
-        """Return the SQL that creates it."""
         return f"CREATE OR REPLACE MACRO {self.name}({', '.join(self.parameters)}) AS {self.body}"
 
 
@@ -109,7 +108,7 @@ MACROS = (
         ("surtkey", "pattern"),
         _cases(
             "surtkey IS NOT NULL",
-            # By the first two files are pruned, which three intervals would not do; they hold example-shop.com, too.
+            # DuckDB prunes files by the first two conditions, but not by three intervals.
             f"surtkey >= {_HOST} || ')' AND surtkey < {_HOST} || ';' AND (starts_with(surtkey, {_HOST} || ')') "
             f"OR starts_with(surtkey, {_HOST} || ':') OR starts_with(surtkey, {_BELOW} || ','))",
             f"surtkey >= {_PREFIX} AND surtkey < {_BEHIND}",

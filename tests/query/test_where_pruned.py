@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.parquet.model import RowGroup
-from catalogue.query.resolved_query import Condition, ResolvedQuery, Verdict, Where, prune_row_group
+from catalogue.query.resolved_query import Condition, ResolvedQuery, Where, might_match
 from catalogue.query.where import parse_where, where_positions
 from catalogue.surt import EVERYTHING
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
@@ -244,7 +244,7 @@ def grouped(seed: int) -> tuple[pa.Table, tuple[RowGroup, ...]]:
 
 def pruned(where: Where, groups: tuple[RowGroup, ...]) -> list[bool]:
     query = ResolvedQuery((EVERYTHING,), (), where=where)
-    return [prune_row_group(query, group) is Verdict.CANNOT_MATCH for group in groups]
+    return [not might_match(query, group) for group in groups]
 
 
 def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnection) -> int:
