@@ -18,13 +18,13 @@ from catalogue.key_map.svg import Picture, draw_query
 from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.progress import Bars, Progress, no_bar
+from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
-from catalogue.settings import Settings
+from catalogue.session import Session
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -40,49 +40,42 @@ class Captures(ReprMixin):
 
     def __init__(
         self,
+        session: Session,
         question: PlanContext,
-        share: Callable[[int], Settings],
         *,
         space: Callable[[ReadPlan, str | None], KeySpace],
         workers: Workers | None = None,
-        counts: bool = False,
         distinct: Distinct | None = None,
-        notify: Callable[[str], None] | None = None,
-        bars: Bars | None = None,
     ) -> None:
-        """Take a planned query.
+        """Take a query and its scope.
 
         Args:
+            session: which reads.
             question: the query and its scope.
-            share: returns the settings for one of several machines.
             space: returns where a plan reads in the keys of a crawl.
             workers: reads plans; None for threads of this process.
-            counts: whether only the number of captures is requested.
             distinct: how duplicates are removed; None to keep them.
-            notify: called with a sentence about an invalid page index.
-            bars: progress bars.
         """
         self.question = question
-        self._share = share
         self.space_of = space
+        self._session = session
         self._workers = workers
-        self._counts = counts
         self._distinct = distinct
-        self._notify = notify or (lambda _: None)
-        self._bars = bars or no_bar
+        self._counts = False
+        """Whether only the number of captures is requested."""
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an invalid index, and that were read instead."""
         self._plan: ReadPlan | None = None
         self._length: int | None = None
 
     def _line(self) -> str:
-        return self.plan._line()  # noqa: SLF001 - which is what there is to say
+        return self.plan._line()  # noqa: SLF001 - the captures are shown by their plan
 
     def _rows(self) -> Iterable[tuple[str, str]]:
-        return self.plan._rows()  # noqa: SLF001 - likewise
+        return self.plan._rows()  # noqa: SLF001 - of this class
 
     def _notes(self) -> Iterator[str]:
-        yield from self.plan._notes()  # noqa: SLF001 - likewise
+        yield from self.plan._notes()  # noqa: SLF001 - of this class
         yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
     @property
@@ -93,14 +86,7 @@ class Captures(ReprMixin):
         return self._plan
 
     def space(self, crawl: str | None = None) -> KeySpace:
-        """Return where the plan reads in the keys of a crawl.
-
-        Args:
-            crawl: one of the query's; by default the newest one that is read.
-
-        Raises:
-            QueryError: if the query does not include the crawl.
-        """
+        """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read."""
         return self.space_of(self.plan, crawl)
 
     def plot(self, crawl: str | None = None) -> Picture:
@@ -131,7 +117,7 @@ class Captures(ReprMixin):
             SourceError: if they cannot be fetched.
         """
         at = Progress("page indexes", 0, 0)
-        with self._bars("") as bar:
+        with self._session.bars("") as bar:
 
             def events(fetch: PlannedRequest) -> None:
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
@@ -180,7 +166,7 @@ class Captures(ReprMixin):
 
     def _with(self, question: PlanContext) -> "Captures":
         other = copy(self)
-        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - likewise
+        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
         return other
 
     def batches(
@@ -215,7 +201,7 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        events = ReadEvents(self.question.learn, self.question.would_learn, self._notify, self._uncount, done)
+        events = ReadEvents(self.question.learn, self.question.would_learn, self._session.notify, self._uncount, done)
         try:
             with closing(
                 self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
@@ -268,7 +254,7 @@ class Captures(ReprMixin):
             SourceError: if a request fails.
         """
         counting = self.counting()
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
         rows: int = looked_at + sum(dict(counting.plan.counted).values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
         limit = counting.plan.query.limit  # which those that are distinct have kept to already
@@ -283,11 +269,11 @@ class Captures(ReprMixin):
             QueryError: if there is a limit, or the dataset has no crawls.
         """
         counting = self.counting()
-        limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - likewise
+        limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - of this class
         if "crawl" not in counting.schema.names or limit is not None:
             raise QueryError("captures are counted by crawl without a limit, of a table whose files' paths name crawls")
         found: Counter[str] = Counter()
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             for batch in counting.batches(report=bar):
                 found.update(batch.column("crawl").to_pylist())
         found.update(dict(counting.plan.counted))
@@ -299,7 +285,7 @@ class Captures(ReprMixin):
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -318,5 +304,5 @@ class Captures(ReprMixin):
         if query.limit is not None or query.ordered or self._distinct:
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
         self._warn()
-        settings = self._share(client_machines())
+        settings = self._session.machine_settings(client_machines())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())

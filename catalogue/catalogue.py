@@ -40,7 +40,7 @@ from catalogue.query.query import Query
 from catalogue.query.times import Moment
 from catalogue.records.record import Record
 from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
-from catalogue.sample import Sample, draw_sample
+from catalogue.sample import Sample
 from catalogue.selection import stored_crawl
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -352,7 +352,7 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the captures cannot be sampled, or ``size`` or ``most`` is not positive.
         """
-        return draw_sample(self.session, captures, size, seed=seed, per=per, most=most)
+        return Sample(self.session, captures, size, seed=seed, per=per, most=most)
 
     def records(self, captures: SomeCaptures) -> Iterator[Record]:
         """Yield the records of captures, by archive and offset; warn of each that cannot be fetched.

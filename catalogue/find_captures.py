@@ -56,11 +56,9 @@ def run_query(
         return key_space(mapped, file_extents(session, mapped, plan.paths), plan)
 
     return Captures(
+        session,
         question,
-        session.machine_settings,
         space=space,
         workers=session.workers,
         distinct=distinct,
-        notify=session.notify,
-        bars=session.bars,
     )

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,19 +10,12 @@ import pyarrow as pa
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
-    check_crawl_name,
-    has_columnar_index,
-    incomplete_ranges,
-    may_be_unlisted,
-    no_columnar_index,
     parse_crawl_words,
     plain_names,
-    range_ends,
     select_crawls,
-    suggest_crawl,
 )
 from catalogue.commoncrawl.manifests import IndexFile, index_file, inflate
-from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
 
@@ -89,104 +81,17 @@ class Dataset:
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
         """Return the crawls that words select; see ``select_crawls``."""
         words = parse_crawl_words(words, known)
-        if unknown := self._unknown(words, known):
+        if unknown := self.unknown_name(words, known):
             raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
         return select_crawls(words, known, every=self != COMMON_CRAWL)
 
-    def _unknown(self, words: Iterable[str], known: Collection[str]) -> str | None:
+    def unknown_name(self, words: Iterable[str], known: Collection[str]) -> str | None:
         """Return a name that does not exist; names of Common Crawl's crawls are checked by their form."""
         return None if self == COMMON_CRAWL else next((word for word in plain_names(words) if word not in known), None)
-
-    def select_stored(
-        self,
-        stored: Collection[str],
-        words: Iterable[str],
-        *,
-        subsets: Sequence[str] = (),
-        listed: Callable[[], Collection[str]] = tuple,
-        nothing: str = "nothing is harvested yet",
-    ) -> list[str]:
-        """Return the stored crawls that words select; see ``select_crawls``.
-
-        Args:
-            stored: crawls that are stored.
-            words: see ``parse_crawl_words``.
-            subsets: named in the advice to harvest.
-            listed: returns all crawls, as far as known.
-            nothing: beginning of the message if no crawl is stored.
-
-        Raises:
-            NotHarvested: if a selected crawl is not stored.
-            UnknownCrawl: if it does not exist.
-        """
-        words = parse_crawl_words(words, stored)
-        if not stored:
-            for word in plain_names(words) if self == COMMON_CRAWL else ():
-                _check_listed(check_crawl_name(word, listed()), stored, listed())
-            plain = [word for word in words if word not in {"latest", "all"}]
-            raise self._not_stored(next(iter(plain), None), nothing, subsets, ",".join(plain))
-        unknown = self._unknown(words, stored)
-        chosen = [unknown] if unknown else self._select(words, stored, subsets, listed)
-        for crawl in chosen:
-            if crawl not in stored:
-                if self == COMMON_CRAWL:
-                    _check_listed(crawl, stored, listed())
-                raise self._not_stored(crawl, f"{crawl} is not harvested yet", subsets)
-        return chosen
-
-    def _select(
-        self,
-        words: Sequence[str],
-        stored: Collection[str],
-        subsets: Sequence[str],
-        listed: Callable[[], Collection[str]],
-    ) -> list[str]:
-        ends = [end for end in range_ends(words) if end not in stored]
-        if ends:
-            return [check_crawl_name(end, stored) for end in ends] if self == COMMON_CRAWL else ends
-        try:
-            return select_crawls(words, sorted(stored), every=self != COMMON_CRAWL)
-        except UnknownCrawl:
-            for word in words:
-                with suppress(UnknownCrawl):  # unless crawls of that range or year are listed
-                    if not {*stored}.intersection(select_crawls([word], sorted({*stored, *listed()}))):
-                        raise self._not_stored(word, f"nothing of {word} is harvested yet", subsets) from None
-            raise
-
-    def gaps(
-        self,
-        stored: Collection[str],
-        words: Iterable[str],
-        *,
-        subsets: Sequence[str] = (),
-        listed: Callable[[], Collection[str]] = tuple,
-    ) -> tuple[str, ...]:
-        """Return a sentence for each range of crawls of which only some are stored; see ``incomplete_ranges``."""
-        words = list(words)
-        if self != COMMON_CRAWL or all(word in {"all", *stored} for word in words):
-            return ()
-        return tuple(
-            f"{gap}; run: {self.harvest_command(crawls, subsets)}"
-            for crawls, gap in incomplete_ranges(words, stored, listed())
-        )
-
-    def _not_stored(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
-        such_as = crawl or ("latest" if self == COMMON_CRAWL else self.name)
-        single = next(plain_names([such_as]), None)
-        if self == COMMON_CRAWL and single and not has_columnar_index(single):
-            return NotHarvested(no_columnar_index(single), crawl=single)
-        message = f"{what}; run: {self.harvest_command(words or such_as, subsets)}"
-        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
 
     def to_json(self) -> bytes:
         values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
         return json.dumps({**values, "path_columns": self.path_columns}).encode()
-
-
-def _check_listed(crawl: str, stored: Collection[str], listed: Collection[str]) -> None:
-    """Raise UnknownCrawl for a crawl that would be listed if it existed."""
-    if has_columnar_index(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
-        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, {*stored, *listed})}")
 
 
 COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
