@@ -131,12 +131,10 @@ class Captures(ReprMixin):
 
     @property
     def distinct(self) -> bool:
-        """Whether duplicates are removed."""
         return self._distinct is not None
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 

@@ -142,7 +142,6 @@ class Sample(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the sample."""
         schema = self._ask({}).plan.schema
         return pa.schema([schema.field(name) for name in self._columns])
 
@@ -195,7 +194,6 @@ class Sample(ReprMixin):
         return order.drawn > 0 and count > _SCAN_ROWS and count * _PAGE_ROWS > self.rows
 
     def _read(self, drawn: Mapping[RowGroupId, DrawnRows], agree: Callable[[ReadPlan], None]) -> pa.Table:
-        """Read the matching ones of drawn rows, in random order."""
         captures = self._ask(drawn)
         if drawn:
             agree(captures.plan)

@@ -203,7 +203,6 @@ class Session:
         return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
 
     def reload_dataset(self) -> None:
-        """Read the definition of the dataset again."""
         self.__dict__.pop("dataset", None)
 
     # Metadata database
@@ -298,7 +297,6 @@ class Session:
         return kind(self.source, RangeCache(folder, limit))
 
     def cost(self) -> Cost:
-        """Return what requests and bytes cost at this source."""
         limiter, settings = self.source.limiter, self.settings
         return Cost(
             rate=limiter.rate,
@@ -356,7 +354,6 @@ class Session:
     # Other
 
     def temporary_folder(self) -> Path:
-        """Return a folder that is deleted when the session is closed."""
         self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
         return Path(self._temporary.name)
 

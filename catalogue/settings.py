@@ -135,11 +135,7 @@ class Settings:
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
-    """Combine settings from all places: ``given`` ones override all others, unless None; ``otherwise`` has defaults.
-
-    Raises:
-        QueryError: if a setting is unknown or invalid.
-    """
+    """Combine settings from all places: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
     file = config_file()
     values: dict[str, Any] = {}
     try:

@@ -90,11 +90,7 @@ CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the columns that make a capture, by field.
-
-    Raises:
-        QueryError: if the place of the record is missing.
-    """
+    """Return the columns that make a capture, by field."""
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
@@ -103,7 +99,6 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def _text(value: object) -> str | None:
-    """Return a single value as text; None if it is unknown."""
     if isinstance(value, Sized) and not isinstance(value, str):
         raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
@@ -111,7 +106,6 @@ def _text(value: object) -> str | None:
 
 
 def _whole(text: str | None) -> int:
-    """Parse an integer, also one that pandas made a float."""
     if not (found := _NUMBER.fullmatch(text or "")):
         raise ValueError(f"invalid number {(text or '')[:100]!r}")
     return int(found[1])

@@ -88,9 +88,6 @@ def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 
     Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest`` and ``all``.
-
-    Raises:
-        UnknownCrawl: if a short name fits several known crawls.
     """
     parts = (_OPEN_END.sub("..", part.strip()) for word in words for part in word.split(","))
     return ["..".join(_complete(end, known) for end in part.split("..")) for part in parts]
@@ -112,9 +109,6 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
     """Return the crawls that words select, each once, newest first; ranges include both ends.
 
     Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name.
-
-    Raises:
-        UnknownCrawl: for a word that is not the name of a crawl, or a range without crawls.
     """
     candidates = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
@@ -148,7 +142,6 @@ def plain_names(words: Iterable[str]) -> Iterator[str]:
 
 
 def range_ends(words: Iterable[str]) -> Iterator[str]:
-    """Yield the names of crawls at the ends of ranges."""
     return plain_names(end for word in words if ".." in word for end in word.split("..") if end)
 
 

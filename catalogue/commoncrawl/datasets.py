@@ -55,7 +55,6 @@ class Dataset:
 
     @property
     def time(self) -> str | None:
-        """The column with times, if there is one."""
         return "fetch_time" if self.keys is Keys.URL else None
 
     def file(self, path: str) -> IndexFile | None:
@@ -108,11 +107,7 @@ def check_name(name: str) -> str:
 
 
 def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Dataset:
-    """Define a dataset; ``keys`` is inferred from the name of the key column by default.
-
-    Raises:
-        QueryError: if an argument is invalid.
-    """
+    """Define a dataset; ``keys`` is inferred from the name of the key column by default."""
     check_name(name)
     if not _COLUMN.fullmatch(key):
         raise QueryError(f"{key[:100]!r} is not a valid name of a column")
@@ -125,7 +120,6 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
 
 
 def dataset_from_json(data: bytes) -> Dataset:
-    """Parse the JSON of ``Dataset.to_json``."""
     try:
         values = json.loads(data)
         table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
@@ -166,7 +160,6 @@ def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def group_by_crawl(files: Iterable[IndexFile]) -> dict[str, list[IndexFile]]:
-    """Group files by crawl, in their order."""
     found: dict[str, list[IndexFile]] = {}
     for file in files:
         found.setdefault(file.crawl, []).append(file)

@@ -102,11 +102,7 @@ def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
 
 
 def parse_collinfo(data: bytes) -> list[Crawl]:
-    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped.
-
-    Raises:
-        BadManifest: if the data is not JSON or lists no crawl.
-    """
+    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped."""
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -22,8 +22,6 @@ from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
 
-_ENCODED_PER_CORE = 2
-"""Records that are encoded ahead, for each core; each may take 256 MB."""
 _TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
 """Approximate size of a worker's task."""
 _TASK_MAX_RESULT = 256 << 20
@@ -233,14 +231,7 @@ def fetch_into(
 ) -> Fetched:
     """Fetch the records that an output is missing; after an interruption the same call continues.
 
-    Args:
-        writer: of the output.
-        ledger: of the output.
-        captures: all that the output is to have, with or without duplicates.
-        fetch: fetches and encodes records.
-        source: its address; a permanent failure is one of this source.
-        max_gap: see ``record_fetches``.
-        report: called after each record.
+    A permanent failure is one of the ``source``, given by its address. ``report`` is called after each record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
@@ -265,7 +256,6 @@ def fetch_into(
 
 
 def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterator[Capture]:
-    """Yield the captures that are neither in the output nor known to fail permanently."""
     return (each for each in captures if not (ledger.is_stored(each) or _known_failure(each, ledger, source)))
 
 

@@ -158,7 +158,6 @@ def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
 
 
 def _count(captures: SomeCaptures) -> int:
-    """Return the number of captures; 0 if it is not known before reading."""
     return 0 if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized) else len(captures)
 
 
@@ -192,7 +191,6 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
 
 
 def _in_order(captures: pa.Table) -> pa.Table:
-    """Sort a table by archive and offset, so that neighbours share requests."""
     found = record_columns(captures.schema.names)
     plain = pa.table({name: _plain(captures.column(name)) for name in found.values()})
     offset = plain.column(found["offset"])
@@ -204,7 +202,6 @@ def _in_order(captures: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with a type that can be sorted."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column

@@ -133,7 +133,6 @@ class WarcFormat(RecordFormat):
 
 
 def _as_warc(record: Record) -> bytes:
-    """Convert a record of an ARC file; its HTTP header stays unchanged."""
     if not record.time:
         raise BadRecord("it has no time, which a WARC record requires")
     block = record.http_head + record.body
@@ -227,11 +226,7 @@ class PayloadFormat(RecordFormat):
 
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    """Open a format; it can be used from several threads.
-
-    Raises:
-        QueryError: if the name is unknown, or its libraries are not installed.
-    """
+    """Open a format; it can be used from several threads."""
     if spec.name not in SUFFIXES:
         raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":

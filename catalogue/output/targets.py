@@ -220,7 +220,6 @@ def digest_of(text: str) -> str:
 
 
 def _files(url: str) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it."""
     be_discreet()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # overrides fsspec's settings for reading

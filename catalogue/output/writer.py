@@ -38,14 +38,7 @@ class PartWriter:
     def __init__(
         self, target: Target, name: str, format_: RecordFormat, ledger: Ledger, *, max_bytes: int | None = None
     ) -> None:
-        """Continue or begin an output.
-
-        Args:
-            target: where finished files go.
-            name: of the file; with ``max_bytes`` it gets numbers, as in ``out-00000.warc.gz``.
-            format_: of the records.
-            ledger: of this output.
-            max_bytes: approximate size of a file; None for a single file.
+        """Continue or begin an output; with ``max_bytes``, about the size of a file, names have numbers.
 
         Raises:
             QueryError: if a finished file has been changed.
@@ -135,7 +128,6 @@ class PartWriter:
                 self._file = None
 
     def _open(self) -> BinaryIO:
-        """Open the file to continue, or the next one."""
         self._name = min(self._ledger.sizes, default="") or self._next_name()
         size = self._ledger.sizes.get(self._name, 0)
         if not size and self._target.size(self._name) is not None:

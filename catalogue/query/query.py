@@ -50,11 +50,7 @@ class Query:
         unique: str | None = None,
         latest: bool = False,
     ) -> "Query":
-        """Make a query of one text or several for each parameter.
-
-        Raises:
-            QueryError: if there is no pattern, or a filter, a limit or a match is invalid.
-        """
+        """Make a query of one text or several for each parameter."""
         query = cls(
             patterns=_texts(patterns),
             crawls=_texts(crawls),

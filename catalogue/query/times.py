@@ -21,9 +21,6 @@ def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, 
 
     Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), which mean every time that
     starts with them, or an ISO date or time, in UTC unless it has a zone; a date means the day.
-
-    Raises:
-        QueryError: if they are invalid, or the end is before the start.
     """
     from_ms = None if first is None else _milliseconds(_span(str(first))[0])
     to_ms = None if last is None else _milliseconds(_span(str(last))[1])

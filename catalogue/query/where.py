@@ -98,7 +98,6 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
 
 
 def literal(text: str) -> str:
-    """Quote a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -109,11 +108,7 @@ def check_expression(sql: str) -> None:
 
 
 def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the positions, ascending, of the rows for which the expression is true.
-
-    Raises:
-        QueryError: if it fails on a row's values.
-    """
+    """Return the positions, ascending, of the rows for which the expression is true."""
     position = _POSITION
     while position in where.columns:
         position += "'"
@@ -136,7 +131,6 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
 
 @contextmanager
 def _bounded_depth() -> Iterator[None]:
-    """Refuse expressions that are nested deeper than Python can walk."""
     try:
         yield
     except RecursionError as error:

@@ -59,7 +59,6 @@ class Documents:
         self.close()
 
     def close(self) -> None:
-        """End the processes."""
         self._closed = True
         for parser in [self._idle.get() for _ in range(self._count)]:
             if parser:

@@ -138,7 +138,6 @@ def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
 
 
 def _usual(charset: str) -> str:
-    """Return the web's name of a charset."""
     return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
 
 

@@ -90,7 +90,6 @@ class Record(ReprMixin):
 
     @property
     def url(self) -> str:
-        """The requested URL."""
         return _url(self.headers, self.archive)
 
     @property
@@ -100,7 +99,6 @@ class Record(ReprMixin):
 
     @property
     def status(self) -> int | None:
-        """Status of the HTTP response."""
         code = _STATUS.match(self.status_line)  # the text may follow without a space
         return int(code[0]) if code else None
 

@@ -35,7 +35,6 @@ EVERYTHING = KeyInterval(b"", END)
 
 
 def exact_interval(key: bytes) -> KeyInterval:
-    """Return the interval of a single key."""
     return KeyInterval(key, key + b"\x00")
 
 
@@ -51,7 +50,6 @@ def prefix_interval(prefix: bytes) -> KeyInterval:
 
 
 def shared_prefix(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 

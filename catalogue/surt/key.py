@@ -107,9 +107,6 @@ def url_surtkeys(url: str) -> tuple[str, ...]:
 
     There are several only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a session
     id (up to three).
-
-    Raises:
-        QueryError: if it has no host or an invalid port.
     """
     return (_opaque_key(url),) if url.startswith(_OPAQUE) else keys_of(split(url))
 
@@ -134,11 +131,7 @@ def _opaque_key(url: str) -> str:
 
 
 def split(url: str) -> Parts:
-    """Split a URL into its parts.
-
-    Raises:
-        QueryError: if it has no host or an invalid port.
-    """
+    """Split a URL into its parts."""
     text = _STRAY.sub("", url.strip(_BLANKS))
     if not text.isascii():
         _check_unicode(text)
@@ -183,7 +176,6 @@ def _port(url: str, digits: str) -> int | None:
 
 
 def host_key(parts: Parts, era: Era) -> str:
-    """Return host and port of a key, including the closing parenthesis."""
     host = canonical_host(parts.host, era)
     if not host:
         raise no_key(parts.host, "it has no host")
@@ -290,13 +282,11 @@ def _resolved(path: str, *, more_follows: bool) -> str:
 
 
 def query_key(query: str, era: Era) -> str:
-    """Return the query of a key, without the question mark; empty if nothing is left."""
     text = without_sessions(lower_query(query, era), era)
     return "&".join(sorted(text.split("&"), key=argument_order)) if "&" in text else text
 
 
 def lower_query(query: str, era: Era) -> str:
-    """Return a query in a key's spelling, with its arguments in their original order."""
     return _escaped(_unescaped(query), era).lower()
 
 

@@ -55,12 +55,10 @@ def _reversed(host: str) -> str:
 
 
 def _bare(form: str, text: str) -> str:
-    """Return SQL for a host without its leading ``www.``."""
     return rf"regexp_replace(lower({_part(form, 2, text)}), '^(?:www[0-9]*\.)+', '')"
 
 
 def _host_key(form: str, text: str) -> str:
-    """Return SQL for host and port of a key."""
     scheme, port = f"lower({_part(form, 1, text)})", _part(form, 3, text)
     own = f"{port} = '' OR ({scheme} IN ('', 'http') AND {port} = '80') OR ({scheme} = 'https' AND {port} = '443')"
     return f"({_reversed(_bare(form, text))} || CASE WHEN {own} THEN '' ELSE ':' || {port} END || ')')"

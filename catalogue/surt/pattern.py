@@ -207,7 +207,6 @@ def _is_host(host: str, *, in_url: bool) -> bool:
 
 
 def _eras(url: str) -> tuple[Era, ...]:
-    """Return the eras whose keys may begin differently."""
     return ERAS[:2] if "%" in url else (NEWEST,)
 
 
@@ -230,7 +229,6 @@ def _prefix(url: str) -> Iterator[KeyInterval]:
 
 
 def _query_start(query: str, era: Era) -> str:
-    """Return the beginning of a query as keys spell it."""
     before, ampersand, last = lower_query(query, era).rpartition("&")
     whole = without_sessions(before + ampersand, era)
     arguments = whole.split("&")[:-1]
