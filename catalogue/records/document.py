@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from queue import LifoQueue
-from threading import Timer
+from threading import Event, Timer
 from typing import Any, Self
 
 from catalogue.errors import BadDocument, QueryError
@@ -131,18 +131,23 @@ class _Parser:
         extract.receive(self._answers)  # it has started
 
     def call(self, request: bytes) -> bytes:
-        timer = Timer(self._seconds, self._process.kill)
+        expired = Event()
+
+        def expire() -> None:
+            expired.set()
+            self._process.kill()
+
+        timer = Timer(self._seconds, expire)
         timer.start()
         answer = None
         with suppress(OSError):  # it closed its end
             extract.send(self._requests, request)
             answer = extract.receive(self._answers)
-        in_time = timer.is_alive()
         timer.cancel()
         if answer is not None:
             return answer
         self.kill()
-        if not in_time:
+        if expired.is_set():
             raise _ParserDied(f"took over {self._seconds:g} s", timed_out=True)
         status = self._process.returncode
         reason = signal.Signals(-status).name if status < 0 else f"exit status {status}"
