@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from shutil import copyfile
@@ -175,29 +174,6 @@ def test_rejects_other_values_as_captures(
 # ---- ledgers ----
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(Ledger(tmp_path / "x.ledger", {"form": "warc"})) as made:
-        yield made
-
-
-def test_ledger_lists_its_entries(ledger: Ledger) -> None:
-    one, other, third = (Capture("crawl-data/a", offset, 1) for offset in (1, 2, 3))
-    ledger.add("x", 10, [one])
-    ledger.add_failed([(other, "gone", "asked"), (third, "later", "")])
-    ledger.close()
-    with closing(Ledger(ledger.path, {"form": "warc"})) as again:
-        assert (again.is_stored(one), again.is_stored(other), again.num_stored) == (True, False, 1)
-        assert again.failed == {("crawl-data/a", 2): ("gone", "asked"), ("crawl-data/a", 3): ("later", "")}
-        again.add("x", 20, [third])
-        assert again.failed == {("crawl-data/a", 2): ("gone", "asked")}
-        assert again.sizes == {"x": 20}
-        again.finish("x", 21)
-        assert (again.sizes, again.finished) == ({}, {"x": 21})
-        again.lose("x")
-        assert (again.num_stored, again.finished) == (0, {})
-
-
 @pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
 def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> None:
     (tmp_path / "x.ledger").write_bytes(spoilt)
@@ -297,6 +273,10 @@ def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: byte
         (["*.com"], "no output; add one"),
         (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave out --columns"),
         (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
+        (["*.com", "-o", "a.jsonl", "--format", "parquet"], "ends in .parquet"),
+        (["*.com", "-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
+        (["*.com", "-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
+        (["*.com", "-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
         (["*.com", "-o", "a.zip", "--format", "warc"], "ends in .warc.gz"),
         (["*.com", "-o", "a.warc.gz", "--format", "text"], "ends in .jsonl"),
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
@@ -322,10 +302,3 @@ def test_fetches_nothing_that_is_complete(asking: Command, tmp_path: Path, rows:
     assert asking(*words, "--yes").status == 0
     again = asking(*words, "--max-requests", "0")
     assert (again.status, again.err) == (0, asking(*words, "--yes").err)
-
-
-def test_checks_records_while_fetching(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
-    with closing(open_source(settings.source, settings)) as source:
-        results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, lambda record: record))
-    assert [isinstance(result, FailedRecord) and result.permanent for result in results] == [True] * 3

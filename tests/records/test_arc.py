@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue.commoncrawl.capture import Capture
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer
-from catalogue.settings import Settings
 from catalogue.url_index_2012.lookup import PATH
 from tests.support.commands import Command
 from tests.support.fetched import check, records_in
@@ -166,35 +163,3 @@ def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServ
     assert facts == sorted((each.url, each.status, len(each.body)) for each in PAGES if each.archive == NEW)
     titles = {each["content"]["title"] for each in objects if each["content_len"]}
     assert titles >= {"coded", "blanks", "not ASCII", "radio", "bare", "none", "glued"}
-
-
-def test_checks_captures_and_limits(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, settings=Settings(source=server.url, cache=tmp_path)) as cat:
-        index = cat.old_index()
-        home = list(index.captures(index.find("http://www.example.com/")))
-        assert home == archives.captures[1:3]
-        assert [record.body for record in cat.records(home)] == [PAGES[1].body, PAGES[2].body]
-        some = list(index.captures(index.find("example.com/*"), limit=2))
-        assert len(some) == 2
-        assert {record.url for record in cat.records(some)} == {each.url for each in some}
-
-
-@pytest.mark.parametrize(
-    ("offset", "length", "url", "why"),
-    [
-        (1, 0, None, "not gzip"),
-        (0, -5, None, "truncated"),
-        (0, 5, None, "data after the end"),
-        (0, 0, "http://www.example.com/other", "it is of 'http://www.example.com/' and not of"),
-    ],
-)
-def test_record_at_a_wrong_place_is_an_error(
-    archives: Archives, server: LoopbackServer, tmp_path: Path, offset: int, length: int, url: str | None, why: str
-) -> None:
-    right = archives.captures[1]
-    wrong = Capture(NEW, right.offset + offset, right.length + length, url or right.url)
-    with (
-        catalogue.open(tmp_path, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-        pytest.warns(IncompleteAnswer, match=why),
-    ):
-        assert list(cat.records([wrong])) == []
