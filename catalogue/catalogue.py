@@ -33,7 +33,8 @@ from catalogue.output.fetch_captures import (
     fetch_to_output,
     iterate_records,
 )
-from catalogue.output.open_output import Output
+from catalogue.output.formats import FormatSpec
+from catalogue.output.open_output import Output, format_of
 from catalogue.progress import Progress, bars
 from catalogue.query.filters import Values
 from catalogue.query.query import Query
@@ -418,10 +419,8 @@ class Catalogue(ReprMixin):
             self.session,
             captures,
             output,
-            form=form,
-            main_content=main_content,
+            FormatSpec(form or format_of(output), main_content, about),
             most=most,
-            about=about,
             agree=agree,
             report=report,
         )

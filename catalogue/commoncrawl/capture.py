@@ -1,6 +1,7 @@
 """A capture: the place of a record, and what the index says of it."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from catalogue.formatting import in_utc
 from catalogue.source.byte_ranges import ByteRange
 
 MAX_RECORD = 64 << 20
-"""Default limit of an archived record in bytes; the largest known have 7 MB."""
+"""Largest archived record in bytes; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
     r"(?:common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
@@ -58,11 +59,11 @@ class Capture:
         return ByteRange(self.offset, self.offset + self.length)
 
 
-def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
+def capture_of(row: Mapping[str, Any]) -> Capture:
     """Convert and check a row of the index or of a CDX server; values may be text.
 
     Raises:
-        BadRecord: if it is not the place of a record, or the record is longer than ``most`` bytes.
+        BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
     """
     try:
         found = {
@@ -78,9 +79,10 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
     matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
-    if not (0 <= offset < 1 << 50 and 0 < length <= most):
-        raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {most:,} bytes are accepted")
-    return Capture(matched[1], offset, length, found["url"], time, found["digest"], status)
+    if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
+        raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
+    archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
+    return Capture(archive, offset, length, found["url"], time, found["digest"], status)
 
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())

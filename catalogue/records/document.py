@@ -1,7 +1,7 @@
-"""Extract text, links and metadata from archived documents, in processes without credentials, memory or time to waste.
+"""Extract text, links and metadata from archived documents, in processes with limited memory and time.
 
 An HTML parser may crash, hang, or take all memory; a megabyte of nested elements keeps one busy for minutes. In a
-process of its own, that is an error of one document.
+separate process, without credentials, that is an error of one document.
 """
 
 import json
