@@ -2,11 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from catalogue.atomic_files import make_folder, put_in_place
@@ -18,8 +18,6 @@ _ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects appear when they are complete; elsewhere a file is uploaded under a temporary name."""
 _MAX_NAME = 200
 """Bytes; file systems allow 255, and names of temporary files are longer."""
-
-_Result = TypeVar("_Result")
 
 
 class LocalTarget:
@@ -89,46 +87,44 @@ class RemoteTarget:
         return f"{self._url}/{name}"
 
     def size(self, name: str) -> int | None:
-        return self._call(name, lambda: self._size(name))
-
-    def _size(self, name: str) -> int | None:
-        try:
-            info = self._files.info(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return None
-        return int(info["size"]) if info["type"] == "file" else None
+        with self._errors(name):
+            try:
+                info = self._files.info(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+            return int(info["size"]) if info["type"] == "file" else None
 
     def exists(self, name: str) -> bool:
         path = f"{self._root}/{name}"
-        return self._call(
-            name, lambda: self._files.isfile(path) or (self._files.isdir(path) and bool(self._files.ls(path)))
-        )
+        with self._errors(name):
+            return self._files.isfile(path) or (self._files.isdir(path) and bool(self._files.ls(path)))
 
     def put(self, path: Path, name: str) -> None:
-        self._call(name, lambda: self._put(path, f"{self._root}/{name}"))
+        target = f"{self._root}/{name}"
+        with self._errors(name):
+            if _protocols(self._files) & _ATOMIC:
+                self._files.put_file(str(path), target)
+            else:
+                folder, _, last = target.rpartition("/")
+                temporary = f"{folder}/.{last}.part"
+                self._files.makedirs(folder, exist_ok=True)
+                self._files.put_file(str(path), temporary)
+                if self._files.exists(target):
+                    self._files.rm_file(target)
+                self._files.mv(temporary, target)
         if self.size(name) != path.stat().st_size:
             raise OutputFailed(
                 f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
             )
 
-    def _put(self, path: Path, target: str) -> None:
-        if _protocols(self._files) & _ATOMIC:
-            self._files.put_file(str(path), target)
-            return
-        folder, _, last = target.rpartition("/")
-        temporary = f"{folder}/.{last}.part"
-        self._files.makedirs(folder, exist_ok=True)
-        self._files.put_file(str(path), temporary)
-        if self._files.exists(target):
-            self._files.rm_file(target)
-        self._files.mv(temporary, target)
-
     def remove(self, name: str) -> None:
-        self._call(name, lambda: self._files.rm_file(f"{self._root}/{name}"))
+        with self._errors(name):
+            self._files.rm_file(f"{self._root}/{name}")
 
     def download(self, name: str) -> Path:
         path = self.staging / name
-        self._call(name, lambda: self._files.get_file(f"{self._root}/{name}", str(path)))
+        with self._errors(name):
+            self._files.get_file(f"{self._root}/{name}", str(path))
         return path
 
     @contextmanager
@@ -138,28 +134,29 @@ class RemoteTarget:
         path.unlink()
 
     def names(self) -> set[str]:
-        found = self._call("", lambda: self._files.find(self._root))
-        return {str(each).removeprefix(f"{self._root}/") for each in found}
+        with self._errors(""):
+            return {str(each).removeprefix(f"{self._root}/") for each in self._files.find(self._root)}
 
     def subfolder(self, name: str) -> "RemoteTarget":
         return RemoteTarget(self._files, f"{self._url}/{name}", f"{self._root}/{name}", self.staging / name)
 
     def download_ledger(self, name: str) -> None:
         """Use the remote ledger instead of local files, unless the local one continues it."""
-        path = f"{self._root}/{name}"
-        remote = self._call(name, lambda: bytes(self._files.cat_file(path)) if self._files.exists(path) else None)
-        local = self.staging / name
+        path, local = f"{self._root}/{name}", self.staging / name
+        with self._errors(name):
+            remote = bytes(self._files.cat_file(path)) if self._files.exists(path) else None
         if remote is None or (local.exists() and local.read_bytes().startswith(remote)):
             return
         rmtree(self.staging)
         self.staging.mkdir(mode=0o700)
         local.write_bytes(remote)
 
-    def _call(self, name: str, function: Callable[[], _Result]) -> _Result:
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
         """Convert any error to one sentence without the library's message, which may contain a secret."""
         try:
             self._files.invalidate_cache()
-            return function()
+            yield
         except Exception as error:  # each store has its own errors
             response = getattr(error.__cause__ or error, "response", None)
             code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
