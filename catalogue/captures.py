@@ -36,7 +36,7 @@ _ROWS = 1 << 12
 
 
 class Captures(ReprMixin):
-    """The result of a query. Each use reads it again; nothing is read before."""
+    """The result of a query. Each use reads it again; nothing is read before. A failed request raises SourceError."""
 
     def __init__(
         self,
@@ -112,9 +112,6 @@ class Captures(ReprMixin):
 
         Args:
             report: called with progress, instead of a bar.
-
-        Raises:
-            SourceError: if they cannot be fetched.
         """
         at = Progress("page indexes", 0, 0)
         with self._session.bars("") as bar:
@@ -123,7 +120,7 @@ class Captures(ReprMixin):
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
                 (report or bar)(at)
 
-            while indexes := self.plan.indexes:  # what some say can make those of others worth their price
+            while indexes := self.plan.indexes:  # after some are known, fetching others can be worth its cost
                 at.listed += len(indexes)
                 self.question.fetch_indexes(indexes, events)
                 self._plan = self.question.plan(counts=self._counts)
@@ -150,12 +147,7 @@ class Captures(ReprMixin):
                     yield from batch.slice(start, _ROWS).to_pylist()
 
     def head(self, n: int = 5) -> "pd.DataFrame":
-        """Return the first rows as a DataFrame; reading stops when they are found.
-
-        Raises:
-            QueryError: if ``n`` is negative.
-            SourceError: if a request fails.
-        """
+        """Return the first rows as a DataFrame; reading stops when they are found."""
         if n < 0:
             raise QueryError(f"invalid number of rows {n}; use 0 or more")
         few = self._with(self.question if self._distinct else self.question.limited(n))
@@ -175,9 +167,6 @@ class Captures(ReprMixin):
         Args:
             warn: whether to warn if rows may be missing.
             report: called after each row group.
-
-        Raises:
-            SourceError: if a request fails.
         """
         if warn:
             self._warn()
@@ -230,11 +219,7 @@ class Captures(ReprMixin):
         return other
 
     def __len__(self) -> int:
-        """Return the number of captures, if it was counted or read, or nothing can match.
-
-        Raises:
-            TypeError: if it is not known.
-        """
+        """Return the number of captures, if it was counted or read, or nothing can match; otherwise raise TypeError."""
         if self._length is None and (self.plan.waves or self.plan.indexes):
             raise TypeError(
                 "the number of captures is not known before they are read; count() reads, and plan says how much"
@@ -246,16 +231,12 @@ class Captures(ReprMixin):
         return True
 
     def count(self) -> int:
-        """Count the captures; pages that match as a whole are counted by their metadata and not read.
-
-        Raises:
-            SourceError: if a request fails.
-        """
+        """Count the captures; pages that match completely are counted by their metadata and not read."""
         counting = self.counting()
         with self._session.bars("row groups") as bar:
             looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
         rows: int = looked_at + sum(dict(counting.plan.counted).values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
-        limit = counting.plan.query.limit  # which those that are distinct have kept to already
+        limit = counting.plan.query.limit  # None for distinct captures, which are limited already
         self._length = rows if limit is None else min(rows, limit)
         return self._length
 
@@ -263,7 +244,6 @@ class Captures(ReprMixin):
         """Count the captures of each crawl that has any, newest first; see ``count``.
 
         Raises:
-            SourceError: if a request fails.
             QueryError: if there is a limit, or the dataset has no crawls.
         """
         counting = self.counting()

@@ -69,7 +69,8 @@ class _Strata:
 class Sample(ReprMixin):
     """A random sample of captures, each as likely as any other; drawn when it is read.
 
-    The same seed gives the same sample of the same files, and a smaller sample is the start of a larger one.
+    The same seed gives the same sample of the same files, and a smaller sample is the start of a larger one. A failed
+    request raises SourceError.
     """
 
     def __init__(
@@ -156,9 +157,6 @@ class Sample(ReprMixin):
         Args:
             agree: called with the plan of each round before it is read, and again after its page indexes were
                 fetched; an exception ends the sampling.
-
-        Raises:
-            SourceError: if a request fails.
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
