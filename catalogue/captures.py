@@ -227,7 +227,7 @@ class Captures(ReprMixin):
         return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
-        """Always true, so that an empty result is not taken for none."""
+        """Always true: an empty result is a result."""
         return True
 
     def count(self) -> int:

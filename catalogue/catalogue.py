@@ -605,7 +605,7 @@ class Catalogue(ReprMixin):
     ) -> Exported:
         """Write a snapshot of what is stored: a Parquet file for each crawl, for ``pull``, and plain Parquet tables.
 
-        Written again to the same place, only crawls that have changed are written. Others can harvest meanwhile.
+        Written again to the same place, only crawls that have changed are written. Others can harvest at the same time.
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.

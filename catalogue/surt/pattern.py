@@ -156,7 +156,7 @@ def _by_form(typed: str) -> tuple[Match, str]:
         if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):
             host = re.split("[/?#*]", below, maxsplit=1)[0]
             instead = _proposed(": ask for ", f"*.{host}", ", and choose by url_path")
-            raise _Refused(f"asks for subdomains and a path at once, which keys cannot tell{instead}")
+            raise _Refused(f"asks for subdomains and a path at once, which keys cannot distinguish{instead}")
         return Match.DOMAIN, typed.removesuffix(rest) + host
     if rest.endswith("*"):
         return Match.PREFIX, _before_asterisk(typed)
@@ -217,7 +217,7 @@ def _exact(url: str) -> Iterator[KeyInterval]:
 
 def _prefix(url: str) -> Iterator[KeyInterval]:
     if "#" in url:
-        raise _Refused("goes on behind a #, of which keys know nothing")
+        raise _Refused("continues after a #, which keys do not contain")
     if _CUT_ESCAPE.search(url):
         raise _Refused("ends within a percent escape")
     parts = _parts(url)
@@ -254,7 +254,7 @@ def _host(url: str) -> Iterator[KeyInterval]:
 def _domain(url: str) -> Iterator[KeyInterval]:
     parts = _parts(url)
     if port_key(parts):
-        raise _Refused("asks for subdomains on one port, which keys cannot tell, so leave out the port")
+        raise _Refused("asks for subdomains on one port, which keys cannot distinguish, so leave out the port")
     yield from _host(parts.host)
     for era in _eras(url):
         host = canonical_host(parts.host, era)

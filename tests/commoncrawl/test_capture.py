@@ -1,4 +1,4 @@
-"""Captures of rows of every origin, and times as CDX writes them."""
+"""Captures from rows of every origin, and times of CDX."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

@@ -1,4 +1,4 @@
-"""Manifests and lists of crawls: parsed in the one form that they have, inflated within a limit."""
+"""Manifests and lists of crawls: parsed strictly, inflated within a limit."""
 
 import gzip
 import json

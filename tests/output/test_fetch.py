@@ -1,4 +1,4 @@
-"""Records are fetched in few requests, written whole, and gone on with."""
+"""Records are fetched in few requests, written completely, and continued."""
 
 import gzip
 import signal
@@ -35,7 +35,7 @@ from tests.support.fetched import MANY, check, many_rows, records_in
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- merging ----
+# ---- requests ----
 
 
 places = st.lists(
@@ -82,7 +82,7 @@ def test_requests_and_bytes_equal_the_estimate(
             assert estimate.requests == len({row["warc_filename"] for row in rows})
 
 
-# ---- what is written ----
+# ---- files ----
 
 
 def test_fetched_records_equal_the_archives(
@@ -141,7 +141,7 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list
     odd = rows[3]["url"]
 
     def make(record: Record) -> dict[str, Any]:
-        return {"url": {record} if record.url == odd else record.url}  # a set is nothing for JSON
+        return {"url": {record} if record.url == odd else record.url}  # JSON has no sets
 
     requested = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
@@ -173,7 +173,7 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[d
         assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []
 
 
-# ---- going on ----
+# ---- continuing ----
 
 
 def test_resumed_fetch_equals_one_run(

@@ -1,4 +1,4 @@
-"""What cannot be had, ledgers of others, and the command."""
+"""Records that cannot be fetched, ledgers of other outputs, and the command."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ from tests.support.fetched import check, many_rows, records_in
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- what cannot be had ----
+# ---- missing records ----
 
 
 def test_reports_defective_records_and_does_not_write_them(
@@ -54,7 +54,7 @@ def test_reports_defective_records_and_does_not_write_them(
         if number < 3:
             data[start + 30 : start + 40] = bytes(10)
         else:
-            other = gzip.compress(warc())  # a good record of something else, as long
+            other = gzip.compress(warc())  # a valid record of another page
             data[start:end] = (
                 other + bytes(end - start - len(other)) if len(other) < end - start else bytes(end - start)
             )
@@ -76,7 +76,7 @@ def test_reports_defective_records_and_does_not_write_them(
             before = len(server.log)
             again = cat.fetch(rows, tmp_path / "out.warc.gz")
             assert again.failed.keys() == bad.keys()
-            assert len(server.log) == before  # what will not change is not asked for again
+            assert len(server.log) == before  # permanent failures are not requested again
 
 
 def test_gives_up_a_closed_source(settings: Settings, rows: list[dict[str, Any]]) -> None:
@@ -132,9 +132,7 @@ def test_fetches_a_place_once(harvested: Catalogue, tmp_path: Path, rows: list[d
 
 
 def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    inorder = [
-        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
-    ]  # more than are looked at at once
+    inorder = [Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)]  # more than a window
     shuffled = random.Random(1).sample(inorder, len(inorder))
     requested = harvested.fetch_estimate(inorder)
     assert requested.requests < 10
@@ -282,13 +280,13 @@ def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: byte
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
         (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "contains no captures"),
         (["*.example.com", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),
-        (["*.example.com", "-o", "held.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
+        (["*.example.com", "-o", "other.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
     ],
 )
 def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "rows.jsonl").write_text("{no json")
-    if "held.warc.gz" in words:
-        Ledger(tmp_path / "held.warc.gz.ledger", {"form": "warc", "most": None}).close()
+    if "other.warc.gz" in words:
+        Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
     ran = asking("fetch", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
     assert what in ran.err

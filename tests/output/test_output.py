@@ -1,4 +1,4 @@
-"""Records in every form: never half there, gone on with from wherever it was stopped."""
+"""Outputs in every format: complete or absent, and continued after a stop at any step."""
 
 import gzip
 import json
@@ -45,11 +45,11 @@ away = pytest.fixture(elsewhere)
 NAME = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{18}-[a-z0-9][a-z0-9-]{0,59}\.[a-z0-9]{2,5}")
 
 
-# ---- going on ----
+# ---- continuing ----
 
 
 class Stopped(LocalTarget):
-    """A folder that is copied before and after each step of what is done in it, at any of which a kill may come."""
+    """A folder that is copied before and after each step, as a kill may leave it."""
 
     def __init__(self, folder: Path, stop: Callable[[], None]) -> None:
         super().__init__(folder)
@@ -84,7 +84,7 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
             copytree(folder, tmp_path / f"stopped-{next(stops)}", ignore=ignore_patterns(".payloads"))
 
     folder.mkdir()
-    for upto in (25, 40):  # the second time what was finished grows again
+    for upto in (25, 40):  # the second time finished files grow again
         with closing(Ledger(folder / f"{name}.ledger", {"form": form, "most": most}, publish=stop)) as ledger:
             place = Stopped(folder, stop)
             with closing(
@@ -116,7 +116,7 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
     first = harvested.fetch(rows.slice(0, 30).to_pylist(), output)
     before = records_in(output)
     pq.write_table(rows, tmp_path / "rows.parquet")
-    more = output.stat().st_size // 1024 + 10  # kilobytes that any file may have
+    more = output.stat().st_size // 1024 + 10  # kilobytes of the largest file
     ran = subprocess.run(
         [
             "bash",
@@ -158,7 +158,7 @@ def test_refuses_two_processes(records: list[Record], tmp_path: Path) -> None:
 
 
 def test_continues_after_an_interrupt_at_any_line(records: list[Record], tmp_path: Path) -> None:
-    """As by Ctrl-C, of which Python tells between any two."""
+    """As by Ctrl-C, which Python raises between any two lines."""
     some = records[:3]
     for stop in count(1):
         left, cache = stop, tmp_path / "cache"
@@ -226,7 +226,7 @@ def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: 
     for name in lost:
         files.rm_file(name)
     with (
-        suppress(ZeroDivisionError),  # an index that grows is as good
+        suppress(ZeroDivisionError),  # stop with an unfinished index
         open_output(output, PayloadFormat(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
             parts,
             ledger,
@@ -330,7 +330,7 @@ def test_writes_rows_of_any_record() -> None:
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
 
 
-# ---- what is in the way ----
+# ---- invalid outputs ----
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One grammar for status, media type and language, on the command line, in Python, the web form and the JSON API."""
+"""One grammar for status, media type and language: command line, Python, web form and JSON API."""
 
 from pathlib import Path
 from typing import Any

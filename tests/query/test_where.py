@@ -1,4 +1,4 @@
-"""``--where``: what it keeps, and what it must never reach."""
+"""``--where``: the rows that it keeps, and what it must not read."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ from tests.support.conditions import conditions, duckdb_connection, matching, ro
 connection = pytest.fixture(scope="module")(duckdb_connection)
 
 
-# What it keeps
+# Rows
 
 
 def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -65,7 +65,7 @@ def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) 
     assert matching("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
     with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
         matching("url::INTEGER = 5", rows, connection)
-    assert matching("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
+    assert matching("url = '5'", rows, connection).num_rows == 1  # the connection can be used again
 
 
 def test_releases_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -90,7 +90,7 @@ def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnecti
 
 
 def _kept_of(where: Where, size: int) -> int:
-    """How many rows are kept, of so many that are to be and one that is not."""
+    """Return the number of rows that are kept of ``size`` matching ones and another one."""
     rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
     with connect() as connection:
         return len(where_positions(where, rows, connection))
@@ -136,7 +136,7 @@ def test_times_are_utc_in_every_time_zone() -> None:
     assert dict(zip(TIMES, ran.stdout.splitlines(), strict=True)) == {sql: str(rows) for sql, rows in TIMES.items()}
 
 
-# What it must never reach
+# Rejected expressions
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_rejects_invalid_expressions_before_reading(sql: str, reason: str) -> No
 
 @pytest.mark.parametrize("read", [parse_where, check_expression])
 def test_any_depth_is_parsed_or_rejected(read: Callable[[str], object]) -> None:
-    """Between what Python reads and what DuckDB refuses there is some that only one of them would take."""
+    """Some depths are accepted by only one of Python and DuckDB."""
     read("NOT " * 200 + "true")
     for depth in (600, 900):
-        with suppress(QueryError):  # and nothing else, whichever version of them it is
+        with suppress(QueryError):  # no other error in any version
             read("NOT " * depth + "true")
     with pytest.raises(QueryError, match=r"nested too deeply|cannot be read"):
         read("NOT " * 5_000 + "true")
@@ -235,7 +235,7 @@ def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> No
 def test_cannot_read_files(
     sql: str, tmp_path: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If something were to slip through, DuckDB itself is kept from it."""
+    """Should an expression pass the checks, DuckDB itself has no access."""
     file = tmp_path / "canary.txt"
     file.write_text("canary")
     monkeypatch.setenv("CANARY", "canary")

@@ -1,4 +1,4 @@
-"""What may be pruned with of ``--where``, which never loses a row that is kept."""
+"""Conditions of ``--where`` by which row groups are pruned, and that no matching row is lost."""
 
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from tests.support.mirrors import one_of_each_crawl, read_footer
 connection = pytest.fixture(scope="module")(duckdb_connection)
 
 
-# What may be pruned with
+# Conditions
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_extracts_conditions(sql: str, expected: list[tuple[str, str, tuple[Any,
 
 @pytest.mark.parametrize("sql", ["starts_with(url, 'https:')", "prefix(url, 'https:')", "url ^@ 'https:'"])
 def test_extracts_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """Only DuckDB 2 and later write such a function down in the form that is known."""
+    """Only DuckDB 2 and later serialize such a function in the known form."""
     assert conditions(sql) in ([("url", "prefix", (b"https:",))], [])
     assert conditions(f"NOT {sql}") == []
     rows = rows_of(url=["https://a", "http://a", None, "https:"])
@@ -108,10 +108,10 @@ def test_extracts_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> N
     ],
 )
 def test_ignores_other_conditions(sql: str) -> None:
-    """What is above or within something else; constants of another type; columns of which there are no such bounds."""
+    """Parts of other expressions, constants of another type, columns without such bounds."""
     try:
         assert conditions(sql) == []
-    except QueryError as error:  # some are no comparisons for some versions of DuckDB
+    except QueryError as error:  # some versions of DuckDB reject some of them
         assert "Error" in str(error)  # noqa: PT017
 
 
@@ -131,7 +131,7 @@ def test_lists_columns() -> None:
         parse_where("new_column = 5", pa.schema([("newer_column", pa.int64())]))
 
 
-# Pruning never loses a row that is kept
+# Pruning loses no matching row
 
 
 HOSTS = ["com,example)/", "com,example,www)/a", "org,example)/é", "is,example)/"]
@@ -140,7 +140,7 @@ COLUMNS = ["url_surtkey", "url", "url_port", "fetch_status", "content_languages"
 
 
 def table_of(rng: Random) -> pa.Table:
-    """Rows in which neighbours are alike, so that row groups differ; the offset tells which row it is."""
+    """Return rows whose neighbours are similar, so that row groups differ; the offset numbers them."""
     count, alike = rng.randrange(20, 90), rng.randrange(1, 12)
     drift = [number // alike for number in range(count)]
     many_nulls = rng.random()
@@ -203,7 +203,7 @@ GROUPS: dict[int, tuple[pa.Table, tuple[RowGroup, ...]]] = {}
 
 
 def grouped(seed: int) -> tuple[pa.Table, tuple[RowGroup, ...]]:
-    """A table, and what the footer says of it in row groups of a few rows."""
+    """Return a table, and the row groups of its footer, of a few rows each."""
     if seed not in GROUPS:
         rng = Random(seed)
         table = table_of(rng)
@@ -219,7 +219,7 @@ def pruned(where: Where, groups: tuple[RowGroup, ...]) -> list[bool]:
 
 
 def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnection) -> int:
-    """That no row group is pruned of which a row is kept; gives how many are pruned."""
+    """Check that no row group with a matching row is pruned; return the number of pruned ones."""
     table, groups = grouped(seed)
     rows = set(table.take(where_positions(where, table, connection))["warc_record_offset"].to_pylist())
     start = 0
@@ -246,7 +246,7 @@ def test_never_prunes_matching_rows(connection: duckdb.DuckDBPyConnection, sql: 
 
 
 def test_prunes_something(connection: duckdb.DuckDBPyConnection) -> None:
-    """Else the test above would pass if nothing ever were."""
+    """Otherwise the test above would pass without pruning."""
     total = 0
     for sql in (
         "fetch_status = 5",
@@ -263,7 +263,7 @@ def test_prunes_something(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_prunes_files_of_every_writer(mirror: Path, connection: duckdb.DuckDBPyConnection) -> None:
-    """The bounds of all writers, not only of pyarrow."""
+    """Bounds of all writers, not only of pyarrow."""
     for path in one_of_each_crawl(mirror):
         groups = read_footer(path.read_bytes()).row_groups
         names = ["url_surtkey", "url", "url_host_tld", "fetch_status", "warc_record_offset"]

@@ -65,7 +65,7 @@ PAGES = [
 
 
 def arc_file(path: Path, pages: list[Page]) -> list[Capture]:
-    """Write a file; returns where its records are."""
+    """Write a file, and return the places of its records."""
     about = "1 0 CommonCrawl\nURL IP-address Archive-date Content-type Archive-length\n"
     version = f"filedesc://{path.name} 0.0.0.0 20120516211439 text/plain {len(about)}\n{about}\n"
     data = gzip.compress(version.encode())
@@ -90,7 +90,7 @@ class Archives:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """Both files, and the URL index of the newer one."""
+    """Two archives, and the URL index of the newer one."""
     folder = tmp_path_factory.mktemp("archives")
     captures = []
     for name in (NEW, OLD):
@@ -108,7 +108,7 @@ def server(archives: Archives) -> Iterator[LoopbackServer]:
 
 
 def list_of(path: Path, captures: list[Capture], **more: Any) -> str:
-    """Captures as CSV; returns the file's name."""
+    """Write captures as CSV, and return the name of the file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, ["url", "filename", "offset", "length", *more])
         writer.writeheader()
@@ -128,7 +128,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
         Capture(NEW.replace("4245", "4246"), 0, 1000),
     ]
     command = Command(tmp_path / "data", server.url, tmp_path)
-    # What is wrong spoils nothing else, be it in the same request.
+    # Wrong captures do not affect others in the same request.
     right = [each for each in archives.captures if each not in {second, third}]
     rows = list_of(tmp_path / "rows.csv", [*wrong, *right])
     ran = command("fetch", "--captures", rows, "-o", "all.warc.gz", "--json")
@@ -144,7 +144,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
     found = {(url, body) for _, url, body in records_in(tmp_path / "all.warc.gz")}
     pages = [each for at, each in enumerate(PAGES) if at not in {1, 2}]
     assert found == {(each.url.replace(" ", "%20"), each.body) for each in pages}
-    assert len(server.log) == 3  # a file each
+    assert len(server.log) == 3  # one for each archive
 
 
 def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Intervals of keys, and patterns against the keys they must take and those they must leave."""
+"""Intervals of keys, and patterns with keys that they match and keys that they do not match."""
 
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ PORTS = st.sampled_from(["", ":80", ":8080"])
 
 
 def keys(pattern: Pattern, *urls: str) -> list[bool]:
-    """Which of the URLs a pattern takes."""
+    """Return which URLs a pattern matches."""
     return [covers(pattern.intervals, url_surtkey(url).encode()) for url in urls]
 
 
@@ -116,7 +116,7 @@ def test_merges_touching_and_nested_intervals() -> None:
 
 
 def starts(pattern: Pattern) -> list[bytes]:
-    """The prefixes that a pattern is made of."""
+    """Return the prefixes of a pattern."""
     found = [interval.start for interval in pattern.intervals]
     assert pattern.intervals == merge(map(prefix_interval, found))
     return found
@@ -276,7 +276,7 @@ def takes(pattern: Pattern, hosts: list[str], rest: str) -> set[bool]:
 
 
 def siblings(host: str) -> list[str]:
-    """Hosts whose keys lie next to a host's, but that are not below it."""
+    """Return hosts whose keys are next to those of a host, but not below it."""
     label, dot, parent = host.partition(".")
     return [f"{label}{more}{dot}{parent}" for more in ("-shop", "0", "s", "-")] + [f"x{host}"]
 
