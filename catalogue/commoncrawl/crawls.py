@@ -14,7 +14,7 @@ CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]
 _NAME = re.compile(CRAWL_NAME)
 _LIST_CALL = "crawls()"
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
-"""Year and week in a crawl's name, or in a text that resembles one."""
+"""Year and week in the name of a crawl, or in a similar text."""
 _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
@@ -38,8 +38,8 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
 def closest_crawl(text: str, known: Collection[str]) -> str | None:
     """Return the crawl that a mistyped text most likely means, or None.
 
-    That is the crawl of the year and week in the text, or the nearest of the ``known`` crawls within a year. For a text
-    without a week it is the name with the most similar spelling, ``latest`` and ``all`` included.
+    That is the crawl of its year and week, or the nearest known one within a year; without a week, the name with the
+    most similar spelling.
     """
     matched = _WEEK.search(text)
     if not matched:
@@ -164,7 +164,6 @@ def incomplete_ranges(
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:
-    """Return crawls by time, each once."""
     return sorted(set(crawls), key=_age, reverse=True)
 
 

@@ -67,9 +67,9 @@ class ResolvedQuery:
     """Which rows and columns a query reads."""
 
     intervals: tuple[KeyInterval, ...]
-    """Intervals of keys, disjoint and ascending."""
+    """Disjoint and ascending."""
     patterns: tuple[str, ...]
-    """The patterns as typed, for messages."""
+    """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
@@ -92,7 +92,6 @@ class ResolvedQuery:
     """Types of columns that are not in the schema of the dataset."""
 
     def of(self, *, untyped: bool) -> "ResolvedQuery":
-        """Return the query for row groups with or without detected media types."""
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
@@ -114,7 +113,6 @@ class ResolvedQuery:
 
     @property
     def keys_decide(self) -> bool:
-        """Whether the key alone decides."""
         return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
 
     def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -150,7 +148,7 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
 
 
 def is_untyped(group: RowGroup) -> bool:
-    """Return whether a row group has no detected media types, as in the first crawls."""
+    """Return whether a row group has no detected media types."""
     chunk = group.chunks.get("content_mime_detected")
     return chunk is None or chunk.null_count == chunk.num_values
 

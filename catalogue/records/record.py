@@ -112,7 +112,7 @@ class Record(ReprMixin):
     def payload(self) -> bytes:
         """The body without its content coding, if that is gzip or deflate; with another coding the body as archived.
 
-        Also the body as archived where it does not begin like the coding: Common Crawl's files since 2013 contain
+        A body that does not begin like its coding is returned as archived: Common Crawl's files since 2013 contain
         decoded bodies, whatever their header. Raw deflate has no signature, so such a body is decoded completely or
         returned as it is.
 

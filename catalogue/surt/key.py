@@ -206,7 +206,7 @@ def strip_www(host: str) -> str:
 
 
 def reversed_host(host: str) -> str:
-    """Return the labels of a host in reverse order; an IPv6 address without brackets."""
+    """Return the labels of a host in reverse order, or an IPv6 address without brackets."""
     if "." not in host:
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
     return _reversed(host)
