@@ -1,4 +1,4 @@
-"""Files that get their name when they are whole and on the disk, so that a power cut leaves what was there before.
+"""Files that get their name when they are complete and on disk, so that a power cut leaves the old or the new one.
 
 Until then they have a temporary name, which others may guess in a folder where they can write. So temporary files and
 folders are created exclusively, and no link is followed.
@@ -21,13 +21,22 @@ _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O
 
 
 def create(path: Path) -> BinaryIO:
-    """Create a temporary file exclusively, in place of what a killed process left there."""
+    """Create a temporary file exclusively, replacing what a killed process left there."""
     path.unlink(missing_ok=True)
     return path.open("x+b")
 
 
+@contextmanager
+def create_synced(path: Path) -> Iterator[BinaryIO]:
+    """Create such a file, and sync it to disk when it is written."""
+    with create(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def create_folder(folder: Path) -> None:
-    """Create a folder for temporary files that only this user can use, in place of what a killed process left there."""
+    """Create a folder for temporary files of this user alone, replacing what a killed process left there."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:
@@ -37,7 +46,7 @@ def create_folder(folder: Path) -> None:
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Create such a folder, and delete it afterwards: for databases, which cannot be told to create exclusively."""
+    """Create such a folder, and delete it afterwards: for databases, which cannot create files exclusively."""
     create_folder(folder)
     try:
         yield folder
@@ -51,17 +60,17 @@ def resume(path: Path) -> BinaryIO:
     Raises:
         QueryError: if it is a link, has another name too, or belongs to somebody else.
     """
-    message = (
+    refusal = QueryError(
         f"{path} is a link, has another name too, or belongs to somebody else, so it is not written to; move it away "
         "and run the same command again"
     )
     if path.is_symlink():
-        raise QueryError(message)
+        raise refusal
     file = os.fdopen(os.open(path, _RESUME, 0o666), "r+b")
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or not _is_ours(status, path.parent):
         file.close()
-        raise QueryError(message)
+        raise refusal
     return file
 
 
@@ -74,7 +83,7 @@ def _is_ours(status: os.stat_result, folder: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that gets its name when it is whole."""
+    """Write a file that gets its name when it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with named(path), create(temporary) as file:
@@ -85,20 +94,20 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Give a finished file its name, in place of what is called so, in the same folder or another of the same disk."""
+    """Rename a finished file over another one on the same disk."""
     sync(new)
     new.replace(path)
     sync_folder(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Have what is in a file survive a power cut."""
+    """Write the contents of a file to disk."""
     with named(path), path.open("rb+") as file:
         os.fsync(file)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have names in a folder survive, too, where folders can be opened."""
+    """Write the names in a folder to disk, where folders can be opened."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -111,7 +120,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless they are there; in a way that a power cut leaves them there."""
+    """Create a folder and its parents unless they exist, each synced to disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -120,7 +129,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def named(path: Path | str) -> Iterator[None]:
-    """Let errors of the disk name the file that they are about; those of a file that is open already do not."""
+    """Add the name of the file to errors of the disk, which errors of an open file do not have."""
     try:
         yield
     except OSError as error:
@@ -133,7 +142,7 @@ def named(path: Path | str) -> Iterator[None]:
 
 
 def room(path: Path | str, error: BaseException | None) -> str:
-    """How much is free where a path is, as the rest of a sentence, if an error tells of a disk that is full."""
+    """Return the free space near a path, as the rest of a sentence, if the error is that of a full disk."""
     full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
     if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
         return ""

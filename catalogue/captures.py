@@ -19,7 +19,7 @@ from catalogue.key_map.svg import Picture, draw_query
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.progress import Bars, Progress, no_bar
+from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
@@ -28,9 +28,9 @@ from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
+from catalogue.reports import file_extents
+from catalogue.selection import check_store, missing_crawls, select_stored, several
 from catalogue.session import Session
-from catalogue.settings import Settings
-from catalogue.stored import check_store, file_extents, missing_crawls, select_stored, several
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -42,53 +42,46 @@ _ROWS = 1 << 12
 
 
 class Captures(ReprMixin):
-    """The result of a query. Each use reads it again; nothing is read before."""
+    """The result of a query. Each use reads it again; nothing is read before. A failed request raises SourceError."""
 
     def __init__(
         self,
+        session: Session,
         question: PlanContext,
-        share: Callable[[int], Settings],
         *,
         space: Callable[[ReadPlan, str | None], KeySpace],
         workers: Workers | None = None,
-        counts: bool = False,
         distinct: Distinct | None = None,
-        notify: Callable[[str], None] | None = None,
-        bars: Bars | None = None,
     ) -> None:
-        """Take a planned query.
+        """Take a query and its scope.
 
         Args:
+            session: which reads.
             question: the query and its scope.
-            share: returns the settings for one of several machines.
             space: returns where a plan reads in the keys of a crawl.
             workers: reads plans; None for threads of this process.
-            counts: whether only the number of captures is requested.
             distinct: how duplicates are removed; None to keep them.
-            notify: called with a sentence about an invalid page index.
-            bars: progress bars.
         """
         self.question = question
-        self._share = share
         self.space_of = space
+        self._session = session
         self._workers = workers
-        self._counts = counts
         self._distinct = distinct
-        self._notify = notify or (lambda _: None)
-        self._bars = bars or no_bar
+        self._counts = False
+        """Whether only the number of captures is requested."""
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an invalid index, and that were read instead."""
         self._plan: ReadPlan | None = None
         self._length: int | None = None
 
     def _line(self) -> str:
-        return self.plan._line()  # noqa: SLF001 - which is what there is to say
+        return self.plan._line()  # noqa: SLF001 - the captures are shown by their plan
 
     def _rows(self) -> Iterable[tuple[str, str]]:
-        return self.plan._rows()  # noqa: SLF001 - likewise
+        return self.plan._rows()  # noqa: SLF001 - of this class
 
     def _notes(self) -> Iterator[str]:
-        yield from self.plan._notes()  # noqa: SLF001 - likewise
+        yield from self.plan._notes()  # noqa: SLF001 - of this class
         yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
     @property
@@ -99,14 +92,7 @@ class Captures(ReprMixin):
         return self._plan
 
     def space(self, crawl: str | None = None) -> KeySpace:
-        """Return where the plan reads in the keys of a crawl.
-
-        Args:
-            crawl: one of the query's; by default the newest one that is read.
-
-        Raises:
-            QueryError: if the query does not include the crawl.
-        """
+        """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read."""
         return self.space_of(self.plan, crawl)
 
     def plot(self, crawl: str | None = None) -> Picture:
@@ -132,18 +118,15 @@ class Captures(ReprMixin):
 
         Args:
             report: called with progress, instead of a bar.
-
-        Raises:
-            SourceError: if they cannot be fetched.
         """
         at = Progress("page indexes", 0, 0)
-        with self._bars("") as bar:
+        with self._session.bars("") as bar:
 
             def events(fetch: PlannedRequest) -> None:
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
                 (report or bar)(at)
 
-            while indexes := self.plan.indexes:  # what some say can make those of others worth their price
+            while indexes := self.plan.indexes:  # after some are known, fetching others can be worth its cost
                 at.listed += len(indexes)
                 self.question.fetch_indexes(indexes, events)
                 self._plan = self.question.plan(counts=self._counts)
@@ -151,12 +134,10 @@ class Captures(ReprMixin):
 
     @property
     def distinct(self) -> bool:
-        """Whether duplicates are removed."""
         return self._distinct is not None
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
@@ -172,22 +153,16 @@ class Captures(ReprMixin):
                     yield from batch.slice(start, _ROWS).to_pylist()
 
     def head(self, n: int = 5) -> "pd.DataFrame":
-        """Return the first rows as a DataFrame; reading stops when they are found.
-
-        Raises:
-            QueryError: if ``n`` is negative.
-            SourceError: if a request fails.
-        """
+        """Return the first rows as a DataFrame; reading stops when they are found."""
         if n < 0:
-            message = f"invalid number of rows {n}; use 0 or more"
-            raise QueryError(message)
+            raise QueryError(f"invalid number of rows {n}; use 0 or more")
         few = self._with(self.question if self._distinct else self.question.limited(n))
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()
 
     def _with(self, question: PlanContext) -> "Captures":
         other = copy(self)
-        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - likewise
+        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
         return other
 
     def batches(
@@ -198,9 +173,6 @@ class Captures(ReprMixin):
         Args:
             warn: whether to warn if rows may be missing.
             report: called after each row group.
-
-        Raises:
-            SourceError: if a request fails.
         """
         if warn:
             self._warn()
@@ -222,7 +194,7 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        events = ReadEvents(self.question.learn, self.question.would_learn, self._notify, self._uncount, done)
+        events = ReadEvents(self.question.learn, self.question.would_learn, self._session.notify, self._uncount, done)
         try:
             with closing(
                 self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
@@ -253,31 +225,24 @@ class Captures(ReprMixin):
         return other
 
     def __len__(self) -> int:
-        """Return the number of captures, if it was counted or read, or nothing can match.
-
-        Raises:
-            TypeError: if it is not known.
-        """
+        """Return the number of captures, if it was counted or read, or nothing can match; otherwise raise TypeError."""
         if self._length is None and (self.plan.waves or self.plan.indexes):
-            message = "the number of captures is not known before they are read; count() reads, and plan says how much"
-            raise TypeError(message)
+            raise TypeError(
+                "the number of captures is not known before they are read; count() reads, and plan says how much"
+            )
         return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
-        """Always true, so that an empty result is not taken for none."""
+        """Always true: an empty result is a result."""
         return True
 
     def count(self) -> int:
-        """Count the captures; pages that match as a whole are counted by their metadata and not read.
-
-        Raises:
-            SourceError: if a request fails.
-        """
+        """Count the captures; pages that match completely are counted by their metadata and not read."""
         counting = self.counting()
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
         rows: int = looked_at + sum(dict(counting.plan.counted).values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
-        limit = counting.plan.query.limit  # which those that are distinct have kept to already
+        limit = counting.plan.query.limit  # None for distinct captures, which are limited already
         self._length = rows if limit is None else min(rows, limit)
         return self._length
 
@@ -285,16 +250,14 @@ class Captures(ReprMixin):
         """Count the captures of each crawl that has any, newest first; see ``count``.
 
         Raises:
-            SourceError: if a request fails.
             QueryError: if there is a limit, or the dataset has no crawls.
         """
         counting = self.counting()
-        limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - likewise
+        limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - of this class
         if "crawl" not in counting.schema.names or limit is not None:
-            message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
-            raise QueryError(message)
+            raise QueryError("captures are counted by crawl without a limit, of a table whose files' paths name crawls")
         found: Counter[str] = Counter()
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             for batch in counting.batches(report=bar):
                 found.update(batch.column("crawl").to_pylist())
         found.update(dict(counting.plan.counted))
@@ -306,7 +269,7 @@ class Captures(ReprMixin):
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""
-        with self._bars("row groups") as bar:
+        with self._session.bars("row groups") as bar:
             return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -323,10 +286,9 @@ class Captures(ReprMixin):
         """
         query = self.plan.query
         if query.limit is not None or query.ordered or self._distinct:
-            message = "a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest"
-            raise QueryError(message)
+            raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
         self._warn()
-        settings = self._share(client_machines())
+        settings = self._session.machine_settings(client_machines())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
 
 
@@ -366,12 +328,4 @@ def run_query(
         mapped = crawl or (touched or words)[0]
         return key_space(mapped, file_extents(session, mapped, plan.paths), plan)
 
-    return Captures(
-        question,
-        session.machine_settings,
-        space=space,
-        workers=session.workers,
-        distinct=distinct,
-        notify=session.notify,
-        bars=session.bars,
-    )
+    return Captures(session, question, space=space, workers=session.workers, distinct=distinct)

@@ -39,18 +39,20 @@ from catalogue.output.fetch_captures import (
     fetch_to_output,
     iterate_records,
 )
-from catalogue.output.open_output import Output
+from catalogue.output.formats import FormatSpec
+from catalogue.output.open_output import Output, format_of
 from catalogue.progress import Progress, bars
 from catalogue.query.filters import Values
 from catalogue.query.query import Query
 from catalogue.query.times import Moment
 from catalogue.records.record import Record
-from catalogue.sample import Sample, draw_sample
+from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
+from catalogue.sample import Sample
+from catalogue.selection import stored_crawl
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
-from catalogue.stored import add_column_chunks, coverage_sql, file_extents, frame, stored_crawl, view_frame
 from catalogue.surt import Keys, Match
 from catalogue.url_index_2012.lookup import PATH, OldIndex
 
@@ -356,7 +358,7 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the captures cannot be sampled, or ``size`` or ``most`` is not positive.
         """
-        return draw_sample(self.session, captures, size, seed=seed, per=per, most=most)
+        return Sample(self.session, captures, size, seed=seed, per=per, most=most)
 
     def records(self, captures: SomeCaptures) -> Iterator[Record]:
         """Yield the records of captures, by archive and offset; warn of each that cannot be fetched.
@@ -422,10 +424,8 @@ class Catalogue(ReprMixin):
             self.session,
             captures,
             output,
-            form=form,
-            main_content=main_content,
+            FormatSpec(form or format_of(output), main_content, about),
             most=most,
-            about=about,
             agree=agree,
             report=report,
         )
@@ -610,7 +610,7 @@ class Catalogue(ReprMixin):
     ) -> Exported:
         """Write a snapshot of what is stored: a Parquet file for each crawl, for ``pull``, and plain Parquet tables.
 
-        Written again to the same place, only crawls that have changed are written. Others can harvest meanwhile.
+        Written again to the same place, only crawls that have changed are written. Others can harvest at the same time.
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.

@@ -161,6 +161,11 @@ class BadRecord(FormatError):
 class BadDocument(FormatError):
     """An archived page cannot be parsed."""
 
+    def __init__(self, message: str, *, permanent: bool = True) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        """Whether another attempt would fail, too; False if the parser was killed or took too long."""
+
 
 class Encrypted(FormatError):
     """The file or one of its columns is encrypted."""

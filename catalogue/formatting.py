@@ -21,7 +21,6 @@ _LEFT = 'style="text-align: left"'
 
 
 def number(count: int) -> str:
-    """Return a number with commas."""
     return f"{count:,}"
 
 
@@ -31,7 +30,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes with a unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:  # noqa: PLR2004
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -40,11 +38,7 @@ def size(count: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes in a text such as ``2GB``, ``500 MB`` or ``1000``.
-
-    Raises:
-        QueryError: if the text is not a size.
-    """
+    """Return the number of bytes in a text such as ``2GB``, ``500 MB`` or ``1000``."""
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
     if not matched:
         raise QueryError(f"invalid size {text!r}; use 500MB or 2GB")
@@ -52,7 +46,6 @@ def parse_size(text: str) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration with a unit."""
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
     minutes = seconds / 60

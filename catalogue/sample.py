@@ -17,7 +17,7 @@ from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
-from catalogue.progress import Bars, Progress, no_bar
+from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
 from catalogue.read.dataframes import frame_of
@@ -31,6 +31,10 @@ _GROWTH = 8
 """Maximum factor by which a round draws more rows than all rounds before it."""
 _SCAN_ROWS, _PAGE_ROWS = 50_000, 5_000
 """More rows than the first, with one row or more a page, are read by a scan of everything."""
+
+
+_STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
+"""Short names of columns of Common Crawl's index."""
 
 
 class _Strata:
@@ -65,56 +69,57 @@ class _Strata:
 class Sample(ReprMixin):
     """A random sample of captures, each as likely as any other; drawn when it is read.
 
-    The same seed gives the same sample of the same files, and a smaller sample is the start of a larger one.
+    The same seed gives the same sample of the same files, and a smaller sample is the start of a larger one. A failed
+    request raises SourceError.
     """
 
-    def __init__(  # noqa: PLR0913 - each is named
-        self,
-        size: int,
-        sizes: Mapping[RowGroupId, int],
-        ask: Callable[[Mapping[RowGroupId, DrawnRows]], Captures],
-        *,
-        columns: tuple[str, ...],
-        seed: int = 0,
-        per: str | None = None,
-        most: int = 1,
-        missing: tuple[str, ...] = (),
-        bars: Bars = no_bar,
+    def __init__(
+        self, session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
     ) -> None:
-        """Prepare a sample.
-
-        Args:
-            size: number of captures.
-            sizes: number of rows of each row group that may have matching rows.
-            ask: returns the captures among drawn rows, with the column ``DRAWN_ORDER``.
-            columns: columns of the sample; ``ask`` may return more.
-            seed: seed of the random order.
-            per: a column with at most ``most`` captures for each of its values.
-            most: see ``per``.
-            missing: sentences about files that cannot be sampled.
-            bars: progress bars.
-
-        Raises:
-            QueryError: if ``size`` or ``most`` is not positive.
-        """
+        """Prepare a sample; see ``Catalogue.sample``."""
+        query, scope = captures.question.query, captures.question.scope
+        if query.limit is not None or query.ordered or captures.distinct:
+            raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
         if size < 1 or most < 1:
-            message = f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1"
-            raise QueryError(message)
+            raise QueryError(f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1")
+        metadata, dataset = session.metadata(), session.dataset
+        short = _STRATA if dataset == COMMON_CRAWL else {}
+        stratum = check_columns([short.get(per, per)], metadata.columns, dataset) if per is not None else ()
+        without_key = metadata.without(dataset.key, scope.candidates)
         self.size = size
-        self.missing = missing
-        self._sizes = sizes
-        self._ask = ask
-        self._columns = columns
+        self.missing = scope.missing + tuple(
+            f"{path} has no column {dataset.key} to find rows by" for path in without_key
+        )
+        """Sentences about files that cannot be sampled."""
+        self._session = session
+        self._space = captures.space_of
+        self._files = {file.path: file for file in scope.candidates}
+        self._sizes = metadata.sizes(scope.candidates)
+        self._considered = scope.considered
+        self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
+        self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
         self._seed = seed
-        self._per = per
+        self._stratum = next(iter(stratum), None)
         self._most = most
-        self._bars = bars
         self.found = 0
         """Number of captures that the last reading found."""
         self.drawn = 0
         """Number of rows that the last reading drew."""
-        self.rows = sum(sizes.values())
+        self.rows = sum(self._sizes.values())
         """Number of rows to draw from."""
+
+    def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
+        """Return the captures among drawn rows, with the column ``DRAWN_ORDER``."""
+        by_path: dict[str, dict[int, DrawnRows]] = {}
+        for (path, ordinal), rows in drawn.items():
+            by_path.setdefault(path, {})[ordinal] = rows
+        chosen = tuple(
+            replace(file, row_groups=tuple(each for each in file.row_groups if each[0] in rows))
+            for file, rows in ((self._files[path], rows) for path, rows in sorted(by_path.items()))
+        )
+        session, scope = self._session, Scope(chosen, self._considered, (), by_path)
+        question = PlanContext(self._query, scope, session.footers, lambda: session.rereading, session.cost())
+        return Captures(session, question, space=self._space)
 
     def _line(self) -> str:
         return f"of {plural(self.size, 'capture')}, drawn from {plural(self.rows, 'row')}"
@@ -138,7 +143,6 @@ class Sample(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the sample."""
         schema = self._ask({}).plan.schema
         return pa.schema([schema.field(name) for name in self._columns])
 
@@ -153,13 +157,10 @@ class Sample(ReprMixin):
         Args:
             agree: called with the plan of each round before it is read, and again after its page indexes were
                 fetched; an exception ends the sampling.
-
-        Raises:
-            SourceError: if a request fails.
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
-        order, strata = RandomOrder(self._sizes, self._seed), _Strata(self._per, self._most)
+        order, strata = RandomOrder(self._sizes, self._seed), _Strata(self._stratum, self._most)
         found = 0
         while found < self.size and order.drawn < self.rows:
             count = self._round(found, order.drawn)
@@ -191,7 +192,6 @@ class Sample(ReprMixin):
         return order.drawn > 0 and count > _SCAN_ROWS and count * _PAGE_ROWS > self.rows
 
     def _read(self, drawn: Mapping[RowGroupId, DrawnRows], agree: Callable[[ReadPlan], None]) -> pa.Table:
-        """Read the matching ones of drawn rows, in random order."""
         captures = self._ask(drawn)
         if drawn:
             agree(captures.plan)
@@ -209,7 +209,7 @@ class Sample(ReprMixin):
 
     def to_arrow(self) -> pa.Table:
         """Read the sample as an Arrow table."""
-        with self._bars("captures") as bar:
+        with self._session.bars("captures") as bar:
 
             def progress(_: ReadPlan) -> None:
                 bar(Progress("sample", self.size, self.found))
@@ -219,50 +219,3 @@ class Sample(ReprMixin):
     def to_pandas(self) -> "pd.DataFrame":
         """Read the sample as a DataFrame; see ``Captures.to_pandas``."""
         return frame_of(self.to_arrow())
-
-
-_STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
-"""Short names of columns of Common Crawl's index."""
-
-
-def draw_sample(
-    session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
-) -> Sample:
-    """Prepare a sample; see ``Catalogue.sample``."""
-    query, scope = captures.question.query, captures.question.scope
-    if query.limit is not None or query.ordered or captures.distinct:
-        message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
-        raise QueryError(message)
-    short = _STRATA if session.dataset == COMMON_CRAWL else {}
-    metadata = session.metadata()
-    stratum = check_columns([short.get(per, per)], metadata.columns, session.dataset) if per is not None else ()
-    drawing = replace(query, columns=(*query.columns, *stratum), draws=True)
-    files = {file.path: file for file in scope.candidates}
-
-    def ask(drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
-        by_path: dict[str, dict[int, DrawnRows]] = {}
-        for (path, ordinal), rows in drawn.items():
-            by_path.setdefault(path, {})[ordinal] = rows
-        chosen = tuple(
-            replace(files[path], row_groups=tuple(each for each in files[path].row_groups if each[0] in rows))
-            for path, rows in sorted(by_path.items())
-        )
-        some = Scope(chosen, scope.considered, (), by_path)
-        question = PlanContext(drawing, some, session.footers, lambda: session.rereading, session.cost())
-        return Captures(
-            question, session.machine_settings, space=captures.space_of, notify=session.notify, bars=session.bars
-        )
-
-    key = session.dataset.key
-    without_key = metadata.without(key, scope.candidates)
-    return Sample(
-        size,
-        metadata.sizes(scope.candidates),
-        ask,
-        columns=tuple(dict.fromkeys([*query.columns, *session.dataset.path_columns])),
-        seed=seed,
-        bars=session.bars,
-        per=next(iter(stratum), None),
-        most=most,
-        missing=scope.missing + tuple(f"{path} has no column {key} to find rows by" for path in without_key),
-    )

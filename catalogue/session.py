@@ -97,7 +97,7 @@ class Session:
         self._aborted = False
 
     def close(self) -> None:
-        """Close everything, aborting requests; it is opened again when it is used again."""
+        """Close everything, aborting requests; it is opened again at its next use."""
         if self._snapshot:
             self._snapshot.close()
             self._snapshot = None
@@ -147,11 +147,7 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        """The store.
-
-        Raises:
-            NotHarvested: if there is none.
-        """
+        """The store; raises NotHarvested if there is none."""
         if self.dataset_name and not self.store_path.exists():
             raise self._undefined_dataset()
         return self.open_store(create=False)
@@ -163,14 +159,7 @@ class Session:
         return store
 
     def create_store(self, *, to_write: bool = True) -> Store:
-        """Return the store, an empty one if there was none.
-
-        Args:
-            to_write: whether an existing store will be written to.
-
-        Raises:
-            StoreError: if it cannot be created, or written to.
-        """
+        """Return the store, an empty one if there was none; ``to_write`` raises StoreError if it is read-only."""
         if self.is_read_only:
             if to_write:
                 raise unwritable(self.store.path)
@@ -195,11 +184,7 @@ class Session:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The dataset.
-
-        Raises:
-            NotHarvested: if it is not defined yet.
-        """
+        """The dataset; raises NotHarvested if it is not defined yet."""
         if self.dataset_name is None:
             return COMMON_CRAWL
         dataset = load_dataset(self.store)
@@ -218,7 +203,6 @@ class Session:
         return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
 
     def reload_dataset(self) -> None:
-        """Read the definition of the dataset again."""
         self.__dict__.pop("dataset", None)
 
     # Metadata database
@@ -269,7 +253,6 @@ class Session:
 
     @cached_property
     def source(self) -> PoliteSource:
-        """The source."""
         if self._shared:
             return self._shared.source
         source = self.open_source(self.settings.source)
@@ -314,7 +297,6 @@ class Session:
         return kind(self.source, RangeCache(folder, limit))
 
     def cost(self) -> Cost:
-        """Return what requests and bytes cost at this source."""
         limiter, settings = self.source.limiter, self.settings
         return Cost(
             rate=limiter.rate,
@@ -330,17 +312,15 @@ class Session:
 
     @property
     def requests(self) -> int:
-        """Requests so far, with those of workers."""
         return self.spent[0]
 
     @property
     def bytes(self) -> int:
-        """Bytes received so far, with those of workers."""
         return self.spent[1]
 
     @property
     def spent(self) -> tuple[int, int]:
-        """Requests and bytes so far."""
+        """Requests and bytes so far, with those of workers."""
         source = self._shared.source if self._shared else self.__dict__.get("source")
         used = [source, self.__dict__.get("workers")]
         requests, received = (sum(getattr(each, name) for each in used if each) for name in ("requests", "bytes"))
@@ -350,12 +330,10 @@ class Session:
 
     @cached_property
     def footers(self) -> FooterCache:
-        """Decoded footers."""
         return FooterCache(self.store, self.dataset)
 
     @cached_property
     def workers(self) -> Workers | None:
-        """The workers of the executor, or None without one."""
         if self._executor is None:
             return None
         machines, at_once = machines_and_tasks(self._executor)
@@ -363,12 +341,7 @@ class Session:
         return Workers(self._executor, settings, at_once=2 * at_once)
 
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
-        """Return the settings of one of several machines, which divide rate and connections.
-
-        Args:
-            machines: how many there are.
-            at_once: slices that each of them reads at the same time.
-        """
+        """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
         source, rate = self.settings.source, self.source.limiter.policy.rate
         return replace(
             self.settings,
@@ -381,7 +354,6 @@ class Session:
     # Other
 
     def temporary_folder(self) -> Path:
-        """Return a folder that is deleted when the session is closed."""
         self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
         return Path(self._temporary.name)
 

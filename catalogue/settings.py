@@ -28,7 +28,7 @@ STORE_NAME = "footers.sqlite"
 
 
 def config_file() -> Path:
-    """Return the path of the user's ``config.toml``, which need not exist."""
+    """Return the path of ``config.toml``, which need not exist."""
     return user_config_path("catalogue") / "config.toml"
 
 
@@ -40,10 +40,10 @@ def default_data() -> Path:
 
 
 def address(url: str) -> SplitResult:
-    """Split the URL of a source. The result for a folder has no scheme.
+    """Split the URL of a source; that of a folder has no scheme.
 
     Raises:
-        QueryError: if the URL has no host, or a query or credentials. The message does not repeat it.
+        QueryError: if the URL has no host, or a query or credentials; the message does not repeat it.
     """
     if is_folder(url):
         return SplitResult("", "", url, "", "")
@@ -66,7 +66,6 @@ def canonical(url: str) -> str:
 
 
 def is_folder(url: str) -> bool:
-    """Return whether this is the path of an existing folder."""
     try:
         return bool(url) and Path(url).is_dir()  # an empty path would be the current folder
     except OSError:  # the name is too long
@@ -74,7 +73,6 @@ def is_folder(url: str) -> bool:
 
 
 def package_version() -> str:
-    """Return the version of this package."""
     try:
         return version("commoncrawl-catalogue")
     except PackageNotFoundError:  # not installed
@@ -82,12 +80,7 @@ def package_version() -> str:
 
 
 def install_command(extra: str, environment: Path | None = None) -> str:
-    """Return the command of pip, pipx or uv that adds an extra to this installation.
-
-    Args:
-        extra: of ``pyproject.toml``.
-        environment: folder of the Python environment; by default the running one.
-    """
+    """Return the command of pip, pipx or uv that adds an extra to this installation."""
     package, editable, requirements = "commoncrawl-catalogue", [], []
     with suppress(PackageNotFoundError):
         installed = distribution(package)
@@ -129,12 +122,7 @@ class Settings:
     """Folder of the store and the metadata database."""
 
     def __post_init__(self) -> None:
-        """Check that the source contains no secret, because messages and files contain it.
-
-        Raises:
-            QueryError: if it has a query or credentials.
-        """
-        address(self.source)
+        address(self.source)  # messages and files contain it, so it must not contain a secret
 
     @property
     def asks_strangers(self) -> bool:
@@ -143,20 +131,11 @@ class Settings:
 
     @property
     def user_agent(self) -> str:
-        """The User-Agent header of requests."""
         return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
-    """Combine settings from all places.
-
-    Args:
-        otherwise: defaults for settings that nothing else sets.
-        given: settings that override all others, unless None.
-
-    Raises:
-        QueryError: if a setting is unknown or invalid.
-    """
+    """Combine settings from all places: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
     file = config_file()
     values: dict[str, Any] = {}
     try:

@@ -13,12 +13,12 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, SourceError, StoreDamaged, StoreLocked
 from catalogue.progress import Progress
+from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
 from catalogue.store.stored_file import Label, label_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
-from catalogue.stored import select_stored, several
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another --data folder"
 _DAMAGED = {

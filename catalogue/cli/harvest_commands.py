@@ -38,7 +38,7 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls --json | head -1
     """
     from catalogue.harvest.harvest_crawls import crawl_list
-    from catalogue.stored import crawl_rows
+    from catalogue.reports import crawl_rows
 
     with options.opened() as catalogue:
         listed = crawl_list(catalogue.session)
@@ -291,7 +291,7 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """
-    from catalogue.stored import stored_crawls
+    from catalogue.selection import stored_crawls
 
     with options.opened() as catalogue:
         chosen = stored_crawls(catalogue.session, crawls)

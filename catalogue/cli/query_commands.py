@@ -188,7 +188,7 @@ def _write_folder(
 ) -> "tuple[list[ReadPlan], tuple[str, ...]]":
     """Write a file for each crawl that has none yet; return the plans of these crawls, and what is not stored."""
     from catalogue.cli.output_folder import describe_query, open_output_folder
-    from catalogue.stored import crawl_states
+    from catalogue.reports import crawl_states
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")

@@ -111,7 +111,7 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     """Print which crawls contain no match, and hints."""
-    from catalogue.stored import stored_crawls
+    from catalogue.selection import stored_crawls
 
     newest, *others = stored_crawls(catalogue.session, parameters["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest

@@ -85,7 +85,7 @@ def sql(
     """
     from catalogue.export.ducklake_sql import connect_for
     from catalogue.metadata_db.connection import answerable
-    from catalogue.stored import add_column_chunks
+    from catalogue.reports import add_column_chunks
 
     if json_ and format_ not in {None, "jsonl"}:
         raise QueryError(f"--json means --format jsonl; leave out --json or --format {format_}")

@@ -42,7 +42,7 @@ def status(options: Common, *, json_: bool) -> None:
     catalogue status --json
     """
     from catalogue.harvest.next_steps import next_steps
-    from catalogue.stored import coverage_rows, disk_sizes, failure_rows
+    from catalogue.reports import coverage_rows, disk_sizes, failure_rows
 
     with options.opened() as catalogue:
         session = catalogue.session

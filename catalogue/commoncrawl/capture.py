@@ -1,6 +1,7 @@
 """A capture: the place of a record, and what the index says of it."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from catalogue.formatting import in_utc
 from catalogue.source.byte_ranges import ByteRange
 
 MAX_RECORD = 64 << 20
-"""Default limit of an archived record in bytes; the largest known have 7 MB."""
+"""Largest archived record in bytes; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
     r"(?:common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
@@ -46,9 +47,7 @@ class Capture:
     filename: str
     """Path of its archive."""
     offset: int
-    """Of its first byte."""
     length: int
-    """In bytes."""
     url: str | None = None
     time: datetime | None = None
     digest: str | None = None
@@ -60,15 +59,11 @@ class Capture:
         return ByteRange(self.offset, self.offset + self.length)
 
 
-def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
-    """Convert and check a row of the index or of a CDX server.
-
-    Args:
-        row: values by column, typed or as text.
-        most: largest length of the record in bytes.
+def capture_of(row: Mapping[str, Any]) -> Capture:
+    """Convert and check a row of the index or of a CDX server; values may be text.
 
     Raises:
-        BadRecord: if the record could not be fetched.
+        BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
     """
     try:
         found = {
@@ -78,16 +73,16 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
         status = _whole(found["status"]) if found["status"] else None
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
-        raise BadRecord(message) from error
+        raise BadRecord(
+            f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
+        ) from error
     matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:
-        message = f"{(found['filename'] or '')[:200]!r} is not the path of an archive"
-        raise BadRecord(message)
-    if not (0 <= offset < 1 << 50 and 0 < length <= most):
-        message = f"invalid record of {length:,} bytes at {offset:,}; at most {most:,} bytes are accepted"
-        raise BadRecord(message)
-    return Capture(matched[1], offset, length, found["url"], time, found["digest"], status)
+        raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
+    if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
+        raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
+    archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
+    return Capture(archive, offset, length, found["url"], time, found["digest"], status)
 
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
@@ -97,50 +92,29 @@ CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the columns that make a capture, by field.
-
-    Raises:
-        QueryError: if the place of the record is missing.
-    """
+    """Return the columns that make a capture, by field."""
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
-        message = f"these captures do not say where their records lie; let them have {', '.join(missing)} too"
-        raise QueryError(message)
+        raise QueryError(f"these captures do not say where their records lie; let them have {', '.join(missing)} too")
     return found
 
 
 def _text(value: object) -> str | None:
-    """Return a value as text; None if it is unknown.
-
-    Raises:
-        TypeError: if it is not a single value.
-    """
     if isinstance(value, Sized) and not isinstance(value, str):
-        message = f"{str(value)[:100]!r} is not one value"
-        raise TypeError(message)
+        raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
     return None if text in _NOTHING else text
 
 
 def _whole(text: str | None) -> int:
-    """Parse an integer, also one that pandas made a float.
-
-    Raises:
-        ValueError: if it is not an integer.
-    """
     if not (found := _NUMBER.fullmatch(text or "")):
-        message = f"invalid number {(text or '')[:100]!r}"
-        raise ValueError(message)
+        raise ValueError(f"invalid number {(text or '')[:100]!r}")
     return int(found[1])
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970.
-
-    Raises:
-        ValueError: if it is none of these.
-    """
+    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970."""
     digits = _DIGITS.fullmatch(text)
     if not digits:
         time = datetime.fromisoformat(text)
@@ -149,8 +123,7 @@ def parse_timestamp(text: str) -> datetime:
     elif pattern := _STAMPS.get(len(digits[1])):
         time = datetime.strptime(digits[1], pattern)  # noqa: DTZ007 - the next line
     else:
-        message = f"invalid time {text[:100]!r}; use 14 digits"
-        raise ValueError(message)
+        raise ValueError(f"invalid time {text[:100]!r}; use 14 digits")
     return in_utc(time)
 
 

@@ -14,7 +14,7 @@ CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]
 _NAME = re.compile(CRAWL_NAME)
 _LIST_CALL = "crawls()"
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
-"""Year and week in a crawl's name, or in a text that resembles one."""
+"""Year and week in the name of a crawl, or in a similar text."""
 _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
@@ -31,16 +31,15 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
     if not _NAME.fullmatch(text):
         similar = closest_crawl(text, known)
         advice = f"did you mean {similar}?" if similar else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
-        message = f"{text!r} is not the name of a crawl; {advice}"
-        raise UnknownCrawl(message, call=None if similar else _LIST_CALL)
+        raise UnknownCrawl(f"{text!r} is not the name of a crawl; {advice}", call=None if similar else _LIST_CALL)
     return text
 
 
 def closest_crawl(text: str, known: Collection[str]) -> str | None:
     """Return the crawl that a mistyped text most likely means, or None.
 
-    That is the crawl of the year and week in the text, or the nearest of the ``known`` crawls within a year. For a text
-    without a week it is the name with the most similar spelling, ``latest`` and ``all`` included.
+    That is the crawl of its year and week, or the nearest known one within a year; without a week, the name with the
+    most similar spelling.
     """
     matched = _WEEK.search(text)
     if not matched:
@@ -56,7 +55,7 @@ def closest_crawl(text: str, known: Collection[str]) -> str | None:
 
 
 def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
-    """Return whether a crawl may exist that a list does not have: a year newer at most, or not a monthly crawl."""
+    """Return whether a crawl may exist that is not listed: at most a year newer, or not a monthly crawl."""
     if not listed or not crawl.startswith("CC-MAIN-"):
         return True
     weeks = (weeks for each in listed if (weeks := _weeks_between(crawl, each)) is not None)
@@ -64,13 +63,13 @@ def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
 
 
 def _weeks_between(text: str, crawl: str) -> int | None:
-    """Return by how many weeks the crawl in ``text`` is newer than ``crawl``, or None if one of them has no week."""
+    """Return by how many weeks the crawl in ``text`` is newer; None if one of them has no week."""
     weeks = [int(at[1]) * _WEEKS_PER_YEAR + int(at[2]) for name in (text, crawl) if (at := _WEEK.search(name))]
     return weeks[0] - weeks[1] if len(weeks) == 2 else None  # noqa: PLR2004 - both have one
 
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
-    """Return the end of a message about a crawl that does not exist."""
+    """Return the end of a message about an unknown crawl."""
     if similar := closest_crawl(text, known):
         return f"did you mean {similar}?"
     newest = next(iter(newest_first(known)), None)
@@ -78,24 +77,17 @@ def suggest_crawl(text: str, known: Collection[str]) -> str:
 
 
 def has_columnar_index(crawl: str) -> bool:
-    """Return whether a crawl can have a columnar index; those of 2012 and before have none."""
     return _age(crawl)[0] > "2012"
 
 
 def no_columnar_index(crawl: str) -> str:
-    """Return the message for a crawl without a columnar index."""
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 
-    Args:
-        words: names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest``, ``all``; commas separate.
-        known: crawls that short names may mean.
-
-    Raises:
-        UnknownCrawl: if a short name fits several crawls.
+    Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest`` and ``all``.
     """
     parts = (_OPEN_END.sub("..", part.strip()) for word in words for part in word.split(","))
     return ["..".join(_complete(end, known) for end in part.split("..")) for part in parts]
@@ -109,21 +101,14 @@ def _complete(name: str, known: Collection[str]) -> str:
         return full if _NAME.fullmatch(full) else name.lower() if name.lower() in _WORDS else name
     fitting = [crawl for crawl in newest_first(known) if crawl.endswith(f"-{name.lower()}")]
     if len(fitting) > 1:
-        message = f"{name} may be {' or '.join(fitting)}; write the whole name"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(f"{name} may be {' or '.join(fitting)}; write the whole name")
     return fitting[0] if fitting else f"CC-MAIN-{name.lower()}"
 
 
 def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
-    """Return the crawls that ``--crawl`` selects, each once, newest first.
+    """Return the crawls that words select, each once, newest first; ranges include both ends.
 
-    Args:
-        words: see ``parse_crawl_words``; ranges include both ends. No words select nothing.
-        known: the crawls to choose from, except for full names.
-        every: whether to include crawls without a columnar index, too.
-
-    Raises:
-        UnknownCrawl: for a word that is not the name of a crawl, or a range without crawls.
+    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name.
     """
     candidates = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
@@ -132,29 +117,23 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
         if word in _WORDS:
             found = candidates if word == "all" else candidates[:1]
         elif dots or (word not in known and _YEAR.fullmatch(word)):
-            low, high = _earliest(first, known), _latest(last if dots else word, known)
+            low = _end_age(first, known, ("", ""))
+            high = _end_age(last if dots else word, known, ("~", "~"))
             found = [crawl for crawl in candidates if low <= _age(crawl) <= high]
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            message = f"there is no crawl in {word!r}; see: catalogue crawls"
-            raise UnknownCrawl(message, call=_LIST_CALL)
+            raise UnknownCrawl(f"there is no crawl in {word!r}; see: catalogue crawls", call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 
 
-def _earliest(end: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the smallest age of a range; an empty end is the first crawl."""
-    return _age(_checked_end(end, known)) if end and not _YEAR.fullmatch(end) else (end, "")
-
-
-def _latest(end: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the greatest age of a range; an empty end is the newest crawl."""
-    return _age(_checked_end(end, known)) if end and not _YEAR.fullmatch(end) else (end or "~", "~")
-
-
-def _checked_end(end: str, known: Collection[str]) -> str:
-    return end if end in known else check_crawl_name(end, known)
+def _end_age(end: str, known: Collection[str], year_and_name: tuple[str, str]) -> tuple[str, str]:
+    """Return the age of an end of a range; ``year_and_name`` is used for what the end leaves open."""
+    year, name = year_and_name
+    if not end or _YEAR.fullmatch(end):
+        return (end or year, name)
+    return _age(end if end in known else check_crawl_name(end, known))
 
 
 def plain_names(words: Iterable[str]) -> Iterator[str]:
@@ -163,21 +142,15 @@ def plain_names(words: Iterable[str]) -> Iterator[str]:
 
 
 def range_ends(words: Iterable[str]) -> Iterator[str]:
-    """Yield the names of crawls at the ends of ranges."""
     return plain_names(end for word in words if ".." in word for end in word.split("..") if end)
 
 
 def incomplete_ranges(
     words: Iterable[str], stored: Collection[str], listed: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the ranges and years of which only some crawls are stored, each with a sentence.
+    """Yield the ranges and years of which only some listed crawls are stored, each with a sentence.
 
     An open end of a range means the newest, or oldest, stored crawl.
-
-    Args:
-        words: see ``parse_crawl_words``.
-        stored: crawls that are stored.
-        listed: all crawls, as far as known.
     """
     ordered = newest_first(stored)
     for word in parse_crawl_words(words, ordered):
@@ -191,23 +164,17 @@ def incomplete_ranges(
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:
-    """Return crawls by time, each once."""
     return sorted(set(crawls), key=_age, reverse=True)
 
 
 def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the subsets that ``--subset`` selects: names, or ``all``.
-
-    Raises:
-        QueryError: for another word.
-    """
+    """Return the subsets that words select: names, or ``all``."""
     chosen: list[str] = []
     for word in comma_separated(words):
         if word != "all" and word not in SUBSETS:
             similar = closest_name(word[:100], SUBSETS)
             advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"unknown subset {word[:100]!r}; {advice}"
-            raise QueryError(message)
+            raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
 

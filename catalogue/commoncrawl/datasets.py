@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,19 +10,12 @@ import pyarrow as pa
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
-    check_crawl_name,
-    has_columnar_index,
-    incomplete_ranges,
-    may_be_unlisted,
-    no_columnar_index,
     parse_crawl_words,
     plain_names,
-    range_ends,
     select_crawls,
-    suggest_crawl,
 )
 from catalogue.commoncrawl.manifests import IndexFile, index_file, inflate
-from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
 
@@ -56,14 +48,13 @@ class Dataset:
 
     @property
     def schema(self) -> pa.Schema:
-        """Types of the known columns; other columns keep the type of the files."""
+        """Types of the known columns; others keep the type of the files."""
         if self.keys is Keys.URL:
             return SCHEMA
         return pa.schema([(name, pa.string()) for name in dict.fromkeys([self.key, *self.path_columns])])
 
     @property
     def time(self) -> str | None:
-        """The column with times, if there is one."""
         return "fetch_time" if self.keys is Keys.URL else None
 
     def file(self, path: str) -> IndexFile | None:
@@ -76,126 +67,30 @@ class Dataset:
         return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
 
     def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
-        """Return the command that harvests a crawl or some of its subsets."""
         options = "" if self == COMMON_CRAWL else f" --table {self.name}"
         words = ["all"] if {*subsets} == {*SUBSETS} else subsets
         chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
-        """Return the call of ``Catalogue`` that does the same."""
+        """Return the call of ``Catalogue`` for ``harvest_command``."""
         chosen = f", subsets={list(subsets)}" if subsets else ""
         return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
-        """Return the crawls that ``--crawl`` selects; see ``select_crawls``.
-
-        Raises:
-            UnknownCrawl: for a word that selects none.
-        """
+        """Return the crawls that words select; see ``select_crawls``."""
         words = parse_crawl_words(words, known)
-        if unknown := self._unknown(words, known):
-            message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
-            raise UnknownCrawl(message)
+        if unknown := self.unknown_name(words, known):
+            raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
         return select_crawls(words, known, every=self != COMMON_CRAWL)
 
-    def _unknown(self, words: Iterable[str], known: Collection[str]) -> str | None:
-        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form alone."""
+    def unknown_name(self, words: Iterable[str], known: Collection[str]) -> str | None:
+        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form."""
         return None if self == COMMON_CRAWL else next((word for word in plain_names(words) if word not in known), None)
 
-    def select_stored(
-        self,
-        stored: Collection[str],
-        words: Iterable[str],
-        *,
-        subsets: Sequence[str] = (),
-        listed: Callable[[], Collection[str]] = tuple,
-        nothing: str = "nothing is harvested yet",
-    ) -> list[str]:
-        """Return the stored crawls that ``--crawl`` selects; see ``select_crawls``.
-
-        Args:
-            stored: crawls that are stored.
-            words: see ``parse_crawl_words``.
-            subsets: named in the advice to harvest.
-            listed: returns all crawls, as far as known.
-            nothing: beginning of the message if no crawl is stored.
-
-        Raises:
-            NotHarvested: if a selected crawl is not stored.
-            UnknownCrawl: if it does not exist.
-        """
-        words = parse_crawl_words(words, stored)
-        if not stored:
-            for word in plain_names(words) if self == COMMON_CRAWL else ():
-                _check_listed(check_crawl_name(word, listed()), stored, listed())
-            plain = [word for word in words if word not in {"latest", "all"}]
-            raise self._not_stored(next(iter(plain), None), nothing, subsets, ",".join(plain))
-        unknown = self._unknown(words, stored)
-        chosen = [unknown] if unknown else self._select(words, stored, subsets, listed)
-        for crawl in chosen:
-            if crawl not in stored:
-                if self == COMMON_CRAWL:
-                    _check_listed(crawl, stored, listed())
-                raise self._not_stored(crawl, f"{crawl} is not harvested yet", subsets)
-        return chosen
-
-    def _select(
-        self,
-        words: Sequence[str],
-        stored: Collection[str],
-        subsets: Sequence[str],
-        listed: Callable[[], Collection[str]],
-    ) -> list[str]:
-        ends = [end for end in range_ends(words) if end not in stored]
-        if ends:
-            return [check_crawl_name(end, stored) for end in ends] if self == COMMON_CRAWL else ends
-        try:
-            return select_crawls(words, sorted(stored), every=self != COMMON_CRAWL)
-        except UnknownCrawl:
-            for word in words:
-                with suppress(UnknownCrawl):  # unless crawls of that range or year are listed
-                    if not {*stored}.intersection(select_crawls([word], sorted({*stored, *listed()}))):
-                        raise self._not_stored(word, f"nothing of {word} is harvested yet", subsets) from None
-            raise
-
-    def gaps(
-        self,
-        stored: Collection[str],
-        words: Iterable[str],
-        *,
-        subsets: Sequence[str] = (),
-        listed: Callable[[], Collection[str]] = tuple,
-    ) -> tuple[str, ...]:
-        """Return a sentence for each range of crawls of which only some are stored; see ``incomplete_ranges``."""
-        words = list(words)
-        if self != COMMON_CRAWL or all(word in {"all", *stored} for word in words):
-            return ()
-        return tuple(
-            f"{gap}; run: {self.harvest_command(crawls, subsets)}"
-            for crawls, gap in incomplete_ranges(words, stored, listed())
-        )
-
-    def _not_stored(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
-        """Return the error for a crawl, range or year of which nothing is stored."""
-        such_as = crawl or ("latest" if self == COMMON_CRAWL else self.name)
-        single = next(plain_names([such_as]), None)
-        if self == COMMON_CRAWL and single and not has_columnar_index(single):
-            return NotHarvested(no_columnar_index(single), crawl=single)
-        message = f"{what}; run: {self.harvest_command(words or such_as, subsets)}"
-        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
-
     def to_json(self) -> bytes:
-        """Return the definition as JSON for the store."""
         values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
         return json.dumps({**values, "path_columns": self.path_columns}).encode()
-
-
-def _check_listed(crawl: str, stored: Collection[str], listed: Collection[str]) -> None:
-    """Raise UnknownCrawl for a crawl that would be listed if it existed."""
-    if has_columnar_index(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
-        message = f"there is no crawl {crawl}; {suggest_crawl(crawl, {*stored, *listed})}"
-        raise UnknownCrawl(message)
 
 
 COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
@@ -203,64 +98,41 @@ COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if it is valid for a dataset; it is also the name of a folder.
-
-    Raises:
-        QueryError: if not.
-    """
+    """Return ``name`` if it is valid for a dataset, and so for its folder; otherwise raise QueryError."""
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
-        message = (
+        raise QueryError(
             f"{name[:100]!r} is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts"
         )
-        raise QueryError(message)
     return name
 
 
 def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Dataset:
-    """Define a dataset.
-
-    Args:
-        name: lower-case letters, digits, ``-`` and ``_``.
-        key: the column that its files are sorted by.
-        keys: the kind of its values; None to infer it from the name of the column.
-        manifest: path of the list of its files.
-
-    Raises:
-        QueryError: if one of these is invalid.
-    """
+    """Define a dataset; ``keys`` is inferred from the name of the key column by default."""
     check_name(name)
     if not _COLUMN.fullmatch(key):
-        message = f"{key[:100]!r} is not a valid name of a column"
-        raise QueryError(message)
+        raise QueryError(f"{key[:100]!r} is not a valid name of a column")
     if manifest is not None and not _PATH.fullmatch(manifest):
-        message = f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
-        raise QueryError(message)
+        raise QueryError(
+            f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
+        )
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
     return Dataset(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
 
 
 def dataset_from_json(data: bytes) -> Dataset:
-    """Parse the JSON of ``Dataset.to_json``.
-
-    Raises:
-        FormatError: if it is not such a definition.
-    """
     try:
         values = json.loads(data)
         table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
         columns = tuple(name for name in COMMON_CRAWL.path_columns if name in values["path_columns"])
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
-        message = f"the stored definition of the dataset is invalid ({str(error)[:300]})"
-        raise FormatError(message) from error
+        raise FormatError(f"the stored definition of the dataset is invalid ({str(error)[:300]})") from error
     return replace(table, path_columns=columns)
 
 
 def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     """Return the paths of a list of files (text, one a line, also gzip), each once, in order.
 
-    Args:
-        data: the list.
-        source: the address of the source, which lines may begin with.
+    Lines may begin with the address of the source.
 
     Raises:
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
@@ -268,19 +140,16 @@ def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     try:
         lines = (inflate(data) if data.startswith(_GZIP) else data).decode("ascii").splitlines()
     except (BadManifest, UnicodeDecodeError) as error:
-        message = f"cannot read the list of files ({error})"
-        raise BadManifest(message) from error
+        raise BadManifest(f"cannot read the list of files ({error})") from error
     paths = [line.strip().removeprefix(source).lstrip("/") for line in lines]
     paths = [path for path in paths if path and not path.startswith("#") and not path.endswith("/")]
     for path in paths:
         if not _PATH.fullmatch(path):
-            message = (
+            raise BadManifest(
                 f"{without_secrets(path)[:200]!r} is not a path below the source, such as hosts/part-00000.parquet"
             )
-            raise BadManifest(message)
     if not paths:
-        message = "the list of files is empty"
-        raise BadManifest(message)
+        raise BadManifest("the list of files is empty")
     return tuple(dict.fromkeys(paths))
 
 
@@ -290,9 +159,8 @@ def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
 
 
-def group_by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:
-    """Group files by crawl, in their order."""
+def group_by_crawl(files: Iterable[IndexFile]) -> dict[str, list[IndexFile]]:
     found: dict[str, list[IndexFile]] = {}
     for file in files:
         found.setdefault(file.crawl, []).append(file)
-    yield from found.items()
+    return found

@@ -46,17 +46,15 @@ class IndexFile:
 
 
 def manifest_path(crawl: str) -> str:
-    """Return the path of a crawl's list of index files."""
     return f"crawl-data/{check_crawl_name(crawl)}/{MANIFEST_NAME}"
 
 
 def is_manifest_path(text: str) -> bool:
-    """Tell the path of a manifest from the name of a crawl."""
     return bool(_MANIFEST_PATH.fullmatch(text))
 
 
 def index_file(path: str) -> IndexFile | None:
-    """Parse a line of a manifest; return None for a line that is not the path of an index file."""
+    """Parse the path of an index file; return None for any other text."""
     matched = _INDEX_PATH.fullmatch(path)
     return IndexFile(path, matched[1], matched[2]) if matched else None
 
@@ -71,28 +69,21 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     try:
         text = inflater.decompress(data, limit + 1)
     except zlib.error as error:
-        message = f"not gzip: {error}"
-        raise BadManifest(message) from error
+        raise BadManifest(f"not gzip: {error}") from error
     if len(text) > limit:
-        message = f"inflates to more than {limit:,} bytes"
-        raise BadManifest(message)
+        raise BadManifest(f"inflates to more than {limit:,} bytes")
     if not inflater.eof:
-        message = "truncated"
-        raise BadManifest(message)
+        raise BadManifest("truncated")
     if inflater.unused_data:
-        message = "data after the end of the gzip stream"
-        raise BadManifest(message)
+        raise BadManifest("data after the end of the gzip stream")
     return text
 
 
 def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     """Return the index files of a manifest (gzip text, one path a line), each once, in the order of the manifest.
 
-    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory.
-
-    Args:
-        crawl: the crawl; None for a manifest that was named by its path, which must be of one crawl.
-        data: the manifest.
+    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory. A
+    manifest that was named by its path, for which ``crawl`` is None, must be of one crawl.
 
     Raises:
         BadManifest: if the data is not such a text, or has no index file.
@@ -101,36 +92,28 @@ def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     try:
         lines = inflate(data).decode("ascii").splitlines()
     except (BadManifest, UnicodeDecodeError) as error:
-        message = f"cannot read the manifest {label}({error}); try again, or report it"
-        raise BadManifest(message) from error
+        raise BadManifest(f"cannot read the manifest {label}({error}); try again, or report it") from error
     files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]
     crawls = {file.crawl for file in files}
     if len(crawls) != 1:
         content = f"files of {len(crawls)} crawls" if crawls else "no index file"
-        message = f"the manifest {label}lists {content}"
-        raise BadManifest(message)
+        raise BadManifest(f"the manifest {label}lists {content}")
     return list(dict.fromkeys(files))
 
 
 def parse_collinfo(data: bytes) -> list[Crawl]:
-    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped.
-
-    Raises:
-        BadManifest: if the data is not JSON or lists no crawl.
-    """
+    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped."""
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:
-        message = f"the list of crawls is not JSON ({error}); try again"
-        raise BadManifest(message) from error
+        raise BadManifest(f"the list of crawls is not JSON ({error}); try again") from error
     crawls = {
         item["id"]: Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and isinstance(item.get("id"), str) and re.fullmatch(CRAWL_NAME, item["id"])
     }
     if not crawls:
-        message = "the list of crawls lists no crawl"
-        raise BadManifest(message)
+        raise BadManifest("the list of crawls lists no crawl")
     return [crawls[name] for name in newest_first(crawls)]
 
 

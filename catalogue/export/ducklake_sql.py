@@ -9,8 +9,8 @@ from catalogue import metadata_db
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export import ducklake, ducklake_attach
+from catalogue.reports import crawl_names
 from catalogue.session import Session
-from catalogue.stored import crawl_names
 
 
 def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnection:

@@ -17,9 +17,9 @@ from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
+from catalogue.selection import missing_crawls, select_stored
 from catalogue.session import Session
 from catalogue.settings import address, install_command
-from catalogue.stored import missing_crawls, select_stored
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable

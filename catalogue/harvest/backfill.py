@@ -20,8 +20,8 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Learned, LocalReader
+from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.stored import select_stored, several
 from catalogue.surt import EVERYTHING
 
 

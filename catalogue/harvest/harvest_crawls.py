@@ -13,12 +13,12 @@ from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
+from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.read_only import unwritable
 from catalogue.store.stored_lists import REQUESTED, known_crawls, listed, load_dataset, save_dataset, stored_paths
-from catalogue.stored import several, stored_crawls
 from catalogue.surt import Keys
 
 FILES_OF_A_SUBSET = 300

@@ -11,9 +11,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, plural
 from catalogue.harvest.backfill import prepare_backfill
+from catalogue.reports import coverage_rows
 from catalogue.session import Session
 from catalogue.store.stored_lists import crawl_list_age, known_crawls
-from catalogue.stored import coverage_rows
 
 _OLD_LIST = timedelta(days=45)
 """Age of a list of crawls after which about one crawl is missing."""

@@ -28,6 +28,7 @@ from catalogue.parquet.footer import MAGIC, TRAILER
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
 from catalogue.progress import Progress
+from catalogue.selection import several
 from catalogue.session import Session
 from catalogue.settings import canonical
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -38,7 +39,6 @@ from catalogue.store.locks import locked
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
-from catalogue.stored import several
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50

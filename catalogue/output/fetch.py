@@ -1,9 +1,7 @@
 """Fetch what an output is missing: estimate, fetch in this process or by workers, write."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,21 +17,18 @@ from catalogue.output.writer import RecordWriter
 from catalogue.plan.cost import Cost
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.read.workers import Workers, on_worker
-from catalogue.records.fetch_records import FailedRecord, fetch_members, read_member
+from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
-from catalogue.source.parallel import map_in_order
 
-_ENCODED_PER_CORE = 2
-"""Records that are encoded ahead, for each core; each may take 256 MB."""
 _TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
 """Approximate size of a worker's task."""
 _TASK_MAX_RESULT = 256 << 20
 _WINDOW = 50_000
 """Captures among which neighbours are merged into one request."""
 _MAX_HOSTS = 10
-"""Hosts in the display of an estimate."""
+"""Hosts that an estimate shows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +82,6 @@ class Fetched(ReprMixin):
 
 
 def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
-    """Return the cost of fetching captures."""
     hosts: Counter[str] = Counter()
     count = requests = num_bytes = 0
     for window in _windows(captures):
@@ -121,9 +115,6 @@ def distinct(captures: Iterable[Capture]) -> list[Capture]:
     return list(found.values())
 
 
-# ---- captures to encoded records ----
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedRecord:
     """The bytes of a record in the format of an output."""
@@ -136,29 +127,8 @@ EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
-    """Fetch and encode records by threads of this process, in the order of the requests.
-
-    Raises:
-        SourceUnavailable: if the source failed as a whole.
-    """
-    cores = os.cpu_count() or 1
-    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-    encoding = ThreadPoolExecutor(cores, thread_name_prefix="encode")
-
-    def encode(member: tuple[Capture, bytes] | FailedRecord) -> EncodedRecord | FailedRecord:
-        if isinstance(member, FailedRecord):
-            return member
-        return read_member(member, lambda record: EncodedRecord(record.capture, format_.encode(record)))
-
-    try:
-        with (
-            closing(fetch_members(fetches, source, fetching)) as members,
-            closing(map_in_order(encoding, encode, members, limit=_ENCODED_PER_CORE * cores)) as results,
-        ):
-            yield from results
-    finally:
-        fetching.shutdown(wait=False, cancel_futures=True)
-        encoding.shutdown(wait=False, cancel_futures=True)
+    """Fetch and encode records by threads of this process; see ``fetch_records``."""
+    return fetch_records(fetches, source, lambda record: EncodedRecord(record.capture, format_.encode(record)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +150,12 @@ class RecordTaskResult:
     remaining: tuple[Capture, ...]
     """Captures left out to keep the result small."""
     messages: tuple[str, ...]
-    """Messages for the user."""
     requests: int
     bytes: int
 
 
 def run(task: RecordTask) -> RecordTaskResult:
-    """Run a task on any machine that has this package.
-
-    Raises:
-        SourceUnavailable: if the source failed as a whole.
-    """
+    """Run a task on any machine that has this package."""
     settings = on_worker(task.settings)
     messages: list[str] = []
     records: list[EncodedRecord | FailedRecord] = []
@@ -221,16 +186,11 @@ def fetch_by_workers(
 ) -> EncodedRecords:
     """Fetch and encode records by workers, each with its share of the rate limit.
 
-    Args:
-        fetches: the requests.
-        workers: run the tasks.
-        spec: format of the records.
-        notify: receives the workers' messages.
-        max_bytes: of a task's result; captures beyond it are fetched one by one at the end.
+    Captures beyond ``max_bytes`` of a task's result are fetched one by one at the end.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
-        WorkersLost: see ``Workers.done``.
+        WorkersLost: see ``Workers.results``.
     """
     remaining: list[Capture] = []
 
@@ -259,9 +219,6 @@ def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]
         yield tuple(batch)
 
 
-# ---- encoded records to an output ----
-
-
 def fetch_into(
     writer: RecordWriter,
     ledger: Ledger,
@@ -274,14 +231,7 @@ def fetch_into(
 ) -> Fetched:
     """Fetch the records that an output is missing; after an interruption the same call continues.
 
-    Args:
-        writer: of the output.
-        ledger: of the output.
-        captures: all that the output is to have, with or without duplicates.
-        fetch: fetches and encodes records.
-        source: its address; a permanent failure is that of one source.
-        max_gap: see ``record_fetches``.
-        report: receives the progress after each record.
+    A permanent failure is one of the ``source``, given by its address. ``report`` is called after each record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
@@ -291,31 +241,33 @@ def fetch_into(
     for window in _windows(captures):
         new = [each for each in window if hash(key_of(each)) not in seen]
         seen.update(hash(key_of(each)) for each in new)
-        stored = sum(map(ledger.is_stored, new))
-        progress.records, progress.others = progress.records + stored, progress.others - stored
+        needed = []
         for each in new:
-            if reason := _known_failure(each, ledger, source):
+            if ledger.is_stored(each):
+                progress.records += 1
+                progress.others -= 1
+            elif reason := _known_failure(each, ledger, source):
                 progress.failed.setdefault(key_of(each), reason)
-        needed = list(missing(new, ledger, source))
+            else:
+                needed.append(each)
         with closing(fetch(record_fetches(needed, max_gap=max_gap))) as results:
             _write(results, writer, ledger, progress, source, report)
     return progress
 
 
 def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterator[Capture]:
-    """Yield the captures that are neither in the output nor known to fail permanently."""
     return (each for each in captures if not (ledger.is_stored(each) or _known_failure(each, ledger, source)))
 
 
 def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
     """Return why the same request to the same source failed permanently; empty if it did not."""
-    reason, question = ledger.failed.get(key_of(capture), ("", ""))
-    if not question or question != _question_digest(capture, source) or ledger.is_stored(capture):
+    reason, request = ledger.failed.get(key_of(capture), ("", ""))
+    if not request or request != _request_digest(capture, source):
         return ""
     return f"{reason} (as found before; to ask again, choose another output)"
 
 
-def _question_digest(capture: Capture, source: str) -> str:
+def _request_digest(capture: Capture, source: str) -> str:
     fields = (capture.filename, capture.offset, capture.length, capture.url, capture.digest, capture.status)
     return digest_of(f"{source} {fields} {format_timestamp(capture.time)}")
 
@@ -337,8 +289,8 @@ def _write(
                 progress.failed.pop(key_of(result.capture), None)
                 progress.bytes += result.capture.length
             else:
-                question = _question_digest(result.capture, source) if result.permanent else ""
-                failed.append((result.capture, result.reason, question))
+                request = _request_digest(result.capture, source) if result.permanent else ""
+                failed.append((result.capture, result.reason, request))
                 progress.failed[key_of(result.capture)] = result.reason
             report(progress)
     finally:

@@ -3,14 +3,14 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.captures import Captures
@@ -28,10 +28,10 @@ from catalogue.output.fetch import (
     missing,
 )
 from catalogue.output.formats import FormatSpec, open_format
-from catalogue.output.open_output import Output, format_of, open_output
+from catalogue.output.open_output import Output, open_output
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
-from catalogue.read.dataframes import frame_of, in_order
+from catalogue.read.dataframes import frame_of
 from catalogue.records.fetch_records import fetch_records
 from catalogue.records.metadata import ROW
 from catalogue.records.record import Record, read_record
@@ -51,19 +51,14 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
-    source = session.source
     needed = distinct(_captures(captures, _warn))
     fetches = record_fetches(needed, max_gap=session.cost().max_gap)
-    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
-    try:
-        with closing(fetch_records(fetches, source, executor)) as results:
-            for result in results:
-                if isinstance(result, Record):
-                    yield result
-                else:
-                    _warn(result.reason)
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+    with closing(fetch_records(fetches, session.source, lambda record: record)) as results:
+        for result in results:
+            if isinstance(result, Record):
+                yield result
+            else:
+                _warn(result.reason)
 
 
 def fetch_record(session: Session, capture: Capture) -> Record:
@@ -74,29 +69,28 @@ def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
     return estimate(_captures(captures, _warn), session.cost())
 
 
-def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
+def fetch_to_output(
     session: Session,
     captures: SomeCaptures,
     output: Output,
+    spec: FormatSpec,
     *,
-    form: str | None = None,
-    main_content: bool = False,
     most: int | None = None,
-    about: str = "",
     agree: Callable[[FetchEstimate], None] | None = None,
     report: Callable[[Fetched], None] | None = None,
 ) -> Fetched:
     unusable: list[str] = []
-    spec = FormatSpec(form or format_of(output), main_content, about, _crawls(captures))
+    requested = _captures(captures, unusable.append)
+    count = len(requested) if isinstance(requested, list) else 0
+    spec = replace(spec, crawls=_crawls(captures, requested))
     with (
         open_format(spec) as format_,
         open_output(output, format_, spec.identity, most=most, cache=session.settings.cache) as (writer, ledger),
     ):
         workers, source, cost = session.workers, session.source, session.cost()
         if agree:
-            known = _captures(captures, lambda _: None)
+            known = requested if isinstance(requested, list) else _captures(captures, lambda _: None)
             agree(estimate(missing(known, ledger, source.url), cost))
-        requested, count = _captures(captures, unusable.append), _count(captures)
 
         def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
             if workers:
@@ -119,18 +113,21 @@ def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
 def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pages.parquet"
-        done = fetch_to_output(session, captures, file, form="parquet", main_content=main_content)
+        done = fetch_to_output(session, captures, file, FormatSpec("parquet", main_content))
         for reason in [*done.failed.values(), *done.unusable]:
             warnings.warn(reason, IncompleteAnswer, stacklevel=3)
         return frame_of(pq.read_table(file) if done.files else ROW.empty_table())
 
 
-def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:
-    """Yield valid captures; ``refuse`` is called with the reason for each other row."""
+def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> list[Capture] | Iterator[Capture]:
+    """Return the valid captures; ``refuse`` is called with the reason for each other row.
+
+    Those that are in memory are a list by archive and offset, so that neighbours share requests.
+    """
     found = _usable(_rows(captures), refuse)
-    if isinstance(captures, list):  # in the order of the archives, as a table
-        found = iter(sorted(found, key=lambda each: (each.filename, each.offset)))
-    return found
+    if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized):
+        return found
+    return sorted(found, key=attrgetter("filename", "offset"))
 
 
 def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[Capture]:
@@ -139,40 +136,23 @@ def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[C
             yield each
             continue
         if not isinstance(each, Mapping):
-            message = f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
-            raise QueryError(message)
+            raise QueryError(
+                f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
+            )
         try:
             yield capture_of(each)
         except BadRecord as error:
             refuse(str(error))
 
 
-def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
+def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]:
     """Return the crawls of captures, as far as they are known before reading."""
-    names: Iterable[object] = ()
-    frame: Any = captures
+    names: Iterable[str] = ()
     if isinstance(captures, Captures):
         names = captures.plan.paths
-    elif isinstance(captures, list):
-        names = {each.filename if isinstance(each, Capture) else _archive(each) for each in captures}
-    elif isinstance(captures, pa.Table):
-        names = pc.unique(captures.column(record_columns(captures.schema.names)["filename"])).to_pylist()
-    elif _is_frame(captures):
-        names = frame[record_columns(frame.columns)["filename"]].astype(str).unique()
-    return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
-
-
-def _count(captures: SomeCaptures) -> int:
-    """Return the number of captures; 0 if it is not known before reading."""
-    return 0 if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized) else len(captures)
-
-
-def _is_frame(captures: object) -> bool:
-    return hasattr(captures, "iloc") and hasattr(captures, "columns")
-
-
-def _archive(row: object) -> str:
-    return f"{row.get('warc_filename')} {row.get('filename')}" if isinstance(row, Mapping) else ""
+    elif isinstance(found, list):
+        names = {each.filename for each in found}
+    return tuple(sorted({crawl[1] for name in names if (crawl := _CRAWL.search(name))}))
 
 
 def _rows(captures: SomeCaptures) -> Iterator[object]:
@@ -183,36 +163,17 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
         for batch in captures.batches():
             yield from batch.select(names).to_pylist()
     elif isinstance(captures, pa.Table):
-        for batch in _in_order(captures).to_batches(_ROWS):
+        names = list(record_columns(captures.schema.names).values())
+        for batch in captures.select(names).to_batches(_ROWS):
             yield from batch.to_pylist()
-    elif _is_frame(captures):
-        found = record_columns(frame.columns)
-        ordered = in_order(frame[list(found.values())], found["filename"], found["offset"])
-        for start in range(0, len(ordered), _ROWS):
-            yield from ordered.iloc[start : start + _ROWS].to_dict("records")
+    elif hasattr(captures, "iloc") and hasattr(captures, "columns"):
+        names = list(record_columns(frame.columns).values())
+        for start in range(0, len(frame), _ROWS):
+            yield from frame[names].iloc[start : start + _ROWS].to_dict("records")
     elif isinstance(captures, Iterable):
         yield from captures
     else:
         yield captures
-
-
-def _in_order(captures: pa.Table) -> pa.Table:
-    """Sort a table by archive and offset, so that neighbours share requests."""
-    found = record_columns(captures.schema.names)
-    plain = pa.table({name: _plain(captures.column(name)) for name in found.values()})
-    offset = plain.column(found["offset"])
-    if pa.types.is_string(offset.type) or pa.types.is_large_string(offset.type):
-        number = pc.match_substring_regex(offset, r"^[0-9]{1,18}$")  # what is none is refused later
-        offset = pc.if_else(number, offset, None).cast(pa.int64())
-    keys = pa.table({"filename": plain.column(found["filename"]), "offset": offset})
-    return plain.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.schema.names]))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with a type that can be sorted."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def _warn(reason: str) -> None:

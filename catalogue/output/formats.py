@@ -1,10 +1,9 @@
-"""Formats of records: how a record becomes bytes of a file, and how such a file is finished."""
+"""Formats of records: how a record becomes bytes of a file, and how such a file is finished and continued."""
 
 import base64
 import gzip
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
-from catalogue.atomic_files import create, resume
+from catalogue.atomic_files import create_synced, resume
 from catalogue.errors import BadRecord, QueryError
 from catalogue.records.document import Documents
 from catalogue.records.metadata import ROW, metadata_of, row_of, text_of
@@ -73,10 +72,9 @@ _ROWS_PER_BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """A format by name and options; can be sent to another process."""
+    """A format by name (see ``SUFFIXES``) and options; can be sent to another process."""
 
     name: str
-    """A key of ``SUFFIXES``."""
     main_content: bool = False
     """Whether texts leave out navigation, footers and the like."""
     about: str = ""
@@ -107,7 +105,7 @@ class RecordFormat:
         raise NotImplementedError
 
     def seal(self, partial: Path) -> Path:
-        """Return the finished file, synced to disk, made from a partial one; may be the same path."""
+        """Return the path of the finished file, which may be that of the partial one."""
         return partial
 
     def unseal(self, finished: Path, partial: Path) -> None:
@@ -131,19 +129,12 @@ class WarcFormat(RecordFormat):
         return file.getvalue()
 
     def encode(self, record: Record) -> bytes:
-        """ARC records become WARC records."""
         return record.member if record.archive == "warc" else _as_warc(record)
 
 
 def _as_warc(record: Record) -> bytes:
-    """Convert a record of an ARC file; its HTTP header stays unchanged.
-
-    Raises:
-        BadRecord: if it has no time, which WARC requires.
-    """
     if not record.time:
-        message = "it has no time, which a WARC record requires"
-        raise BadRecord(message)
+        raise BadRecord("it has no time, which a WARC record requires")
     block = record.http_head + record.body
     kind = (
         "application/http; msgtype=response"
@@ -179,12 +170,11 @@ class JsonLinesFormat(RecordFormat):
 
 
 class ParquetFormat(JsonLinesFormat):
-    """Parquet; until a file is finished, its rows are gzipped JSON lines, which can be appended to."""
+    """Parquet; until a file is finished, its rows are gzipped JSON lines with times as numbers."""
 
     suffix = SUFFIXES["parquet"]
 
     def __init__(self, convert: Callable[[Record], Mapping[str, Any]], schema: pa.Schema) -> None:
-        """Set the function that turns a record into a row, with times as numbers, and the schema."""
         super().__init__(convert)
         self._schema = schema
 
@@ -193,30 +183,24 @@ class ParquetFormat(JsonLinesFormat):
 
     def seal(self, partial: Path) -> Path:
         finished = sealed_path(partial)
-        with create(finished) as file:
-            with pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
-                for rows in _row_groups(partial):
-                    writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
-            file.flush()
-            os.fsync(file.fileno())
+        with create_synced(finished) as file, pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
+            for rows in _row_groups(partial):
+                writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
         return finished
 
     def unseal(self, finished: Path, partial: Path) -> None:
-        """``finished`` stays until the writer replaces it."""
         new = sealed_path(partial)
         times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
         numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
         try:
-            with pq.ParquetFile(finished) as rows, create(new) as file:
+            with pq.ParquetFile(finished) as rows, create_synced(new) as file:
                 for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
-                    file.writelines(
-                        _gzipped(json.dumps(row).encode() + b"\n") for row in batch.cast(numbers).to_pylist()
-                    )
-                file.flush()
-                os.fsync(file.fileno())
+                    lines = (json.dumps(row).encode() + b"\n" for row in batch.cast(numbers).to_pylist())
+                    file.writelines(map(_gzipped, lines))
         except (pa.ArrowException, KeyError) as error:
-            message = f"{finished} was changed after it was written; move it away, and its records are fetched again"
-            raise QueryError(message) from error
+            raise QueryError(
+                f"{finished} was changed after it was written; move it away, and its records are fetched again"
+            ) from error
         new.replace(partial)
 
 
@@ -242,14 +226,9 @@ class PayloadFormat(RecordFormat):
 
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    """Open a format; it can be used from several threads.
-
-    Raises:
-        QueryError: if the name is unknown, or its libraries are not installed.
-    """
+    """Open a format; it can be used from several threads."""
     if spec.name not in SUFFIXES:
-        message = f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}"
-        raise QueryError(message)
+        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":
         yield WarcFormat(
             {
@@ -273,7 +252,7 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
 
 
 def sealed_path(partial: Path) -> Path:
-    """Return the name of the temporary file for conversions from or to a partial file."""
+    """Return the temporary file for conversions from or to a partial file."""
     return partial.with_name(f"{partial.name}.whole")
 
 

@@ -1,7 +1,7 @@
 """The ledger of an output: JSON lines that say which captures are stored in which file.
 
-With it the same command fetches only what is missing. Each line is written after the bytes that it accounts for; the
-last line may be cut off by a kill and is then dropped.
+With it the same command fetches only what is missing. Each line is written after the bytes that it accounts for; a last
+line that was cut off by a kill is dropped.
 """
 
 import json
@@ -29,7 +29,7 @@ class Ledger:
     Attributes:
         sizes: bytes accounted for, by name of unfinished file.
         finished: size by name of finished file.
-        failed: reason and, for permanent failures, a digest of the question; by record.
+        failed: reason and, for permanent failures, a digest of the request; by record.
         deleted: records whose payload file no longer exists.
     """
 
@@ -46,7 +46,7 @@ class Ledger:
         Args:
             path: its file.
             about: identifies the output, as JSON values.
-            label: name in messages, by default the path.
+            label: name in messages; by default the path.
             publish: called when a file is finished.
 
         Raises:
@@ -71,7 +71,7 @@ class Ledger:
             opened.pop_all()
 
     def _read(self, about: object) -> int:
-        """Apply the entries of the file; return the number of bytes of its complete lines."""
+        """Apply the entries of the file; return the bytes of its complete lines."""
         complete, is_other = 0, False
         for number, line in enumerate(self._file.read().splitlines(keepends=True)):
             if not line.endswith(b"\n"):
@@ -83,11 +83,11 @@ class Ledger:
                 else:
                     is_other = entry["about"] != about
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                message = f"{self._label} cannot be read as a ledger; choose another name, or delete it"
-                raise QueryError(message) from error
+                raise QueryError(
+                    f"{self._label} cannot be read as a ledger; choose another name, or delete it"
+                ) from error
             if is_other:
-                message = f"{self._label} is of another output; choose another name, or delete it"
-                raise QueryError(message)
+                raise QueryError(f"{self._label} is of another output; choose another name, or delete it")
             complete += len(line)
         return complete
 
@@ -109,8 +109,8 @@ class Ledger:
                     for archive, offset in entry["done"]:
                         stored.setdefault(archive, set()).add(int(offset))
                         self.failed.pop((archive, int(offset)), None)
-                for archive, offset, reason, question in entry.get("failed", ()):
-                    self.failed[archive, int(offset)] = (str(reason), str(question))
+                for archive, offset, reason, request in entry.get("failed", ()):
+                    self.failed[archive, int(offset)] = (str(reason), str(request))
 
     def is_stored(self, capture: Capture) -> bool:
         return key_of(capture) not in self.deleted and any(
@@ -126,20 +126,20 @@ class Ledger:
         return not (self.sizes or self.finished or self.failed)
 
     def add(self, file: str, size: int, captures: Sequence[Capture]) -> None:
-        """Note records that are safely in a file, and its size with them."""
+        """Note records that are synced to a file, and its size with them."""
         self._enter({"file": file, "size": size, "done": [key_of(each) for each in captures]})
 
     def add_failed(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
-        """Note captures with the reason and the question digest of each failure; see ``failed``."""
-        self._enter({"failed": [[*key_of(capture), reason, question] for capture, reason, question in failed]})
+        """Note captures that failed; see ``failed``."""
+        self._enter({"failed": [[*key_of(capture), reason, request] for capture, reason, request in failed]})
 
     def finish(self, file: str, size: int) -> None:
-        """Note that a file is complete and has its final name."""
+        """Note that a file is complete under its final name."""
         self._enter({"finished": file, "size": size})
         self.publish()
 
     def reopen(self, file: str, size: int) -> None:
-        """Note that a finished file grows again; ``size`` is that of its growing form."""
+        """Note that a finished file grows again, with the size of its growing form."""
         self._enter({"reopened": file, "size": size})
 
     def lose(self, file: str) -> None:

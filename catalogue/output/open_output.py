@@ -9,7 +9,7 @@ from typing import IO, Any, TypeAlias
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.output.formats import SUFFIXES, ParquetFormat, PayloadFormat, RecordFormat
 from catalogue.output.ledger import Ledger
-from catalogue.output.targets import LocalTarget, RemoteTarget, digest_of, open_target, split_output
+from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
 from catalogue.store.locks import locked
 
@@ -22,11 +22,7 @@ Output: TypeAlias = str | Path | IO[bytes]
 
 
 def format_of(output: Output) -> str:
-    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file.
-
-    Raises:
-        QueryError: if the suffix is unknown.
-    """
+    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
     if not isinstance(output, str | Path):
         return "warc"
     text = str(output)
@@ -37,8 +33,7 @@ def format_of(output: Output) -> str:
     if text.endswith("/") or Path(text).is_dir():
         return "payload"
     endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
-    message = f"the name {name} does not say its format; use an ending: {endings}; or choose a format"
-    raise QueryError(message)
+    raise QueryError(f"the name {name} does not say its format; use an ending: {endings}; or choose a format")
 
 
 @contextmanager
@@ -51,7 +46,7 @@ def open_output(
         output: a path, a URL that fsspec can write to, or an open file.
         format_: of the records.
         about: identifies the output, as JSON values.
-        most: approximate size of a file; None for a single file, or for 1 GB at a URL.
+        most: approximate bytes of a file; None for a single file, or for 1 GB at a URL.
         cache: folder below which remote files are staged.
 
     Raises:
@@ -61,19 +56,18 @@ def open_output(
     """
     if not isinstance(output, str | Path):
         if isinstance(format_, PayloadFormat | ParquetFormat):
-            message = "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
-            raise QueryError(message)
+            raise QueryError(
+                "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
+            )
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
     is_folder = isinstance(format_, PayloadFormat)
     folder, name = split_output(output, file=not is_folder)
     if most is not None and most < 1:
-        message = "files have a size of one byte at least; give another, such as 1GB"
-        raise QueryError(message)
+        raise QueryError("files have a size of one byte at least; give another, such as 1GB")
     if is_folder and most is not None:
-        message = "payloads are a file each; leave out the size of files"
-        raise QueryError(message)
+        raise QueryError("payloads are a file each; leave out the size of files")
     if isinstance(folder, str) and not is_folder:
         most = most or _MAX_REMOTE_BYTES
     ledger_name = f"{name}.ledger"
@@ -84,8 +78,7 @@ def open_output(
         path = target.staging / ledger_name
         first = name if most is None else next(numbered(name, format_))
         if not path.exists() and target.exists(first):
-            message = f"{target.label(first)} holds something else; choose another name, or delete it"
-            raise QueryError(message)
+            raise QueryError(f"{target.label(first)} holds something else; choose another name, or delete it")
 
         def publish() -> None:
             if isinstance(target, RemoteTarget):
@@ -105,29 +98,18 @@ def open_output(
 
 
 @contextmanager
-def open_folder(output: str | Path, cache: Path) -> Iterator[LocalTarget | RemoteTarget]:
-    """Open a folder, for files that are put there one by one, for one process at a time.
-
-    Args:
-        output: a path, or a URL that fsspec can write to.
-        cache: folder below which remote files are staged.
-
-    Raises:
-        QueryError: if it cannot be a folder.
-        StoreLocked: if another process writes to it.
-        OutputFailed: if it cannot be reached.
-    """
+def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
+    """Open a folder, or the URL of one, for files that are put there one by one; see ``open_output``."""
     folder, name = split_output(output, file=False)
     if isinstance(folder, Path) and (folder / name).is_file():
-        message = f"{output} is a file; choose another name for a folder"
-        raise QueryError(message)
+        raise QueryError(f"{output} is a file; choose another name for a folder")
     with _locked(folder, name, cache, output):
         yield open_target(folder, name, cache).subfolder(name)
 
 
 @contextmanager
 def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """On an error, delete an empty ledger, and name the output; ``files`` may exist that the ledger does not list."""
+    """After an error delete an empty ledger, unless ``files`` may exist that it does not list, and name the output."""
     try:
         yield
     except BaseException as error:

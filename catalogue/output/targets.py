@@ -2,11 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from catalogue.atomic_files import make_folder, put_in_place
@@ -18,8 +18,6 @@ _ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects appear when they are complete; elsewhere a file is uploaded under a temporary name."""
 _MAX_NAME = 200
 """Bytes; file systems allow 255, and names of temporary files are longer."""
-
-_Result = TypeVar("_Result")
 
 
 class LocalTarget:
@@ -43,11 +41,7 @@ class LocalTarget:
         return any(path.iterdir()) if path.is_dir() else path.exists()
 
     def put(self, path: Path, name: str) -> None:
-        """Move or copy a finished file to its name.
-
-        Raises:
-            OutputFailed: if that fails; the file is unchanged.
-        """
+        """Move or copy a finished file to its name; if that fails, it is unchanged."""
         target = self.staging / name
         make_folder(target.parent)
         put_in_place(path, target)
@@ -82,14 +76,7 @@ class RemoteTarget:
     """
 
     def __init__(self, files: Any, url: str, root: str, staging: Path) -> None:  # noqa: ANN401 - of an extra
-        """Set the store.
-
-        Args:
-            files: fsspec's file system.
-            url: of the folder, for messages.
-            root: path of the folder in the file system.
-            staging: a local folder for this output alone, where files grow.
-        """
+        """Set fsspec's file system, the URL and path of the folder in it, and a local folder for this output alone."""
         self._files = files
         self._url = url
         self._root = root
@@ -100,46 +87,44 @@ class RemoteTarget:
         return f"{self._url}/{name}"
 
     def size(self, name: str) -> int | None:
-        return self._call(name, lambda: self._size(name))
-
-    def _size(self, name: str) -> int | None:
-        try:
-            info = self._files.info(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return None
-        return int(info["size"]) if info["type"] == "file" else None
+        with self._errors(name):
+            try:
+                info = self._files.info(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+            return int(info["size"]) if info["type"] == "file" else None
 
     def exists(self, name: str) -> bool:
         path = f"{self._root}/{name}"
-        return self._call(
-            name, lambda: self._files.isfile(path) or (self._files.isdir(path) and bool(self._files.ls(path)))
-        )
+        with self._errors(name):
+            return self._files.isfile(path) or (self._files.isdir(path) and bool(self._files.ls(path)))
 
     def put(self, path: Path, name: str) -> None:
-        """Compare the size after the upload."""
-        self._call(name, lambda: self._put(path, f"{self._root}/{name}"))
+        target = f"{self._root}/{name}"
+        with self._errors(name):
+            if _protocols(self._files) & _ATOMIC:
+                self._files.put_file(str(path), target)
+            else:
+                folder, _, last = target.rpartition("/")
+                temporary = f"{folder}/.{last}.part"
+                self._files.makedirs(folder, exist_ok=True)
+                self._files.put_file(str(path), temporary)
+                if self._files.exists(target):
+                    self._files.rm_file(target)
+                self._files.mv(temporary, target)
         if self.size(name) != path.stat().st_size:
-            message = f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
-            raise OutputFailed(message)
-
-    def _put(self, path: Path, target: str) -> None:
-        if _protocols(self._files) & _ATOMIC:
-            self._files.put_file(str(path), target)
-            return
-        folder, _, last = target.rpartition("/")
-        temporary = f"{folder}/.{last}.part"
-        self._files.makedirs(folder, exist_ok=True)
-        self._files.put_file(str(path), temporary)
-        if self._files.exists(target):
-            self._files.rm_file(target)
-        self._files.mv(temporary, target)
+            raise OutputFailed(
+                f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
+            )
 
     def remove(self, name: str) -> None:
-        self._call(name, lambda: self._files.rm_file(f"{self._root}/{name}"))
+        with self._errors(name):
+            self._files.rm_file(f"{self._root}/{name}")
 
     def download(self, name: str) -> Path:
         path = self.staging / name
-        self._call(name, lambda: self._files.get_file(f"{self._root}/{name}", str(path)))
+        with self._errors(name):
+            self._files.get_file(f"{self._root}/{name}", str(path))
         return path
 
     @contextmanager
@@ -149,39 +134,36 @@ class RemoteTarget:
         path.unlink()
 
     def names(self) -> set[str]:
-        found = self._call("", lambda: self._files.find(self._root))
-        return {str(each).removeprefix(f"{self._root}/") for each in found}
+        with self._errors(""):
+            return {str(each).removeprefix(f"{self._root}/") for each in self._files.find(self._root)}
 
     def subfolder(self, name: str) -> "RemoteTarget":
         return RemoteTarget(self._files, f"{self._url}/{name}", f"{self._root}/{name}", self.staging / name)
 
     def download_ledger(self, name: str) -> None:
-        """Use the remote ledger, unless the local one continues it.
-
-        Local files that another machine has overtaken are deleted.
-        """
-        path = f"{self._root}/{name}"
-        remote = self._call(name, lambda: bytes(self._files.cat_file(path)) if self._files.exists(path) else None)
-        local = self.staging / name
+        """Use the remote ledger instead of local files, unless the local one continues it."""
+        path, local = f"{self._root}/{name}", self.staging / name
+        with self._errors(name):
+            remote = bytes(self._files.cat_file(path)) if self._files.exists(path) else None
         if remote is None or (local.exists() and local.read_bytes().startswith(remote)):
             return
         rmtree(self.staging)
         self.staging.mkdir(mode=0o700)
         local.write_bytes(remote)
 
-    def _call(self, name: str, function: Callable[[], _Result]) -> _Result:
-        """Turn any error into one sentence without the library's message, which may contain a secret."""
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """Convert any error to one sentence without the library's message, which may contain a secret."""
         try:
             self._files.invalidate_cache()
-            return function()
+            yield
         except Exception as error:  # each store has its own errors
             response = getattr(error.__cause__ or error, "response", None)
             code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
-            message = (
+            raise OutputFailed(
                 f"{self.label(name)} cannot be written or read ({code or type(error).__name__}); check the store "
                 "and your credentials for it, and run the same command again"
-            )
-            raise OutputFailed(message) from error
+            ) from error
 
 
 Target: TypeAlias = LocalTarget | RemoteTarget
@@ -190,12 +172,8 @@ Target: TypeAlias = LocalTarget | RemoteTarget
 def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     """Return the parent folder of an output, a ``Path`` or a URL, and its name.
 
-    Args:
-        output: a path or URL.
-        file: whether it must not be an existing folder.
-
     Raises:
-        QueryError: if the parent does not exist here, or the URL is invalid.
+        QueryError: if the parent does not exist here, the URL is invalid, or a ``file`` is an existing folder.
     """
     text = str(output)
     if "://" in text:
@@ -207,36 +185,27 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
         folder, _, name = text.rstrip("/").rpartition("/")
         if not plain or not name or folder.endswith(":/"):
             # The message leaves it out: it may contain a password.
-            message = "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
-            raise QueryError(message)
-        if not _is_local(text):
+            raise QueryError(
+                "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
+            )
+        files, output = _files(text)
+        if "file" not in _protocols(files):
             return folder, name
-        output = _files(text)[1]
     target = Path(output)
     if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _MAX_NAME:
-        message = f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found"
-        raise QueryError(message)
+        raise QueryError(f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found")
     if not target.parent.is_dir():
         # With ? or @ it may be a mistyped address that contains a password.
-        message = f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
-        raise QueryError(message)
+        raise QueryError(
+            f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
+        )
     if file and target.is_dir():
-        message = f"{output} is a folder; choose another name"
-        raise QueryError(message)
+        raise QueryError(f"{output} is a folder; choose another name")
     return target.parent, target.name
 
 
-def open_target(folder: str | Path, name: str, cache: Path) -> "LocalTarget | RemoteTarget":
-    """Open the folder of an output.
-
-    Args:
-        folder: see ``split_output``.
-        name: of the output in it.
-        cache: folder below which remote files are staged.
-
-    Raises:
-        QueryError: if a library is missing.
-    """
+def open_target(folder: str | Path, name: str, cache: Path) -> Target:
+    """Open the folder of an output; remote files are staged below ``cache``."""
     if isinstance(folder, Path):
         return LocalTarget(folder)
     files, root = _files(folder)
@@ -244,16 +213,10 @@ def open_target(folder: str | Path, name: str, cache: Path) -> "LocalTarget | Re
 
 
 def digest_of(text: str) -> str:
-    """Return a file name derived from an address."""
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
-def _is_local(url: str) -> bool:
-    return "file" in _protocols(_files(url)[0])
-
-
 def _files(url: str) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and its path."""
     be_discreet()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # overrides fsspec's settings for reading
@@ -263,13 +226,13 @@ def _files(url: str) -> tuple[Any, str]:
         files, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ImportError as error:
         extra = install_command("s3") if scheme in {"s3", "s3a"} else "see fsspec's documentation"
-        message = f"writing to {scheme}:// requires another library ({error.name or 'fsspec'}); {extra}"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"writing to {scheme}:// requires another library ({error.name or 'fsspec'}); {extra}"
+        ) from error
     except ValueError:
         files, root = None, ""
     if files is None or scheme in {"http", "https"}:
-        message = f"{scheme}:// cannot be written to; give a folder, or an address such as s3://bucket/prefix/"
-        raise QueryError(message)
+        raise QueryError(f"{scheme}:// cannot be written to; give a folder, or an address such as s3://bucket/prefix/")
     return files, str(root)
 
 

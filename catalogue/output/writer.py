@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import IO, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import create, create_folder, resume, sync_folder
+from catalogue.atomic_files import create_folder, create_synced, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 from catalogue.output.formats import RecordFormat, sealed_path
@@ -38,14 +38,7 @@ class PartWriter:
     def __init__(
         self, target: Target, name: str, format_: RecordFormat, ledger: Ledger, *, max_bytes: int | None = None
     ) -> None:
-        """Continue or begin an output.
-
-        Args:
-            target: where finished files go.
-            name: of the file; with ``max_bytes`` it gets numbers, as in ``out-00000.warc.gz``.
-            format_: of the records.
-            ledger: of this output.
-            max_bytes: approximate size of a file; None for a single file.
+        """Continue or begin an output; with ``max_bytes``, about the size of a file, names have numbers.
 
         Raises:
             QueryError: if a finished file has been changed.
@@ -70,11 +63,10 @@ class PartWriter:
                 for left in (partial, sealed_path(partial)):
                     left.unlink(missing_ok=True)
             elif actual is not None:
-                message = (
+                raise QueryError(
                     f"{self._target.label(name)} has {actual:,} bytes instead of the {size:,} that were written; move "
                     "it away or delete it, and run the same command again"
                 )
-                raise QueryError(message)
             elif partial.exists() and partial.stat().st_size == size:
                 self._ledger.reopen(name, size)
             else:
@@ -136,12 +128,10 @@ class PartWriter:
                 self._file = None
 
     def _open(self) -> BinaryIO:
-        """Open the file to continue, or the next one."""
         self._name = min(self._ledger.sizes, default="") or self._next_name()
         size = self._ledger.sizes.get(self._name, 0)
         if not size and self._target.size(self._name) is not None:
-            message = f"{self._target.label(self._name)} holds something else; move it away or delete it"
-            raise QueryError(message)
+            raise QueryError(f"{self._target.label(self._name)} holds something else; move it away or delete it")
         file = self._file = resume(self._partial(self._name))
         file.seek(size)
         file.truncate()
@@ -154,7 +144,7 @@ class PartWriter:
         return file
 
     def _next_name(self) -> str:
-        """Return a new name; if there is to be one file, its name, after making the file growable."""
+        """Return a new name; or that of the single file, after making it growable."""
         if self._max_bytes:
             names = numbered(self._output, self.format)
             return next(name for name in names if name not in self._ledger.finished)
@@ -189,7 +179,6 @@ class PayloadWriter:
     """A folder of payload files and their index; a payload has its final name before the index lists it."""
 
     def __init__(self, target: Target, name: str, format_: RecordFormat, ledger: Ledger) -> None:
-        """Continue or begin an output; see ``PartWriter``."""
         self.format = format_
         self._target = target.subfolder(name)
         self._folder = name
@@ -212,7 +201,6 @@ class PayloadWriter:
                 yield entry["warc_filename"], entry["warc_record_offset"]
 
     def add(self, capture: Capture, data: bytes) -> None:
-        """See ``PartWriter``."""
         line, _, payload = data.partition(b"\n")
         self._pending.append((capture, line + b"\n", json.loads(line)["file"], payload))
         self._pending_bytes += len(payload)
@@ -220,7 +208,6 @@ class PayloadWriter:
             self.sync()
 
     def sync(self) -> None:
-        """See ``PartWriter``."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         for _ in self._executor.map(self._store, pending):
             pass
@@ -234,20 +221,16 @@ class PayloadWriter:
     def _store(self, pending: tuple[Capture, bytes, str, bytes]) -> None:
         *_, name, payload = pending
         staged = self._staging / Path(name).name
-        with create(staged) as file:
+        with create_synced(staged) as file:
             file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
         self._target.put(staged, name)
         staged.unlink(missing_ok=True)
 
     def finish(self) -> list[str]:
-        """See ``PartWriter``."""
         self.sync()
         return [f"{self._folder}/{name}" for name in self._index.finish()]
 
     def close(self) -> None:
-        """See ``PartWriter``."""
         self._executor.shutdown(cancel_futures=True)
         rmtree(self._staging, ignore_errors=True)
         self._index.close()
@@ -257,25 +240,22 @@ class StreamWriter:
     """An open file, such as a pipe; it cannot be continued."""
 
     def __init__(self, file: IO[bytes], format_: RecordFormat, ledger: Ledger) -> None:
-        """Write the header."""
         self._file = file
         self._ledger = ledger
         self._pending: list[Capture] = []
         file.write(format_.header(""))
 
     def add(self, capture: Capture, data: bytes) -> None:
-        """See ``PartWriter``."""
         self._file.write(data)
         self._pending.append(capture)
 
     def sync(self) -> None:
-        """Flush, and note the records so that none is written twice."""
+        """Flush, and note the records, so that none is written twice."""
         self._file.flush()
         self._ledger.add("stream", 0, self._pending)
         self._pending = []
 
     def finish(self) -> list[str]:
-        """Flush; there are no file names to return."""
         self.sync()
         return []
 

@@ -13,7 +13,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import Awaited, ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.prune import Choice, FileMetadata, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
-from catalogue.query.resolved_query import ResolvedQuery, Verdict, is_untyped, prune_row_group, schema_of
+from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match, schema_of
 from catalogue.source.byte_ranges import ByteRange
 
 HOLDERS = 2.0
@@ -89,7 +89,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[
         found: list[Choice] = []
         for group in file.footer.row_groups:
             planned = query.of(untyped=is_untyped(group))
-            if prune_row_group(planned, group) is Verdict.CANNOT_MATCH:
+            if not might_match(planned, group):
                 continue
             choice = choose(planned, file, group)
             if choice.defect:

@@ -54,7 +54,7 @@ class Distinct:
 
     def _latest(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches, schema)
-        # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
+        # A column of texts has room for 2 GiB.
         values = rows.column(self.by)
         values = values.cast(pa.large_string()) if values.type == pa.string() else values
         order = pc.sort_indices(

@@ -59,27 +59,21 @@ class Filters:
         return cls(statuses(status), media_types(mime), languages(lang))
 
     def parsed(self, where: Sequence[str], newer: pa.Schema, table: Dataset) -> tuple[Where | None, Where | None]:
-        """Join the filters and SQL expressions by AND.
-
-        Args:
-            where: boolean expressions in SQL.
-            newer: see ``parse_where``.
-            table: see ``parse_where``.
+        """Join the filters and boolean expressions in SQL by AND; see ``parse_where``.
 
         Returns:
             The condition, and the one for row groups without detected media types; None if there is none.
-
-        Raises:
-            QueryError: if an expression is invalid.
         """
-        for each in where if len(where) > 1 or self != Filters() else ():
-            check_expression(each)
+        if len(where) > 1 or self != Filters():
+            for each in where:
+                check_expression(each)
+            where = [f"({each}\n)" for each in where]
         sql = self._sql(where, _DETECTED_TYPE)
         untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == COMMON_CRAWL else ""
         return parse_where(sql, newer, table) if sql else None, parse_where(untyped, newer, table) if untyped else None
 
     def _sql(self, where: Sequence[str], media_type: str) -> str:
-        parts = [f"({each}\n)" for each in where] if len(where) > 1 or self != Filters() else [*where]
+        parts = [*where]
         if self.status:
             parts.append(_any_of("fetch_status", self.status, "x", _status_range))
         if self.mime:
@@ -108,8 +102,7 @@ def _parsed(values: Values, pattern: str, name: str, hint: Callable[[str], str])
     found = comma_separated(map(str, [values] if isinstance(values, str | int) else values or ()))
     for value in found:
         if not re.fullmatch(pattern, value):
-            message = f"invalid {name} {value[:100]!r}; {hint(value.lower())}"
-            raise QueryError(message)
+            raise QueryError(f"invalid {name} {value[:100]!r}; {hint(value.lower())}")
     return tuple(dict.fromkeys(value.lower() for value in found))
 
 

@@ -50,11 +50,7 @@ class Query:
         unique: str | None = None,
         latest: bool = False,
     ) -> "Query":
-        """Make a query of one text or several for each parameter.
-
-        Raises:
-            QueryError: if there is no pattern, or a filter, a limit or a match is invalid.
-        """
+        """Make a query of one text or several for each parameter."""
         query = cls(
             patterns=_texts(patterns),
             crawls=_texts(crawls),
@@ -72,11 +68,9 @@ class Query:
             latest=latest,
         )
         if not query.patterns:
-            message = "a query needs a pattern, such as '*.example.com'"
-            raise QueryError(message)
+            raise QueryError("a query needs a pattern, such as '*.example.com'")
         if limit is not None and limit < 0:
-            message = f"invalid limit {limit}; use 0 or more"
-            raise QueryError(message)
+            raise QueryError(f"invalid limit {limit}; use 0 or more")
         return query
 
 
@@ -88,5 +82,4 @@ def _match(given: Match | str | None) -> Match | None:
     try:
         return Match(given) if given else None
     except ValueError as error:
-        message = f"invalid match {given!r}; use {', '.join(each.value for each in Match)}"
-        raise QueryError(message) from error
+        raise QueryError(f"invalid match {given!r}; use {', '.join(each.value for each in Match)}") from error

@@ -15,12 +15,7 @@ from catalogue.surt import merge, parse_key_patterns
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
-    """Resolve a query of a dataset.
-
-    Args:
-        query: the query.
-        dataset: the dataset.
-        stored: types of the columns of its files.
+    """Resolve a query of a dataset whose files have the ``stored`` columns and types.
 
     Returns:
         The resolved query, and how duplicates are removed, if they are.
@@ -29,11 +24,9 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
     """
     if (query.from_, query.to) != (None, None) and dataset.time not in stored:
-        message = f"{dataset.name} has no column of times, which --from and --to need"
-        raise QueryError(message)
+        raise QueryError(f"{dataset.name} has no column of times, which --from and --to need")
     if query.exact_url and "url" not in stored:
-        message = f"{dataset.name} has no column of URLs, which --exact-url needs"
-        raise QueryError(message)
+        raise QueryError(f"{dataset.name} has no column of URLs, which --exact-url needs")
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
     newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in dataset.schema.names])
     columns = _columns(query, dataset, stored)
@@ -71,8 +64,7 @@ def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns
     if query.unique is None and not query.latest:
         return None
     if query.latest and dataset.time is None:
-        message = f"{dataset.name} has no column of times, which --latest needs"
-        raise QueryError(message)
+        raise QueryError(f"{dataset.name} has no column of times, which --latest needs")
     short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}
     by = dataset.key if query.unique is None else query.unique
     (by,) = check_columns([short.get(by, by)], stored, dataset)

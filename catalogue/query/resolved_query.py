@@ -1,10 +1,9 @@
 """A resolved query, and pruning of row groups by their statistics.
 
-Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; missing or doubtful statistics mean the latter. The
-residual filter is always applied to the rows that were read.
+Row groups with missing or doubtful statistics might match. The residual filter is always applied to the rows that were
+read.
 """
 
-import enum
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,16 +41,9 @@ CDX_COLUMNS = (
 """The columns of a CDX line, and the default columns of a query."""
 
 
-class Verdict(enum.Enum):
-    """The outcome of pruning."""
-
-    CANNOT_MATCH = "cannot match"
-    MIGHT_MATCH = "might match"
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A part of a ``--where`` that statistics can refute: a column compared with constants of its type."""
+    """A part of a ``--where`` that statistics can refute: a column and constants of its type."""
 
     column: str
     operator: str
@@ -75,9 +67,9 @@ class ResolvedQuery:
     """Which rows and columns a query reads."""
 
     intervals: tuple[KeyInterval, ...]
-    """Intervals of keys, disjoint and ascending."""
+    """Disjoint and ascending."""
     patterns: tuple[str, ...]
-    """The patterns as typed, for messages."""
+    """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
@@ -97,10 +89,9 @@ class ResolvedQuery:
     """Whether only drawn rows are read, and the result has ``DRAWN_ORDER``."""
     table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
-    """Types of columns that this version does not know."""
+    """Types of columns that are not in the schema of the dataset."""
 
     def of(self, *, untyped: bool) -> "ResolvedQuery":
-        """Return the query for row groups with or without detected media types."""
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
@@ -122,7 +113,6 @@ class ResolvedQuery:
 
     @property
     def keys_decide(self) -> bool:
-        """Whether the key alone decides."""
         return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
 
     def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -149,7 +139,7 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyIn
 
 
 def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
-    """Check whether all keys between the bounds are in one of the intervals."""
+    """Return whether all keys between the bounds are in one of the intervals."""
     return (
         bounds is not None
         and bounds.order is Order.UNSIGNED
@@ -158,24 +148,21 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
 
 
 def is_untyped(group: RowGroup) -> bool:
-    """Check whether a row group has no detected media types, as in the first crawls."""
+    """Return whether a row group has no detected media types."""
     chunk = group.chunks.get("content_mime_detected")
     return chunk is None or chunk.null_count == chunk.num_values
 
 
-def prune_row_group(query: ResolvedQuery, group: RowGroup) -> Verdict:
-    """Prune by all statistics of a row group."""
+def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
+    """Return whether rows of a row group might match by all of its statistics."""
     key = group.chunks.get(query.table.key)
     if key is None or not near(query.intervals, key.bounds):
-        return Verdict.CANNOT_MATCH  # rows without keys match no question about keys
+        return False  # rows without keys do not match
     time = group.chunks.get(query.table.time) if query.table.time else None
     if time and _refuted_by_time(query, time):
-        return Verdict.CANNOT_MATCH
-    for condition in query.where.conditions if query.where else ():
-        chunk = group.chunks.get(condition.column)
-        if chunk and _refuted(condition, chunk):
-            return Verdict.CANNOT_MATCH
-    return Verdict.MIGHT_MATCH
+        return False
+    conditions = query.where.conditions if query.where else ()
+    return not any((chunk := group.chunks.get(each.column)) and _refuted(each, chunk) for each in conditions)
 
 
 def _refuted_by_time(query: ResolvedQuery, chunk: ColumnChunk) -> bool:
@@ -210,7 +197,7 @@ def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:
 
 
 def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | bytes) -> bool:
-    """Check that no x with low <= x <= high satisfies ``x operator value``."""
+    """Return whether no x with low <= x <= high satisfies ``x operator value``."""
     match operator, value, low, high:
         case "prefix", bytes(), bytes(), bytes():
             return high < value or (low > value and not low.startswith(value))
@@ -228,12 +215,7 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
-    """Return each name once, spelled as in the files; case does not matter.
-
-    Args:
-        names: requested names.
-        known: columns of harvested files.
-        table: their dataset.
+    """Return each name once, spelled as in the files, whose columns are ``known``; case does not matter.
 
     Raises:
         UnknownColumn: with the closest name.
@@ -248,8 +230,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
         if name.casefold() not in there_are:
             like = closest_name(name[:100], there_are.values())
             hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
-            message = f"there is no column {name[:100]!r}; {hint}"
-            raise UnknownColumn(message)
+            raise UnknownColumn(f"there is no column {name[:100]!r}; {hint}")
         found.append(there_are[name.casefold()])
     return tuple(dict.fromkeys(found))
 

@@ -21,15 +21,11 @@ def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, 
 
     Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), which mean every time that
     starts with them, or an ISO date or time, in UTC unless it has a zone; a date means the day.
-
-    Raises:
-        QueryError: if they are invalid, or the end is before the start.
     """
     from_ms = None if first is None else _milliseconds(_span(str(first))[0])
     to_ms = None if last is None else _milliseconds(_span(str(last))[1])
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
-        message = f"--from {first} lies behind --to {last}"
-        raise QueryError(message)
+        raise QueryError(f"--from {first} lies behind --to {last}")
     return from_ms, to_ms
 
 
@@ -53,8 +49,9 @@ def _span(text: str) -> tuple[datetime, datetime]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         return first - shift, last - shift + timedelta(seconds=1)
     except (ValueError, OverflowError) as error:
-        message = f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        ) from error
 
 
 def _from_digits(digits: str) -> datetime:

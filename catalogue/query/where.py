@@ -59,7 +59,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "python_enable_replacements": "false",
-            "threads": "1",  # handing the rows of a row group to others takes longer than to look at them
+            "threads": "1",  # passing the rows of a row group to other threads takes longer than filtering them
         }
     )
     database.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL lock_configuration = true")
@@ -67,12 +67,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMON_CRAWL) -> Where:
-    """Parse a boolean expression.
-
-    Args:
-        sql: an expression over columns of the table, ``crawl`` and ``subset``.
-        newer: types of columns of harvested files that this version does not know.
-        table: the dataset.
+    """Parse a boolean expression over the columns of a dataset, and ``newer`` ones that its schema does not have.
 
     Raises:
         QueryError: if it is invalid, with DuckDB's reason.
@@ -92,33 +87,25 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
     try:
         return check_columns(names, known.names, table)
     except UnknownColumn as error:
-        # What stands in double quotes is a name in SQL, and by most was meant as text.
+        # Double quotes are for names in SQL, but most users mean text.
         for name in names:
             if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
-                message = f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
-                raise UnknownColumn(message) from error
+                raise UnknownColumn(
+                    f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
+                ) from error
         if "did you mean" in str(error):
             raise
-        message = f"{error}; text stands in single quotes"
-        raise UnknownColumn(message) from error
+        raise UnknownColumn(f"{error}; text stands in single quotes") from error
 
 
 def check_expression(sql: str) -> None:
-    """Check that a text is one boolean expression, so that it can be joined with others.
-
-    Raises:
-        QueryError: if it is not.
-    """
+    """Raise QueryError for a text that is not one boolean expression, and so cannot be joined with others."""
     with connect() as connection, _bounded_depth():
         _parse(sql, connection)
 
 
 def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the positions, ascending, of the rows for which the expression is true.
-
-    Raises:
-        QueryError: if it fails on a row's values.
-    """
+    """Return the positions, ascending, of the rows for which the expression is true."""
     position = _POSITION
     while position in where.columns:
         position += "'"
@@ -130,8 +117,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         query = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(query).to_arrow_table().column(0)))
     except duckdb.Error as error:
-        message = f"--where {where.sql}: {first_paragraph(error)}"
-        raise QueryError(message) from error
+        raise QueryError(f"--where {where.sql}: {first_paragraph(error)}") from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
@@ -142,41 +128,38 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
 
 @contextmanager
 def _bounded_depth() -> Iterator[None]:
-    """Refuse expressions that are nested deeper than Python can walk."""
     try:
         yield
     except RecursionError as error:
-        message = "--where is nested too deeply; write it as one IN, or as several questions"
-        raise QueryError(message) from error
+        raise QueryError("--where is nested too deeply; write it as one IN, or as several questions") from error
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     statements, model = _statements(sql, connection), _statements("true", connection)
-    # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
+    # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
-        raise QueryError(message)
-    # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
+        raise QueryError(f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}")
+    # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
     bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
     if bare["error"]:
-        message = f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
-        raise QueryError(message)
+        raise QueryError(
+            f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
+        )
     parsed: dict[str, Any] = expression
     return parsed
 
 
 def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
     try:
-        sql.encode()  # which DuckDB may fail to do with an error of its own
+        sql.encode()  # DuckDB may fail with another error
         select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
         tree = _tree(select, connection)
         reason = tree["error"] and tree["error_message"]
     except (duckdb.Error, ValueError) as error:
         reason = error
     if reason:
-        message = f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200"
-        raise QueryError(message)
+        raise QueryError(f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200")
     return tree["statements"]
 
 
@@ -186,12 +169,11 @@ def _tree(select: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: A
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB bind the expression to column types, before anything is fetched."""
+    """Let DuckDB bind the expression to the types of the columns, before anything is fetched."""
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
-            message = f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone"
-            raise QueryError(message)
+            raise QueryError(f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone")
     where_positions(where, pa.schema([known.field(name) for name in where.columns]).empty_table(), connection)
 
 
@@ -200,12 +182,10 @@ def _columns(node: object) -> Iterator[str]:
         if node.get("class") == "COLUMN_REF":
             yield str(node["column_names"][-1])
         elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
-            message = f"--where is an expression over the columns of a row; it cannot hold {what}"
-            raise QueryError(message)
+            raise QueryError(f"--where is an expression over the columns of a row; it cannot hold {what}")
         elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
             call = f"{node['function_name']}({node['schema']})"
-            message = f"--where takes no methods; write {call} instead"
-            raise QueryError(message)
+            raise QueryError(f"--where takes no methods; write {call} instead")
         for value in node.values():
             yield from _columns(value)
     elif isinstance(node, list):

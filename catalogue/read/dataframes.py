@@ -1,6 +1,6 @@
 """Arrow tables to pandas DataFrames."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,13 +21,3 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
     }
     frame: pd.DataFrame = table.to_pandas(types_mapper=nullable.get)
     return frame
-
-
-def in_order(frame: "pd.DataFrame", text: str, number: str) -> "pd.DataFrame":
-    """Sort a DataFrame by a column of texts and one of numbers that may be texts; invalid numbers come last."""
-    import pandas as pd  # noqa: PLC0415 - likewise
-
-    def comparable(column: "pd.Series[Any]") -> "pd.Series[Any]":
-        return pd.to_numeric(column, errors="coerce") if column.name == number else column.astype(str)
-
-    return frame.sort_values([text, number], key=comparable, kind="stable")

@@ -1,28 +1,38 @@
-"""Extract text, links and metadata from archived documents, in processes of their own.
+"""Extract text, links and metadata from archived documents, in processes with limited memory and time.
 
-A megabyte of nested elements keeps an extractor busy for minutes, so each document gets a few seconds.
+An HTML parser may crash, hang, or take all memory; a megabyte of nested elements keeps one busy for minutes. In a
+separate process, without credentials, that is an error of one document.
 """
 
 import json
-from concurrent.futures import Executor
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
+from queue import LifoQueue
+from threading import Event, Timer
 from typing import Any, Self
 
 from catalogue.errors import BadDocument, QueryError
-from catalogue.records.parser_process import ParserDied, ParserProcesses
+from catalogue.records import extract
 from catalogue.records.record import Record
 from catalogue.settings import install_command
 
-_NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
-_MOST = 16 << 20
+_MAX_DOCUMENT = 16 << 20
 """Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
+_TRIES = 2
+"""Processes that a document may kill: the first may have been killed by something else."""
+_SERVE = "import sys; sys.path.insert(0, {!r}); from catalogue.records.extract import serve; serve()"
 
 
 class Documents:
     """Extract from documents; safe to use from many threads."""
 
     def __init__(self, *, main_content: bool = False, processes: int | None = None, seconds: float = 20.0) -> None:
-        """Prepare the processes.
+        """Prepare a pool of processes, which start when they are needed.
 
         Args:
             main_content: leave out navigation, footers and the like.
@@ -32,11 +42,15 @@ class Documents:
         Raises:
             QueryError: if the libraries are not installed.
         """
-        if not all(find_spec(name.partition(".")[0]) for name in _NEEDED):  # an extra
-            message = f"to look into pages takes more libraries; run: {install_command('text')}"
-            raise QueryError(message)
+        if not all(find_spec(name.partition(".")[0]) for name in extract.LIBRARIES):  # an extra
+            raise QueryError(f"to look into pages takes more libraries; run: {install_command('text')}")
         self._main_content = main_content
-        self._parsers = ParserProcesses("catalogue.records.extract:answer", *_NEEDED, count=processes, seconds=seconds)
+        self._seconds = seconds
+        self._count = processes or os.cpu_count() or 1
+        self._closed = False
+        self._idle: LifoQueue[_Parser | None] = LifoQueue()
+        for _ in range(self._count):
+            self._idle.put(None)
 
     def __enter__(self) -> Self:
         return self
@@ -45,12 +59,11 @@ class Documents:
         self.close()
 
     def close(self) -> None:
-        """End the processes."""
-        self._parsers.close()
-
-    def executor(self) -> Executor:
-        """Return as many threads as there are processes."""
-        return self._parsers.executor()
+        self._closed = True
+        for parser in [self._idle.get() for _ in range(self._count)]:
+            if parser:
+                parser.kill()
+            self._idle.put(None)
 
     def look(self, record: Record) -> dict[str, Any]:
         """Extract from the document of a record.
@@ -65,11 +78,84 @@ class Documents:
         """
         kind = record.http_header("content-type") or ""
         header = json.dumps([kind, self._main_content]).encode()
-        try:
-            found = json.loads(self._parsers.call(header + b"\n" + record.payload[:_MOST]))
-        except ParserDied as death:
-            message = f"its parser {death}"
-            raise BadDocument(message) from death
+        found = json.loads(self._parse(header + b"\n" + record.payload[:_MAX_DOCUMENT]))
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)
+
+    def _parse(self, request: bytes) -> bytes:
+        parser, reusable, attempt = self._idle.get(), False, 0
+        try:
+            while True:
+                attempt += 1
+                parser = parser or _Parser(self._seconds)
+                try:
+                    answer = parser.call(request)
+                except _ParserDied as death:
+                    parser = None
+                    if death.timed_out or attempt == _TRIES:
+                        raise BadDocument(f"its parser {death}", permanent=False) from death
+                else:
+                    reusable = not self._closed
+                    return answer
+        finally:
+            if parser and not reusable:  # after an interrupt its answer may still come
+                parser.kill()
+            self._idle.put(parser if reusable else None)
+
+
+class _ParserDied(Exception):
+    """A process died or took too long."""
+
+    def __init__(self, reason: str, *, timed_out: bool) -> None:
+        super().__init__(reason)
+        self.timed_out = timed_out
+
+
+class _Parser:
+    """A process that runs ``extract.serve``."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        code = _SERVE.format(str(Path(__file__).resolve().parents[2]))
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ},
+        )
+        assert self._process.stdin  # noqa: S101 - requested above
+        assert self._process.stdout  # noqa: S101
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        extract.receive(self._answers)  # it has started
+
+    def call(self, request: bytes) -> bytes:
+        expired = Event()
+
+        def expire() -> None:
+            expired.set()
+            self._process.kill()
+
+        timer = Timer(self._seconds, expire)
+        timer.start()
+        answer = None
+        with suppress(OSError):  # it closed its end
+            extract.send(self._requests, request)
+            answer = extract.receive(self._answers)
+        timer.cancel()
+        if answer is not None:
+            return answer
+        self.kill()
+        if expired.is_set():
+            raise _ParserDied(f"took over {self._seconds:g} s", timed_out=True)
+        status = self._process.returncode
+        reason = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        raise _ParserDied(f"died ({reason})", timed_out=False)
+
+    def kill(self) -> None:
+        self._process.kill()  # if it has ended, its status stays
+        self._process.wait()
+        for pipe in (self._requests, self._answers):
+            with suppress(OSError):
+                pipe.close()

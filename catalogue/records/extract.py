@@ -1,16 +1,30 @@
 """Extract text, links and metadata from a document, or the items of a feed; runs in the processes of ``document``.
 
-Resiliparse parses HTML, feedparser feeds. A module of its own, so that a process imports no more than this.
+Resiliparse parses HTML, feedparser feeds. A separate module, so that these processes import nothing else.
 """
 
 import json
+import os
 import re
+import signal
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
+from importlib import import_module
 from io import BytesIO
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
+"""Of an extra; imported before memory is limited."""
+
+_HEADER = 4
+"""Bytes before each message with its length."""
+_MAX_MESSAGE = 256 << 20
+_MAX_MEMORY = 1 << 30
+"""Bytes that a process may take beyond those after its start."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
 _TARGETS = ("href", "src", "action", "xlink:href")
 _FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
@@ -26,13 +40,52 @@ _ITEMS = 10_000
 _SHINGLE = 3
 
 
-def answer(question: bytes) -> bytes:
-    """Answer a request of ``document.Documents``."""
-    header, _, data = question.partition(b"\n")
+def serve() -> None:
+    """Answer the requests of ``document.Documents`` until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    answers = os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("wb") as null:  # for what libraries print
+        os.dup2(null.fileno(), 1)
+    for name in LIBRARIES:
+        import_module(name)
+    _limit_resources()
+    send(answers, b"")
+    while (request := receive(sys.stdin.buffer)) is not None:
+        send(answers, _answer(request))
+
+
+def send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(len(message).to_bytes(_HEADER, "little") + message)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> bytes | None:
+    """Read a message; None if the other end is closed, or sends something else."""
+    header = pipe.read(_HEADER)
+    length = int.from_bytes(header, "little")
+    if len(header) < _HEADER or length > _MAX_MESSAGE:
+        return None
+    message = pipe.read(length)
+    return message if len(message) == length else None
+
+
+def _limit_resources() -> None:
+    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit = pages * resource.getpagesize() + _MAX_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _answer(request: bytes) -> bytes:
+    header, _, data = request.partition(b"\n")
     kind, main_content = json.loads(header)
     try:
         found = _look(kind, data, main_content=main_content)
-    except Exception as error:  # noqa: BLE001 - whatever two parsers of hostile bytes may raise
+    except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")
 
@@ -85,7 +138,6 @@ def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
 
 
 def _usual(charset: str) -> str:
-    """Return the web's name of a charset."""
     return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
 
 
@@ -102,11 +154,11 @@ def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     }
 
 
-def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - likewise
+def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - of an extra
     return {name: element.getattr(name) or "" for name in element.attrs}
 
 
-def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - likewise
+def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
     attributes = _attributes(element)
     target = next((attributes.pop(name) for name in _TARGETS if name in attributes), None)
     if target is None:  # the parser finds those of other prefixes too
@@ -156,7 +208,7 @@ def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     }
 
 
-def _authors(feed: Any) -> list[dict[str, str]]:  # noqa: ANN401 - likewise
+def _authors(feed: Any) -> list[dict[str, str]]:  # noqa: ANN401 - of an extra
     return [dict(author) for author in feed.get("authors", ()) if author]
 
 
@@ -164,15 +216,11 @@ def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
-# ---- likeness ----
-
-
 def simhash(text: str) -> int:
     """Return 64 bits that are similar for similar texts (Charikar, 2002).
 
     Each run of three lower-case words is hashed to 64 bits by BLAKE2b; each bit of the result is that of the majority.
-    The
-    number of different bits measures the difference of two texts.
+    The number of different bits measures the difference of two texts.
     """
     balance = [0] * 64
     for shingle in _shingles(text):

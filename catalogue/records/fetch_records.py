@@ -1,13 +1,16 @@
-"""Fetch the records of captures in few requests, and check each record."""
+"""Fetch the records of captures in few requests, check each record, and convert it."""
 
+import os
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from itertools import chain
+from typing import TypeVar
 
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import (
+    BadDocument,
     Blocked,
     CatalogueError,
     Forbidden,
@@ -17,12 +20,13 @@ from catalogue.errors import (
     SourceUnavailable,
 )
 from catalogue.plan.record_requests import RecordFetch
-from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record, read_record
 from catalogue.source.checks import Source
 from catalogue.source.parallel import map_in_order
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
+_CONVERTED_PER_CORE = 2
+"""Records that are converted ahead, for each core; each may take 256 MB."""
 
 _Converted = TypeVar("_Converted")
 
@@ -37,53 +41,45 @@ class FailedRecord:
     """Whether a retry would fail with the same reason."""
 
 
-Member: TypeAlias = tuple[Capture, bytes]
-"""A capture and its gzip member, unchecked."""
-
-
 def fetch_records(
-    fetches: Iterable[RecordFetch], source: Source, executor: Executor
-) -> Generator[Record | FailedRecord, None, None]:
-    """Yield the checked records in the order of the requests.
-
-    Args:
-        fetches: the requests.
-        source: where the archives are.
-        executor: sends requests ahead, up to 128 MiB.
+    fetches: Iterable[RecordFetch], source: Source, convert: Callable[[Record], _Converted]
+) -> Generator[_Converted | FailedRecord, None, None]:
+    """Yield the checked and converted records in the order of the requests; threads work ahead, in bounded memory.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
     """
-    with closing(fetch_members(fetches, source, executor)) as members:
-        for each in members:
-            yield each if isinstance(each, FailedRecord) else read_member(each, lambda record: record)
 
+    def read(member: tuple[Capture, bytes] | FailedRecord) -> _Converted | FailedRecord:
+        return member if isinstance(member, FailedRecord) else _read(*member, convert)
 
-def fetch_members(
-    fetches: Iterable[RecordFetch], source: Source, executor: Executor
-) -> Generator[Member | FailedRecord, None, None]:
-    """Yield the bytes of each capture, unchecked; see ``fetch_records``."""
-    with closing(
-        map_in_order(
-            executor,
-            lambda fetch: _fetch(fetch, source),
-            fetches,
-            limit=_MAX_BYTES_IN_FLIGHT,
-            weight=lambda fetch: len(fetch.range),
-        )
-    ) as results:
-        for members in results:
-            yield from members
-
-
-def read_member(member: Member, convert: Callable[[Record], _Converted]) -> _Converted | FailedRecord:
-    """Check a record and convert it; an error of this one record becomes a ``FailedRecord``."""
-    capture, data = member
+    cores = os.cpu_count() or 1
+    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
+    converting = ThreadPoolExecutor(cores, thread_name_prefix="convert")
+    responses = map_in_order(
+        fetching,
+        lambda fetch: _fetch(fetch, source),
+        fetches,
+        limit=_MAX_BYTES_IN_FLIGHT,
+        weight=lambda fetch: len(fetch.range),
+    )
+    members = chain.from_iterable(responses)
     try:
-        return convert(read_record(capture, data))
+        with (
+            closing(responses),
+            closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as done,
+        ):
+            yield from done
+    finally:
+        fetching.shutdown(wait=False, cancel_futures=True)
+        converting.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(capture: Capture, member: bytes, convert: Callable[[Record], _Converted]) -> _Converted | FailedRecord:
+    try:
+        return convert(read_record(capture, member))
     except FormatError as error:
-        # A parser that was killed or took too long may succeed when it is run again.
-        return _failed(capture, str(error), permanent=not isinstance(error.__cause__, ParserDied))
+        return _failed(capture, str(error), permanent=not isinstance(error, BadDocument) or error.permanent)
     except (CatalogueError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - a record that a format rejects must not stop the others
@@ -94,7 +90,7 @@ def _failed(capture: Capture, reason: str, *, permanent: bool) -> FailedRecord:
     return FailedRecord(capture, f"{capture.filename} at {capture.offset:,}: {reason}", permanent)
 
 
-def _fetch(fetch: RecordFetch, source: Source) -> list[Member | FailedRecord]:
+def _fetch(fetch: RecordFetch, source: Source) -> list[tuple[Capture, bytes] | FailedRecord]:
     try:
         body = source.get(fetch.path, fetch.range).body
     except (Blocked, SourceUnavailable):

@@ -48,12 +48,7 @@ _LONGEST_BASE = 10_000
 
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """Return the metadata of a record.
-
-    Args:
-        record: as archived.
-        look: the result of ``Documents.look``.
-    """
+    """Return the metadata of a record, with what ``look`` extracts (see ``Documents.look``)."""
     time, body = record.time, record.body
     found: dict[str, Any] = {
         "url": record.url,
@@ -84,11 +79,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
 
 
 def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """Return a record's text and what identifies it; ``text`` is None if there is none.
-
-    Raises:
-        BadDocument: if the document cannot be parsed.
-    """
+    """Return a record's text and what identifies it; ``text`` is None if there is none."""
     inside = look(record)
     return {
         "url": record.url,
@@ -128,13 +119,7 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
 
 
 def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator[dict[str, str | None]]:
-    """Yield links with absolute URLs, as a browser resolves them.
-
-    Args:
-        links: as written.
-        page: URL of the page.
-        base: declared by the page, relative to ``page``.
-    """
+    """Yield links with absolute URLs, as a browser resolves them on a page that declares a base."""
     base = "" if base.strip().lower().startswith(_NO_BASE) else base
     start = _joined(page, base) or page
     start = start if len(start) <= _LONGEST_BASE else ""
@@ -145,7 +130,6 @@ def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator
 
 
 def _joined(start: str, href: str) -> str | None:
-    """Return an absolute URL; None if it is invalid."""
     try:
         return urljoin(start, href.strip())
     except ValueError:  # brackets that hold no address, for instance

@@ -90,7 +90,6 @@ class Record(ReprMixin):
 
     @property
     def url(self) -> str:
-        """The requested URL."""
         return _url(self.headers, self.archive)
 
     @property
@@ -100,8 +99,7 @@ class Record(ReprMixin):
 
     @property
     def status(self) -> int | None:
-        """Status of the HTTP response."""
-        code = _STATUS.match(self.status_line)  # what follows is not always parted from it
+        code = _STATUS.match(self.status_line)  # the text may follow without a space
         return int(code[0]) if code else None
 
     @property
@@ -112,49 +110,49 @@ class Record(ReprMixin):
 
     @property
     def payload(self) -> bytes:
-        """The body without its content coding, if that is gzip or deflate.
+        """The body without its content coding, if that is gzip or deflate; with another coding the body as archived.
 
-        With another coding it is the body as archived; also where the body does not begin like the coding: Common
-        Crawl's files
-        since 2013 contain decoded bodies, whatever their header. Raw deflate has no signature, so such a body is
-        decoded
-        completely or returned as it is.
+        A body that does not begin like its coding is returned as archived: Common Crawl's files since 2013 contain
+        decoded bodies, whatever their header. Raw deflate has no signature, so such a body is decoded completely or
+        returned as it is.
 
         Raises:
             BadRecord: if it begins like its coding and is damaged, truncated or followed by something, or inflates to
-                more
-                than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
+                more than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
         """
         coding = (self.http_header("content-encoding") or "").strip().lower()
         if coding in {"gzip", "x-gzip"} and self.body.startswith(b"\x1f\x8b"):
-            return _decoded(self.body, _GZIP)
-        if coding != "deflate" or not self.body:
+            window_bits = _GZIP
+        elif coding != "deflate" or not self.body:
             return self.body
-        if self.body[0] & 15 == zlib.DEFLATED and int.from_bytes(self.body[:2], "big") % 31 == 0:
-            return _decoded(self.body, _DEFLATE)
+        elif self.body[0] & 15 == zlib.DEFLATED and int.from_bytes(self.body[:2], "big") % 31 == 0:
+            window_bits = _DEFLATE
+        else:
+            window_bits = _RAW_DEFLATE
         try:
-            return _decoded(self.body, _RAW_DEFLATE)
-        except _NotCoded:  # nothing tells by its beginning
-            return self.body
+            return _decoded(self.body, window_bits)
+        except zlib.error as error:
+            if window_bits == _RAW_DEFLATE:
+                return self.body
+            raise BadRecord(f"the payload's coding is damaged: {error}") from error
 
 
 def read_record(capture: Capture, member: bytes) -> Record:
     """Decode a record and check that it is that of the capture.
 
-    Args:
-        capture: missing values are not compared, nor digests other than MD5, SHA-1, SHA-256, SHA-384 and SHA-512.
-        member: the bytes of the capture.
+    Missing values of the capture are not compared, nor are digests by other algorithms than MD5 and SHA-1 to SHA-512.
 
     Raises:
         BadRecord: if it is another record, or damaged.
     """
     try:
-        return _record(capture, member, _inflated(member))
+        return _record(capture, member, inflate(member, limit=MAX_INFLATED))
+    except BadManifest as error:
+        raise BadRecord(f"it cannot be inflated: {error}") from error
     except (CatalogueError, MemoryError):
         raise
-    except Exception as error:  # whatever a parser may raise about hostile bytes is a verdict on them
-        message = f"invalid record: {_shown(error)}"
-        raise BadRecord(message) from error
+    except Exception as error:  # parsers raise many kinds of errors about invalid bytes
+        raise BadRecord(f"invalid record: {_shown(error)}") from error
 
 
 class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
@@ -171,14 +169,6 @@ _HEADS = {"warc": StatusAndHeadersParser(ArcWarcRecordLoader.WARC_TYPES), "arc":
 _ANSWER = _AnswerParser(ArcWarcRecordLoader.HTTP_TYPES)
 
 
-def _inflated(member: bytes) -> bytes:
-    try:
-        return inflate(member, limit=MAX_INFLATED)
-    except BadManifest as error:
-        message = f"it cannot be inflated: {error}"
-        raise BadRecord(message) from error
-
-
 def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     archive = "warc" if data.startswith(_WARC) else "arc"
     fields, start = _head(_HEADS[archive], data, 0, len(data))
@@ -187,15 +177,12 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     if archive == "warc":
         kind = fields.get_header("WARC-Type")
     if kind not in _KINDS:
-        message = f"it is a record of type {_shown(kind)}"
-        raise BadRecord(message)
+        raise BadRecord(f"it is a record of type {_shown(kind)}")
     end = start + _length(fields.get_header("Content-Length" if archive == "warc" else "length"))
     if end > len(data):
-        message = f"its content is {end - len(data):,} bytes shorter than declared"
-        raise BadRecord(message)
+        raise BadRecord(f"its content is {end - len(data):,} bytes shorter than declared")
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest
-        message = f"{len(data) - end:,} bytes follow its content"
-        raise BadRecord(message)
+        raise BadRecord(f"{len(data) - end:,} bytes follow its content")
     answer, body = StatusAndHeaders("", []), start
     if start < end and kind in _HTTP_KINDS and url.startswith(_HTTP_SCHEMES):
         answer, body = _head(_ANSWER, data, start, end)
@@ -211,8 +198,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
         body=data[body:end],
     )
     record, block = _without_stray(record), memoryview(data)[start:end]
-    for difference in _differences(record, block if len(record.body) == end - body else None):
-        raise BadRecord(difference)
+    _check(record, block if len(record.body) == end - body else None)
     return record
 
 
@@ -233,26 +219,22 @@ class _Lines(BytesIO):
     def readline(self, size: int | None = -1, /) -> bytes:
         self._count += 1
         if self._count > _MOST_LINES:
-            message = f"a head of it has more than {_MOST_LINES:,} lines"
-            raise BadRecord(message)
+            raise BadRecord(f"a head of it has more than {_MOST_LINES:,} lines")
         return super().readline(size)
 
 
 def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHeaders, int]:  # noqa: ANN401 - warcio's
-    """Parse a head; return it and its end."""
     lines = _Lines(data[start : min(end, start + _MOST_HEAD)])
     head = parser.parse(lines)
     if lines.tell() == _MOST_HEAD:
-        message = f"a head of it has more than {_MOST_HEAD:,} bytes"
-        raise BadRecord(message)
+        raise BadRecord(f"a head of it has more than {_MOST_HEAD:,} bytes")
     return head, start + lines.tell()
 
 
 def _length(declared: str | None) -> int:
-    if not _LENGTH.fullmatch(declared or ""):
-        message = f"invalid record: its length is {str(declared)[:100]!r}"
-        raise BadRecord(message)
-    return int(declared or "")
+    if declared is None or not _LENGTH.fullmatch(declared):
+        raise BadRecord(f"invalid record: its length is {str(declared)[:100]!r}")
+    return int(declared)
 
 
 def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
@@ -260,58 +242,44 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
     return url[1:-1] if url.startswith("<") and url.endswith(">") else url  # as Wget 1.19 wrote them
 
 
-class _NotCoded(BadRecord):
-    """The body does not completely have the coding."""
-
-
-def _decoded(body: bytes, bits: int) -> bytes:
+def _decoded(body: bytes, window_bits: int) -> bytes:
     """Decode a body, which may have several gzip members.
 
     Raises:
         BadRecord: if it is too large or has too many members.
-        _NotCoded: if it does not completely have that coding.
+        zlib.error: if it does not completely have that coding.
     """
     parts, room, rest = [], MAX_INFLATED, body
     for _ in range(_MOST_MEMBERS):
-        inflater = zlib.decompressobj(bits)
-        try:
-            part = inflater.decompress(rest, room + 1)
-        except zlib.error as error:
-            message = f"the payload's coding is damaged: {error}"
-            raise _NotCoded(message) from error
+        inflater = zlib.decompressobj(window_bits)
+        part = inflater.decompress(rest, room + 1)
         room -= len(part)
         if room < 0:
-            message = f"the payload inflates to more than {MAX_INFLATED:,} bytes"
-            raise BadRecord(message)
+            raise BadRecord(f"the payload inflates to more than {MAX_INFLATED:,} bytes")
         if not inflater.eof:
-            message = "the payload's coding ends early"
-            raise _NotCoded(message)
+            raise zlib.error("it ends early")
         parts.append(part)
         rest = inflater.unused_data
         if not rest.strip(b"\0\r\n"):
             return b"".join(parts)
-        if bits != _GZIP:
-            message = f"{len(rest):,} bytes follow the end of the payload's coding"
-            raise _NotCoded(message)
-    message = f"the payload's coding has more than {_MOST_MEMBERS} members"
-    raise BadRecord(message)
+        if window_bits != _GZIP:
+            raise zlib.error(f"{len(rest):,} bytes follow its end")
+    raise BadRecord(f"the payload's coding has more than {_MOST_MEMBERS} members")
 
 
-def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
-    """Yield in what a record contradicts its capture or itself, a sentence each.
+def _check(record: Record, block: memoryview | None) -> None:
+    """Raise BadRecord if a record contradicts its capture or its digests.
 
-    Args:
-        record: as archived.
-        block: head and body; None if a stray line end was removed, which its digest may include.
+    ``block`` is head and body; None if a stray line end was removed, which the block's digest may include.
     """
     capture, time = record.capture, record.time
     if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
-        yield f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}"
+        raise BadRecord(f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}")
     if capture.time is not None and (time is None or abs(time - capture.time) >= timedelta(seconds=1)):
-        yield f"it is of {time} and not of {capture.time}"
+        raise BadRecord(f"it is of {time} and not of {capture.time}")
     if capture.status is not None and record.status is not None and record.status != capture.status:
-        yield f"its status is {record.status} and not {capture.status}"
-    # A revisit has the digest of the payload that it is without; of what its block's is, writers disagree.
+        raise BadRecord(f"its status is {record.status} and not {capture.status}")
+    # A revisit has the digest of the payload that it leaves out; writers disagree about that of its block.
     declared = record.header if record.kind != "revisit" else lambda _: None
     for what, content, digest in (
         ("payload", record.body, capture.digest),
@@ -319,7 +287,7 @@ def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
         ("content", block, declared("WARC-Block-Digest")),
     ):
         if digest and content is not None and not _has_digest(content, digest):
-            yield f"its {what} has not the digest {_shown(digest)}"
+            raise BadRecord(f"its {what} has not the digest {_shown(digest)}")
 
 
 def _spaceless(url: str) -> str:
@@ -338,7 +306,6 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
 
 
 def _time(text: str) -> datetime | None:
-    """Parse a time of WARC or ARC."""
     try:
         return parse_timestamp(text)
     except ValueError:
@@ -346,7 +313,6 @@ def _time(text: str) -> datetime | None:
 
 
 def _shown(declared: object) -> str:
-    """Return a record's text, safe for a terminal."""
     return printable(str(declared)[:200])
 
 

@@ -23,7 +23,7 @@ from catalogue.errors import (
 )
 from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.progress import Progress
-from catalogue.stored import crawl_names
+from catalogue.reports import crawl_names
 
 _LIST_SECONDS = 600.0
 """Time for which the list of the source, or its failure, is remembered."""

@@ -20,6 +20,8 @@ from catalogue.formatting import closest_name, to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query as CaptureQuery
+from catalogue.reports import coverage_rows, disk_sizes
+from catalogue.selection import stored_crawls
 from catalogue.server.json_models import (
     MAX_LIMIT,
     Error,
@@ -34,7 +36,6 @@ from catalogue.server.json_models import (
 )
 from catalogue.server.responses import describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.settings import package_version
-from catalogue.stored import coverage_rows, disk_sizes, stored_crawls
 
 OPENAPI_PATH = "/api/openapi.json"
 _MAX_QUERY_LENGTH, _MAX_FIELDS = 40_000, 300

@@ -24,7 +24,8 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
 from catalogue.query.times import time_bounds
-from catalogue.stored import crawl_rows, select_stored
+from catalogue.reports import crawl_rows
+from catalogue.selection import select_stored
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000

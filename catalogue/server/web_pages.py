@@ -22,6 +22,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
+from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
     LOCATION,
@@ -36,7 +37,6 @@ from catalogue.server.search import (
     to_csv,
 )
 from catalogue.server.service import Service
-from catalogue.stored import cached_pages, coverage_rows, crawl_rows
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "

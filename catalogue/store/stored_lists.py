@@ -83,7 +83,7 @@ def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None)
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
     document = store.get("documents", table.manifest or PATHS_DOCUMENT)
     paths = parse_path_list(document.data, source=document.source) if document else ()
-    return dict(group_by_crawl(file for path in paths if (file := table.file(path))))
+    return group_by_crawl(file for path in paths if (file := table.file(path)))
 
 
 def stored_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:

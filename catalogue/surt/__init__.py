@@ -13,9 +13,8 @@ from catalogue.surt.interval import (
     text_from,
 )
 from catalogue.surt.key import NEWEST, canonical_host, url_surtkey, url_surtkeys
-from catalogue.surt.keys import Keys, parse_key_pattern, parse_key_patterns
 from catalogue.surt.macros import MACROS, Macro
-from catalogue.surt.pattern import Match, Pattern, parse_pattern
+from catalogue.surt.pattern import Keys, Match, Pattern, parse_key_pattern, parse_key_patterns, parse_pattern
 
 __all__ = [
     "END",

@@ -9,7 +9,7 @@ from operator import attrgetter
 END = b"\xff"
 """Above every key: the byte 0xff never occurs in UTF-8 (RFC 3629, section 1)."""
 
-_SURROGATES, _BEHIND_SURROGATES = 0xD800, 0xE000
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
 _start = attrgetter("start")
 
 
@@ -24,8 +24,7 @@ class KeyInterval:
 
     def __post_init__(self) -> None:
         if not self.start < self.end:
-            message = f"not an interval of keys: {self.start!r} to {self.end!r}"
-            raise ValueError(message)
+            raise ValueError(f"not an interval of keys: {self.start!r} to {self.end!r}")
 
     def __contains__(self, key: bytes) -> bool:
         return self.start <= key < self.end
@@ -36,28 +35,21 @@ EVERYTHING = KeyInterval(b"", END)
 
 
 def exact_interval(key: bytes) -> KeyInterval:
-    """Return the interval of a single key."""
     return KeyInterval(key, key + b"\x00")
 
 
 def prefix_interval(prefix: bytes) -> KeyInterval:
-    """Return the interval of all keys with a prefix; all keys if it is empty.
-
-    Raises:
-        ValueError: if ``prefix`` consists of bytes 0xff alone.
-    """
+    """Return the interval of all keys with a prefix."""
     if not prefix:
         return EVERYTHING
     # A byte 0xff has no next value: the carry goes to the byte before it.
     rest = prefix.rstrip(b"\xff")
     if not rest:
-        message = f"no key starts with {prefix!r}"
-        raise ValueError(message)
+        raise ValueError(f"no key starts with {prefix!r}")
     return KeyInterval(prefix, rest[:-1] + bytes([rest[-1] + 1]))
 
 
 def shared_prefix(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the common prefix of two keys."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -77,7 +69,7 @@ def text_after(key: bytes) -> str | None:
         following = ord(prefix[-1]) + 1
         prefix = prefix[:-1]
         if following <= sys.maxunicode:
-            return prefix + chr(_BEHIND_SURROGATES if following == _SURROGATES else following)
+            return prefix + chr(_AFTER_SURROGATES if following == _SURROGATES else following)
     return None
 
 

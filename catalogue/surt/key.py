@@ -94,10 +94,7 @@ class Parts:
 
 
 def url_surtkey(url: str) -> str:
-    """Return the key under which the index stores a URL.
-
-    Args:
-        url: as a browser or the index shows it; without a scheme, ``http`` is assumed.
+    """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
 
     Raises:
         QueryError: if it has no host or an invalid port.
@@ -109,17 +106,12 @@ def url_surtkeys(url: str) -> tuple[str, ...]:
     """Return all keys under which the index may store a URL, depending on the age of the crawl; the newest first.
 
     There are several only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a session
-    id
-    (up to three).
-
-    Raises:
-        QueryError: if it has no host or an invalid port.
+    id (up to three).
     """
     return (_opaque_key(url),) if url.startswith(_OPAQUE) else keys_of(split(url))
 
 
 def keys_of(parts: Parts) -> tuple[str, ...]:
-    """See ``url_surtkeys``."""
     query = parts.query or ""
     if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query):
         return tuple(dict.fromkeys(_key(parts, era) for era in ERAS))
@@ -139,11 +131,7 @@ def _opaque_key(url: str) -> str:
 
 
 def split(url: str) -> Parts:
-    """Split a URL into its parts.
-
-    Raises:
-        QueryError: if it has no host or an invalid port.
-    """
+    """Split a URL into its parts."""
     text = _STRAY.sub("", url.strip(_BLANKS))
     if not text.isascii():
         _check_unicode(text)
@@ -155,7 +143,7 @@ def split(url: str) -> Parts:
     _, has_user, host = authority.partition("@")
     if not has_user:
         host = authority
-    # Only without a user may the colon of the port stand behind a bracket; so it is in Java.
+    # As in Java, the colon of the port may follow a bracket only without a user.
     bracket = host.find("]") if host.startswith("[") and not has_user else 0
     colon = host.find(":", max(bracket, 0))
     port = None
@@ -167,7 +155,6 @@ def split(url: str) -> Parts:
 
 
 def no_key(url: str, why: str) -> QueryError:
-    """Return the error for a URL without a key."""
     message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
     return QueryError(message)
 
@@ -189,7 +176,6 @@ def _port(url: str, digits: str) -> int | None:
 
 
 def host_key(parts: Parts, era: Era) -> str:
-    """Return host and port of a key, including the closing parenthesis."""
     host = canonical_host(parts.host, era)
     if not host:
         raise no_key(parts.host, "it has no host")
@@ -220,7 +206,7 @@ def strip_www(host: str) -> str:
 
 
 def reversed_host(host: str) -> str:
-    """Return the labels of a host in reverse order; an IPv6 address without brackets."""
+    """Return the labels of a host in reverse order, or an IPv6 address without brackets."""
     if "." not in host:
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
     return _reversed(host)
@@ -244,11 +230,10 @@ def _to_ascii(host: str) -> str:
 
 
 def _label_to_ascii(label: str) -> str:
-    # Python lets pass what Unicode 3.2 had not assigned yet, such as emoji; Java does not. (Java also leaves alone the
-    # capitals that got a small letter later, Georgian and Cherokee ones; here they become small.)
+    # Unlike Java, Python accepts what Unicode 3.2 had not assigned yet, such as emoji. (Java also keeps capitals that
+    # got a small letter later, Georgian and Cherokee ones; here they become small.)
     if any(map(stringprep.in_table_a1, label)):
-        message = "a code point that Unicode 3.2 does not know"
-        raise UnicodeError(message)
+        raise UnicodeError("a code point that Unicode 3.2 does not know")
     return idna.ToASCII(label).decode("ascii")
 
 
@@ -269,13 +254,7 @@ def _ipv4(host: str) -> str | None:
 
 
 def path_key(path: str, era: Era, *, more_follows: bool = False) -> str:
-    """Return the path of a key.
-
-    Args:
-        path: of the URL; empty or starting with a slash.
-        era: whose rules to follow.
-        more_follows: the path is a prefix, so its last segment is kept as it is, even ``..`` or an empty one.
-    """
+    """Return the path of a key. If ``more_follows``, its last segment is kept, even ``..`` or an empty one."""
     path = _unescaped(path)
     if "//" in path or "/." in path:
         path = _resolved(path, more_follows=more_follows)
@@ -303,13 +282,11 @@ def _resolved(path: str, *, more_follows: bool) -> str:
 
 
 def query_key(query: str, era: Era) -> str:
-    """Return the query of a key, without the question mark; empty if nothing is left."""
     text = without_sessions(lower_query(query, era), era)
     return "&".join(sorted(text.split("&"), key=argument_order)) if "&" in text else text
 
 
 def lower_query(query: str, era: Era) -> str:
-    """Return a query in a key's spelling, with its arguments in their original order."""
     return _escaped(_unescaped(query), era).lower()
 
 
@@ -336,7 +313,7 @@ def _unescaped(text: str) -> str:
         return text
     start, *pieces = text.split("%")
     done = ""
-    # From the end, so that what follows a percent sign is known when its turn comes.
+    # From the end, so that what follows a percent sign is already decoded.
     for piece in reversed(pieces):
         done = piece + done
         while (char := _PLAIN.get(done[:2])) == "%":

@@ -35,7 +35,6 @@ class Macro:
 
     @property
     def statement(self) -> str:
-        """Return the SQL that creates it."""
         return f"CREATE OR REPLACE MACRO {self.name}({', '.join(self.parameters)}) AS {self.body}"
 
 
@@ -56,12 +55,10 @@ def _reversed(host: str) -> str:
 
 
 def _bare(form: str, text: str) -> str:
-    """Return SQL for a host without its leading ``www.``."""
     return rf"regexp_replace(lower({_part(form, 2, text)}), '^(?:www[0-9]*\.)+', '')"
 
 
 def _host_key(form: str, text: str) -> str:
-    """Return SQL for host and port of a key."""
     scheme, port = f"lower({_part(form, 1, text)})", _part(form, 3, text)
     own = f"{port} = '' OR ({scheme} IN ('', 'http') AND {port} = '80') OR ({scheme} = 'https' AND {port} = '443')"
     return f"({_reversed(_bare(form, text))} || CASE WHEN {own} THEN '' ELSE ':' || {port} END || ')')"
@@ -109,7 +106,7 @@ MACROS = (
         ("surtkey", "pattern"),
         _cases(
             "surtkey IS NOT NULL",
-            # By the first two files are pruned, which three intervals would not do; they hold example-shop.com, too.
+            # DuckDB prunes files by the first two conditions, but not by three intervals.
             f"surtkey >= {_HOST} || ')' AND surtkey < {_HOST} || ';' AND (starts_with(surtkey, {_HOST} || ')') "
             f"OR starts_with(surtkey, {_HOST} || ':') OR starts_with(surtkey, {_BELOW} || ','))",
             f"surtkey >= {_PREFIX} AND surtkey < {_BEHIND}",

@@ -14,11 +14,20 @@
 
 An asterisk elsewhere is an error, because its meaning would be a guess; ``%2A`` is the character itself. With an
 explicit ``Match``, an asterisk that does not repeat it is the character itself.
+
+Patterns of other keys (see ``Keys``):
+
+====================== ========================================================================================
+host names             ``example.com`` that host, ``*.example.com`` it and its subdomains, ``*.is`` a top-level
+                       domain; or as stored, ``com,example`` and ``com,example*``
+text                   ``text`` itself, ``text*`` a prefix
+both                   ``*`` everything
+====================== ========================================================================================
 """
 
 import enum
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from catalogue.errors import QueryError
@@ -92,11 +101,7 @@ class Pattern:
 
 
 def parse_pattern(text: str, match: Match | None = None) -> Pattern:
-    """Parse a pattern.
-
-    Args:
-        text: in one of the forms above; surrounding blanks are ignored.
-        match: what to match, whatever the form; None to follow the form.
+    """Parse a pattern in one of the forms above, or by ``match`` whatever its form; surrounding blanks are ignored.
 
     Raises:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
@@ -105,8 +110,9 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
     try:
         return _parse(typed, match)
     except _Refused as refused:
-        message = f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
-        raise QueryError(message) from None
+        raise QueryError(
+            f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
+        ) from None
 
 
 class _Refused(Exception):
@@ -139,7 +145,6 @@ def _without_scheme(typed: str) -> str:
 
 
 def _by_form(typed: str) -> tuple[Match, str]:
-    """Return what a pattern matches by its form, and its URL."""
     rest = _without_scheme(typed)
     below = rest.removeprefix("*.")
     if "*" in below[:-1]:
@@ -151,7 +156,7 @@ def _by_form(typed: str) -> tuple[Match, str]:
         if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):
             host = re.split("[/?#*]", below, maxsplit=1)[0]
             instead = _proposed(": ask for ", f"*.{host}", ", and choose by url_path")
-            raise _Refused(f"asks for subdomains and a path at once, which keys cannot tell{instead}")
+            raise _Refused(f"asks for subdomains and a path at once, which keys cannot distinguish{instead}")
         return Match.DOMAIN, typed.removesuffix(rest) + host
     if rest.endswith("*"):
         return Match.PREFIX, _before_asterisk(typed)
@@ -159,7 +164,6 @@ def _by_form(typed: str) -> tuple[Match, str]:
 
 
 def _by_match(typed: str, match: Match) -> str:
-    """Return the URL of a pattern with an explicit ``Match``."""
     if match is Match.PREFIX and typed.endswith("*"):
         return _before_asterisk(typed)
     if match is Match.DOMAIN:
@@ -203,7 +207,6 @@ def _is_host(host: str, *, in_url: bool) -> bool:
 
 
 def _eras(url: str) -> tuple[Era, ...]:
-    """Return the eras that may differ in the beginning of a key."""
     return ERAS[:2] if "%" in url else (NEWEST,)
 
 
@@ -214,7 +217,7 @@ def _exact(url: str) -> Iterator[KeyInterval]:
 
 def _prefix(url: str) -> Iterator[KeyInterval]:
     if "#" in url:
-        raise _Refused("goes on behind a #, of which keys know nothing")
+        raise _Refused("continues after a #, which keys do not contain")
     if _CUT_ESCAPE.search(url):
         raise _Refused("ends within a percent escape")
     parts = _parts(url)
@@ -226,7 +229,6 @@ def _prefix(url: str) -> Iterator[KeyInterval]:
 
 
 def _query_start(query: str, era: Era) -> str:
-    """Return the beginning of a query as keys spell it."""
     before, ampersand, last = lower_query(query, era).rpartition("&")
     whole = without_sessions(before + ampersand, era)
     arguments = whole.split("&")[:-1]
@@ -245,14 +247,14 @@ def _host(url: str) -> Iterator[KeyInterval]:
         key = host_key(parts, era)
         yield prefix_interval(key.encode())
         if parts.port is None:
-            # ``::1:8080)`` may be an IPv6 address of its own, or ``::1`` and a port. Rather too much than too little.
+            # ``::1:8080)`` may be an IPv6 address, or ``::1`` and a port: rather match too much than too little.
             yield prefix_interval(f"{key[:-1]}:".encode())
 
 
 def _domain(url: str) -> Iterator[KeyInterval]:
     parts = _parts(url)
     if port_key(parts):
-        raise _Refused("asks for subdomains on one port, which keys cannot tell, so leave out the port")
+        raise _Refused("asks for subdomains on one port, which keys cannot distinguish, so leave out the port")
     yield from _host(parts.host)
     for era in _eras(url):
         host = canonical_host(parts.host, era)
@@ -268,3 +270,70 @@ _INTERVALS: dict[Match, Callable[[str], Iterator[KeyInterval]]] = {
     Match.HOST: _host,
     Match.DOMAIN: _domain,
 }
+
+
+class Keys(enum.Enum):
+    """What the key column of a dataset contains."""
+
+    URL = "url"
+    """Keys of URLs, ``com,example)/page``."""
+    HOST = "host"
+    """Reversed host names, ``com,example``."""
+    TEXT = "text"
+    """Any text."""
+
+
+def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
+    """Parse a pattern of such keys; see ``parse_pattern``."""
+    if keys is Keys.URL:
+        return parse_pattern(text, match)
+    typed = text.strip()
+    if any("\ud800" <= character <= "\udfff" for character in typed):
+        raise QueryError(f"{typed[:200]!r} is not valid text")
+    if not typed:
+        raise QueryError(f"invalid pattern {typed!r}; use {_LIKE[keys]}")
+    if typed == "*" and match is not Match.EXACT:
+        return Pattern(typed, Match.PREFIX, (EVERYTHING,))
+    if keys is Keys.HOST and "," not in typed and match is not Match.PREFIX:
+        return _parse_host(typed, match)
+    if match in {Match.HOST, Match.DOMAIN}:
+        raise QueryError(
+            f"--match {match.value} is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
+        )
+    if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
+        return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
+    return Pattern(typed, Match.EXACT, (exact_interval(typed.encode()),))
+
+
+def parse_key_patterns(
+    texts: Iterable[str], keys: Keys, match: Match | None = None, *, exact_url: bool = False
+) -> list[Pattern]:
+    """Parse patterns; with ``exact_url`` each must be a complete URL."""
+    patterns = [parse_key_pattern(text, keys, match) for text in texts]
+    for pattern in patterns if exact_url else ():
+        if pattern.url is None:
+            raise QueryError(
+                f"{pattern.text!r} is not a complete URL; with --exact-url use one such as https://example.com/page"
+            )
+    return patterns
+
+
+_LIKE = {Keys.HOST: "example.com or *.example.com", Keys.TEXT: "text or text*"}
+
+
+def _parse_host(typed: str, match: Match | None) -> Pattern:
+    scheme = KNOWN_SCHEME.match(typed)
+    rest = (typed[scheme.end() :] if scheme else typed).removesuffix("/")
+    if match is None:
+        match = Match.DOMAIN if rest.startswith("*.") else Match.HOST
+    name = rest.removeprefix("*.") if match is Match.DOMAIN else rest
+    host = canonical_host(name, NEWEST)
+    if not host or not {*host}.isdisjoint("*/?#: "):
+        raise QueryError(f"invalid host {typed[:200]!r}; use {_LIKE[Keys.HOST]}")
+    # Some datasets keep www. and some do not.
+    names = {reversed_host(each) for each in (host, strip_www(host))}
+    intervals = [exact_interval(each.encode()) for each in names]
+    if match is Match.DOMAIN:
+        bare = strip_www(host)
+        intervals.append(prefix_interval(f"{reversed_host(bare if '.' in bare else host)},".encode()))
+    return Pattern(typed, match, merge(intervals))

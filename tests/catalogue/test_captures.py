@@ -1,4 +1,4 @@
-"""An answer in Python as other tables are used: loops, the first rows, columns, length, truth."""
+"""Captures in Python: loops, the first rows, columns, length, truth."""
 
 import pydoc
 from itertools import islice

@@ -10,8 +10,9 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import NotHarvested, UnknownCrawl
+from catalogue.reports import crawl_rows
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import crawl_rows, stored_crawls
 from tests.support.commands import Command
 
 

@@ -28,9 +28,9 @@ from catalogue.harvest.pull import Pulled
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
+from catalogue.selection import stored_crawls
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
-from catalogue.stored import stored_crawls
 
 TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "td"}
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "&lt;b&gt;\x1b[2J\r\n\u202etxt", "\ud800<"]

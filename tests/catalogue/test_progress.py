@@ -16,9 +16,9 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import size
 from catalogue.progress import Progress, bars
+from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 
 
 class Terminal(io.StringIO):

@@ -124,7 +124,7 @@ def test_does_not_depend_on_stored_page_indexes(
 
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
 def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
-    """Many rounds, which come upon the same pages, with and without a cache that is there to stay."""
+    """Many rounds that need the same pages, with and without a permanent cache."""
     with LoopbackServer(mirror) as server:
         with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
             cat.harvest(crawl)
@@ -199,7 +199,7 @@ def test_rejects_invalid_samples(harvested: Catalogue, ask: Callable[[Catalogue]
 
 @pytest.fixture(scope="module")
 def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, dict[tuple[str, int], int]]]:
-    """20,000 rows that a filter can tell apart by number, and how many there are in each row group."""
+    """20,000 rows with numbers that a filter can use, and the number of rows in each row group."""
     folder = tmp_path_factory.mktemp("rare")
     tables = [table([f"com,example)/{n}/{number:07}" for number in range(10_000)]) for n in range(2)]
     source = crawl_of(folder / "source", *tables, row_group_size=6_000)
@@ -213,7 +213,7 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
 def test_finds_rare_rows_in_a_few_rounds(
     rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int
 ) -> None:
-    """One in so many matches: what is drawn grows until all the rest is gone through at once."""
+    """Few rows match: rounds grow until the rest is read by a scan."""
     cat, groups = rare
     found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7")
     sample = cat.sample(found_by, size, seed=size)
@@ -230,7 +230,7 @@ def test_finds_rare_rows_in_a_few_rounds(
 
 
 def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:
-    """It leaves rows out, and is found out by another of its pages."""
+    """The index leaves out rows, which another of its pages reveals."""
 
     def lie(path: Path) -> None:
         data = bytearray(path.read_bytes())

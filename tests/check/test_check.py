@@ -19,10 +19,10 @@ from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.metadata_db.suspects import intruders as intruders_of
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
-from catalogue.stored import stored_crawls
 from tests.support.commands import Command, ended
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always

@@ -13,8 +13,8 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
+from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
-from catalogue.stored import stored_crawls
 from tests.support.commands import Command
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.stored import stored_crawls
+from catalogue.selection import stored_crawls
 from tests.cli.test_cli_terminal import on_a_terminal
 from tests.support.commands import Command, Ran, ended
 from tests.support.warm import Forked

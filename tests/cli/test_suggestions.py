@@ -14,8 +14,8 @@ from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.query.filters import languages, media_types
 from catalogue.query.resolved_query import check_columns
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from catalogue.surt import Match
 from tests.cli.test_cli import sentence
 from tests.support.commands import Command

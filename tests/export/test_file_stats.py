@@ -12,8 +12,8 @@ import catalogue
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema, may_be_sorted, unsigned_bounds
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 
 
 def signed(text: str) -> list[int]:

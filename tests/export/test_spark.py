@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.stored import stored_crawls
+from catalogue.selection import stored_crawls
 from tests.support.lakes import Truth, questions, scanned
 from tests.support.mirrors import whole_table
 

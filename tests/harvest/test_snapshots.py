@@ -24,11 +24,11 @@ from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, 
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, unpack_snapshot
 from catalogue.parquet.stored_indexes import Indexes
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
 from catalogue.store.stored_file import decode, encode
-from catalogue.stored import stored_crawls
 from tests.support.commands import Command
 from tests.support.snapshots import PATTERNS, empty, exported, indexes_in, manifest_of, place, taught, values_of
 

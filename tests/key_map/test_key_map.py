@@ -18,9 +18,10 @@ from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
+from catalogue.reports import file_extents
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.stored import file_extents, stored_crawls
 from catalogue.surt import KeyInterval, exact_interval, prefix_interval
 from tests.support.crawls import CRAWL, crawl_of, table
 

@@ -15,8 +15,8 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
 from catalogue.key_map.svg import DARK, LIGHT, Picture, draw_crawl, shorten
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from tests.support.crawls import CRAWL, crawl_of, table
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -16,9 +16,9 @@ from filelock import FileLock
 import catalogue
 from catalogue import metadata_db
 from catalogue.errors import IncompleteAnswer, StoreLocked
+from catalogue.reports import crawl_names
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.stored import crawl_names
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer

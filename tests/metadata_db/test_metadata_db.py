@@ -18,10 +18,10 @@ import catalogue
 from catalogue import metadata_db
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.parquet.summary import examine_footer
+from catalogue.reports import add_column_chunks
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.stored import add_column_chunks
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(metadata_db.queries_folder().glob("*.sql"))

@@ -1,7 +1,6 @@
-"""Records are fetched in few requests, written whole, and gone on with."""
+"""Records are fetched in few requests, written completely, and continued."""
 
 import gzip
-import random
 import signal
 from collections import Counter
 from contextlib import closing
@@ -20,12 +19,9 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
-from catalogue.output.fetch import Fetched, fetch_encoded
+from catalogue.errors import BadRecord, IncompleteAnswer
+from catalogue.output.fetch import fetch_encoded
 from catalogue.output.formats import JsonLinesFormat, WarcFormat
-from catalogue.output.ledger import Ledger
-from catalogue.output.targets import LocalTarget
-from catalogue.output.writer import PartWriter
 from catalogue.plan.record_requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord
 from catalogue.records.record import Record, read_record
@@ -39,7 +35,7 @@ from tests.support.fetched import MANY, check, many_rows, records_in
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- merging ----
+# ---- requests ----
 
 
 places = st.lists(
@@ -86,7 +82,7 @@ def test_requests_and_bytes_equal_the_estimate(
             assert estimate.requests == len({row["warc_filename"] for row in rows})
 
 
-# ---- what is written ----
+# ---- files ----
 
 
 def test_fetched_records_equal_the_archives(
@@ -119,15 +115,6 @@ def test_splits_files_by_size(harvested: Catalogue, tmp_path: Path, rows: list[d
     assert records_in(*files) == records_in(tmp_path / "one.warc.gz")
 
 
-def test_converts_arc_to_warc(tmp_path: Path) -> None:
-    member = gzip.compress(arc())
-    record = read_record(capture(member), member)
-    (tmp_path / "x.warc.gz").write_bytes(WarcFormat({}).header("x.warc.gz") + WarcFormat({}).encode(record))
-    check(tmp_path / "x.warc.gz")
-    ((_, url, content),) = records_in(tmp_path / "x.warc.gz")
-    assert (url, content) == (record.url, record.body)
-
-
 @pytest.mark.parametrize(
     "head",
     ["HTTP/1.1 200 Ок\r\n\r\n", "HTTP/1.0 200 OK\nÞórð: ü=ß\nX:\ty \n\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1\r\n\r\n", ""],
@@ -154,7 +141,7 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list
     odd = rows[3]["url"]
 
     def make(record: Record) -> dict[str, Any]:
-        return {"url": {record} if record.url == odd else record.url}  # a set is nothing for JSON
+        return {"url": {record} if record.url == odd else record.url}  # JSON has no sets
 
     requested = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
@@ -186,7 +173,7 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[d
         assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []
 
 
-# ---- going on ----
+# ---- continuing ----
 
 
 def test_resumed_fetch_equals_one_run(
@@ -217,58 +204,3 @@ def test_resumed_fetch_equals_one_run(
         assert Command(asking.data, server.url, tmp_path)(*words).status == 0
         assert not [exchange for exchange in server.log if "/segments/" in exchange.path]
     assert {file.name: file.stat().st_mtime_ns for file in sorted(tmp_path.glob("out-*.warc.gz"))} == before
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_continues_from_files_cut_anywhere(
-    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], seed: int
-) -> None:
-    """Files and ledger as a power cut may leave them: what was synced is there, of the rest some."""
-    chance = random.Random(seed)
-    target = tmp_path / "out.warc.gz"
-    most = chance.choice([None, 100_000])
-    some = chance.sample(rows, len(rows) // 2)
-    ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
-    parts = PartWriter(LocalTarget(tmp_path), target.name, WarcFormat({}), ledger, max_bytes=most)
-    for record in harvested.records(some):
-        parts.add(record.capture, record.member)
-        if chance.random() < 0.01:
-            parts.sync()
-    if chance.random() < 0.5:
-        parts.finish()
-    parts.close()
-    ledger.close()
-    lines = ledger.path.read_bytes().splitlines(keepends=True)
-    remaining = b"".join(lines[: chance.randint(1, len(lines))])
-    ledger.path.write_bytes(remaining + chance.choice([b"", b'{"fi', b"\xff"]))
-    for file in tmp_path.glob(".out*.part"):
-        with file.open("ab") as opened:
-            opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
-    if chance.random() < 0.3:
-        chance.choice([file for file in tmp_path.glob("*out*.warc.gz*") if file != ledger.path]).unlink()
-
-    def fetched() -> Fetched:
-        try:
-            return harvested.fetch(rows, target, most=most)
-        except QueryError as error:  # a file whose line of the ledger was cut off might be anybody's
-            Path(str(error).split(" holds something else")[0]).unlink()
-            return fetched()
-
-    done = fetched()
-    assert not done.failed
-    files = [tmp_path / name for name in done.files]
-    check(*files)
-    assert Counter(url for _, url, _ in records_in(*files)) == Counter(row["url"] for row in rows)
-
-
-def test_appends_more_captures(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    target = tmp_path / "out.warc.gz"
-    harvested.fetch(rows[:10], target)
-    before = records_in(target)
-    done = harvested.fetch(rows[:30], target)
-    assert done.records == 30
-    assert records_in(target)[:10] == before
-    assert len(records_in(target)) == 30
-    target.unlink()  # what is not there is fetched again
-    assert harvested.fetch(rows[:12], target).records == 12
-    assert len(records_in(target)) == 12

@@ -1,11 +1,9 @@
-"""What cannot be had, ledgers of others, and the command."""
+"""Records that cannot be fetched, ledgers of other outputs, and the command."""
 
 import gzip
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from shutil import copyfile
@@ -22,12 +20,10 @@ from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
-from catalogue.output.fetch import fetch_encoded
 from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.record_requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord, fetch_records
-from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
@@ -38,7 +34,7 @@ from tests.support.fetched import check, many_rows, records_in
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- what cannot be had ----
+# ---- missing records ----
 
 
 def test_reports_defective_records_and_does_not_write_them(
@@ -58,7 +54,7 @@ def test_reports_defective_records_and_does_not_write_them(
         if number < 3:
             data[start + 30 : start + 40] = bytes(10)
         else:
-            other = gzip.compress(warc())  # a good record of something else, as long
+            other = gzip.compress(warc())  # a valid record of another page
             data[start:end] = (
                 other + bytes(end - start - len(other)) if len(other) < end - start else bytes(end - start)
             )
@@ -80,19 +76,15 @@ def test_reports_defective_records_and_does_not_write_them(
             before = len(server.log)
             again = cat.fetch(rows, tmp_path / "out.warc.gz")
             assert again.failed.keys() == bad.keys()
-            assert len(server.log) == before  # what will not change is not asked for again
+            assert len(server.log) == before  # permanent failures are not requested again
 
 
 def test_gives_up_a_closed_source(settings: Settings, rows: list[dict[str, Any]]) -> None:
     source = open_source(settings.source, settings)
     source.close()
     fetches = record_fetches(map(capture_of, rows), max_gap=0)
-    with (
-        ThreadPoolExecutor(1) as executor,
-        pytest.raises(SourceUnavailable),
-        closing(fetch_records(fetches, source, executor)) as it,
-    ):
-        list(it)
+    with pytest.raises(SourceUnavailable):
+        list(fetch_records(fetches, source, lambda record: record))
 
 
 def test_remembers_failures_of_the_same_capture_only(
@@ -118,17 +110,15 @@ def test_remembers_failures_of_the_same_capture_only(
 
 def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str, Any]]) -> None:
     def slow(_: Record) -> dict[str, Any]:
-        message = "its parser took over 5 s"
-        raise BadDocument(message) from ParserDied
+        raise BadDocument("its parser took over 5 s", permanent=False)
 
     def broken(_: Record) -> dict[str, Any]:
-        message = "no document"
-        raise BadDocument(message)
+        raise BadDocument("no document")
 
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
         for make, lasting in ((slow, False), (broken, True)):
-            (failed,) = fetch_encoded(fetches, source, JsonLinesFormat(make))
+            (failed,) = fetch_records(fetches, source, JsonLinesFormat(make).encode)
             assert isinstance(failed, FailedRecord)
             assert failed.permanent is lasting
 
@@ -142,9 +132,7 @@ def test_fetches_a_place_once(harvested: Catalogue, tmp_path: Path, rows: list[d
 
 
 def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    inorder = [
-        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
-    ]  # more than are looked at at once
+    inorder = [Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)]  # more than a window
     shuffled = random.Random(1).sample(inorder, len(inorder))
     requested = harvested.fetch_estimate(inorder)
     assert requested.requests < 10
@@ -182,29 +170,6 @@ def test_rejects_other_values_as_captures(
 
 
 # ---- ledgers ----
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(Ledger(tmp_path / "x.ledger", {"form": "warc"})) as made:
-        yield made
-
-
-def test_ledger_lists_its_entries(ledger: Ledger) -> None:
-    one, other, third = (Capture("crawl-data/a", offset, 1) for offset in (1, 2, 3))
-    ledger.add("x", 10, [one])
-    ledger.add_failed([(other, "gone", "asked"), (third, "later", "")])
-    ledger.close()
-    with closing(Ledger(ledger.path, {"form": "warc"})) as again:
-        assert (again.is_stored(one), again.is_stored(other), again.num_stored) == (True, False, 1)
-        assert again.failed == {("crawl-data/a", 2): ("gone", "asked"), ("crawl-data/a", 3): ("later", "")}
-        again.add("x", 20, [third])
-        assert again.failed == {("crawl-data/a", 2): ("gone", "asked")}
-        assert again.sizes == {"x": 20}
-        again.finish("x", 21)
-        assert (again.sizes, again.finished) == ({}, {"x": 21})
-        again.lose("x")
-        assert (again.num_stored, again.finished) == (0, {})
 
 
 @pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
@@ -306,18 +271,22 @@ def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: byte
         (["*.com"], "no output; add one"),
         (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave out --columns"),
         (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
+        (["*.com", "-o", "a.jsonl", "--format", "parquet"], "ends in .parquet"),
+        (["*.com", "-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
+        (["*.com", "-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
+        (["*.com", "-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
         (["*.com", "-o", "a.zip", "--format", "warc"], "ends in .warc.gz"),
         (["*.com", "-o", "a.warc.gz", "--format", "text"], "ends in .jsonl"),
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
         (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "contains no captures"),
         (["*.example.com", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),
-        (["*.example.com", "-o", "held.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
+        (["*.example.com", "-o", "other.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
     ],
 )
 def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "rows.jsonl").write_text("{no json")
-    if "held.warc.gz" in words:
-        Ledger(tmp_path / "held.warc.gz.ledger", {"form": "warc", "most": None}).close()
+    if "other.warc.gz" in words:
+        Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
     ran = asking("fetch", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
     assert what in ran.err
@@ -331,10 +300,3 @@ def test_fetches_nothing_that_is_complete(asking: Command, tmp_path: Path, rows:
     assert asking(*words, "--yes").status == 0
     again = asking(*words, "--max-requests", "0")
     assert (again.status, again.err) == (0, asking(*words, "--yes").err)
-
-
-def test_checks_records_while_fetching(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
-    with closing(open_source(settings.source, settings)) as source, ThreadPoolExecutor(2) as executor:
-        results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, executor))
-    assert [isinstance(result, FailedRecord) and result.permanent for result in results] == [True] * 3

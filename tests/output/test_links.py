@@ -61,7 +61,7 @@ def test_tables_of_records_replace_links(
     records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]
 ) -> None:
     output = tmp_path / FORMS["parquet"]
-    for count in (5, 9):  # the second time what was finished grows again
+    for count in (5, 9):  # the second time finished files grow again
         link(secret, output.with_name(f".{output.name}.part.whole"))
         names = fill(output, "parquet", records[:count], tmp_path / "cache")
         assert urls_in(tmp_path, "parquet", names) == urls_of(records[:count])

@@ -1,4 +1,4 @@
-"""Records in every form: never half there, gone on with from wherever it was stopped."""
+"""Outputs in every format: complete or absent, and continued after a stop at any step."""
 
 import gzip
 import json
@@ -16,7 +16,6 @@ from shutil import copytree, ignore_patterns
 from types import FrameType
 from typing import Any
 
-import duckdb
 import fsspec
 import pyarrow.parquet as pq
 import pytest
@@ -46,11 +45,11 @@ away = pytest.fixture(elsewhere)
 NAME = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{18}-[a-z0-9][a-z0-9-]{0,59}\.[a-z0-9]{2,5}")
 
 
-# ---- going on ----
+# ---- continuing ----
 
 
 class Stopped(LocalTarget):
-    """A folder that is copied before and after each step of what is done in it, at any of which a kill may come."""
+    """A folder that is copied before and after each step, as a kill may leave it."""
 
     def __init__(self, folder: Path, stop: Callable[[], None]) -> None:
         super().__init__(folder)
@@ -85,7 +84,7 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
             copytree(folder, tmp_path / f"stopped-{next(stops)}", ignore=ignore_patterns(".payloads"))
 
     folder.mkdir()
-    for upto in (25, 40):  # the second time what was finished grows again
+    for upto in (25, 40):  # the second time finished files grow again
         with closing(Ledger(folder / f"{name}.ledger", {"form": form, "most": most}, publish=stop)) as ledger:
             place = Stopped(folder, stop)
             with closing(
@@ -104,6 +103,8 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
         for file in stopped.rglob(".*.part"):
             with file.open("ab") as opened:
                 opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
+        with (stopped / f"{name}.ledger").open("ab") as opened:
+            opened.write(chance.choice([b"", b'{"fi', b"\xff"]))
         names = fill(stopped / name, form, records, tmp_path / "cache", most)
         assert urls_in(stopped, form, names) == urls_of(records), stopped
         assert not list(stopped.rglob(".*")), stopped
@@ -115,7 +116,7 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
     first = harvested.fetch(rows.slice(0, 30).to_pylist(), output)
     before = records_in(output)
     pq.write_table(rows, tmp_path / "rows.parquet")
-    more = output.stat().st_size // 1024 + 10  # kilobytes that any file may have
+    more = output.stat().st_size // 1024 + 10  # kilobytes of the largest file
     ran = subprocess.run(
         [
             "bash",
@@ -157,7 +158,7 @@ def test_refuses_two_processes(records: list[Record], tmp_path: Path) -> None:
 
 
 def test_continues_after_an_interrupt_at_any_line(records: list[Record], tmp_path: Path) -> None:
-    """As by Ctrl-C, of which Python tells between any two."""
+    """As by Ctrl-C, which Python raises between any two lines."""
     some = records[:3]
     for stop in count(1):
         left, cache = stop, tmp_path / "cache"
@@ -225,7 +226,7 @@ def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: 
     for name in lost:
         files.rm_file(name)
     with (
-        suppress(ZeroDivisionError),  # an index that grows is as good
+        suppress(ZeroDivisionError),  # stop with an unfinished index
         open_output(output, PayloadFormat(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
             parts,
             ledger,
@@ -306,15 +307,6 @@ def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_
     assert list(frame["url"]) == table["url"].to_pylist()
     assert str(frame.dtypes["time"]) == "datetime64[ms, UTC]"
     assert list(frame["text"].isna()) == [text is None for text in table["text"].to_pylist()]
-    kind = "[h.value for h in headers if lower(h.name) = 'content-type'][1]"
-    with duckdb.connect() as connection:
-        pages = connection.read_parquet(str(tmp_path / "pages.parquet"))
-        reported = pages.select(f"url, {kind}, epoch_ms(time)").fetchall()
-    assert sorted(reported) == sorted(
-        (each.url, each.http_header("content-type"), each.time.timestamp() * 1000)
-        for each in found.values()
-        if each.time
-    )
     harvested.fetch(table.to_pylist(), tmp_path / "again.warc.gz")  # a table is a list of captures
     assert len(records_in(tmp_path / "again.warc.gz")) == len(found)
 
@@ -336,13 +328,9 @@ def test_writes_rows_of_any_record() -> None:
         )
         assert (row["text"], row["failure"]) == ("x", None)
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
-        bomb = gzip.compress(bytes((64 << 20) + 1), 1)
-        row = row_of(record_of(bomb, **{"Content-Encoding": "gzip"}), documents.look)
-        assert row["text"] is None
-        assert "inflates to more" in row["failure"]
 
 
-# ---- what is in the way ----
+# ---- invalid outputs ----
 
 
 @pytest.mark.parametrize(
@@ -385,21 +373,3 @@ def test_rejects_invalid_outputs(
     assert {file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".lock"} == {
         b"precious"
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["-o", "a.jsonl", "--format", "parquet"], "ends in .parquet"),
-        (["-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
-        (["-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
-        (["-o", "s3://bucket"], "an output's address"),
-        (["-o", "folder.warc.gz"], "is a folder"),
-        (["-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
-    ],
-)
-def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
-    (tmp_path / "folder.warc.gz").mkdir()
-    ran = asking("fetch", "*.com", *words)
-    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
-    assert what in ran.err

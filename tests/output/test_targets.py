@@ -1,4 +1,4 @@
-"""Outputs in other places: a store that fails, a bucket."""
+"""Remote outputs: a store that fails, a bucket."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ records = pytest.fixture(scope="module")(sixty_records)
 away = pytest.fixture(elsewhere)
 
 
-# ---- elsewhere ----
+# ---- a remote store ----
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -38,7 +38,7 @@ def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path
     names = fill(output, form, records, tmp_path / "another machine", most)
     after = copied(away, tmp_path / "after")
     assert urls_in(after, form, names) == urls_of(records)
-    names = fill(output, form, records, tmp_path / "cache", most)  # which learns what the other has done
+    names = fill(output, form, records, tmp_path / "cache", most)  # which reads the ledger of the other machine
     assert urls_in(copied(away, tmp_path / "last"), form, names) == urls_of(records)
     assert {str(file.relative_to(after)) for file in after.rglob("*")} == {
         str(file.relative_to(tmp_path / "last")) for file in (tmp_path / "last").rglob("*")
@@ -61,7 +61,7 @@ def test_failing_remote_loses_nothing(records: list[Record], tmp_path: Path, awa
         except OutputFailed:
             failed += 1
         there = copied(away, tmp_path / f"{attempt}")
-        if (index := there / "out/index.jsonl").exists():  # which never names what is not there
+        if (index := there / "out/index.jsonl").exists():  # it never lists a missing file
             urls_in(there, form, ["out/index.jsonl"])
         elif form != "payload":
             whole = [file.name for file in there.glob("out-*")]
@@ -128,7 +128,7 @@ def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[
     return environment
 
 
-# Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
+# The AWS SDK leaves sockets and event loops to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_writes_to_a_bucket(
@@ -160,7 +160,7 @@ def test_writes_to_a_bucket(
         assert (done.records, done.bytes, done.files) == (6, 0, ["out-00000.warc.gz"])
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        with pytest.raises(OutputFailed, match=r"\(NoCredentialsError\)"):  # and it is not tried without any
+        with pytest.raises(OutputFailed, match=r"\(NoCredentialsError\)"):  # never anonymously
             cat.fetch(found, "s3://mine/out.warc.gz")
     ran = asking(
         *["fetch", "*.com", "--crawl", crawl, "--limit", "5", "-o", "s3://none-of-mine/out.warc.gz"],

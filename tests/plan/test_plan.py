@@ -25,7 +25,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.plan.requests import Purpose
-from catalogue.query.resolved_query import ResolvedQuery, Verdict, near, prune_row_group
+from catalogue.query.resolved_query import ResolvedQuery, might_match, near
 from catalogue.query.times import Moment, time_bounds
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
@@ -145,9 +145,9 @@ def test_missing_statistics_might_match(mirror: Path) -> None:
     stored = a_held_file(mirror)
     group = stored.footer.row_groups[0]
     nowhere = question("zzz.no-such-host.example/*")
-    assert prune_row_group(nowhere, group) is Verdict.CANNOT_MATCH
+    assert not might_match(nowhere, group)
     blind = _without_bounds(group)
-    assert prune_row_group(nowhere, blind) is Verdict.MIGHT_MATCH
+    assert might_match(nowhere, blind)
     footer = dataclasses.replace(stored.footer, row_groups=(blind,))
     plan = plan_reads(nowhere, [dataclasses.replace(stored, footer=footer)], cost=Cost(), considered=1)
     assert plan.row_groups == 1
@@ -166,7 +166,7 @@ def test_file_without_keys_matches_nothing(mirror: Path) -> None:
     stored = a_held_file(mirror)
     group = stored.footer.row_groups[0]
     chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
-    assert prune_row_group(question("*"), dataclasses.replace(group, chunks=chunks)) is Verdict.CANNOT_MATCH
+    assert not might_match(question("*"), dataclasses.replace(group, chunks=chunks))
 
 
 def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:

@@ -29,7 +29,8 @@ ORDER = [
     "read",
     "session",
     "key_map",
-    "stored",
+    "selection",
+    "reports",
     "records",
     "captures",
     "sample",
@@ -69,7 +70,7 @@ HOMES = {
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
     "fsspec": {"output"},
-    "pandas": {"read", "captures", "sample", "output", "stored", "catalogue"},  # all but the first for types only
+    "pandas": {"read", "captures", "sample", "output", "reports", "catalogue"},  # all but the first for types only
     "h11": {"server"},
     "platformdirs": {"settings"},
     "pydantic": {"server"},

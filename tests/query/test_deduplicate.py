@@ -1,4 +1,4 @@
-"""Of captures that are the same, one: the first that comes, or the last by time."""
+"""Equal captures: the first or the latest one is kept."""
 
 import random
 from pathlib import Path
@@ -26,7 +26,7 @@ def first_of_each(rows: list[Row], column: str) -> list[Row]:
 
 
 def last_of_each(rows: list[Row], column: str) -> list[Row]:
-    """In the order of all rows; of those with the same time the one that comes first."""
+    """Return the latest rows in the order of all rows; the first of those with the same time."""
     best: dict[object, tuple[Any, int]] = {}
     for number, row in enumerate(rows):
         each = number if row[column] is None else row[column]

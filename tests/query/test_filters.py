@@ -1,17 +1,14 @@
-"""One grammar for status, media type and language, on the command line, in Python, the web form and the JSON API."""
+"""One grammar for status, media type and language: command line, Python, web form and JSON API."""
 
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import click
 import pyarrow as pa
 import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.cli.app import Command as OwnCommand
-from catalogue.cli.app import entry
 from catalogue.errors import QueryError
 from catalogue.settings import Settings
 from tests.cli.test_cli import sentence
@@ -157,27 +154,10 @@ def test_repeated_options_are_alternatives(asking: Command, words: list[str], sa
     ("words", "option"),
     [
         (["query", SITE, "--limit", "1", "--limit", "2"], "--limit"),
-        (["query", SITE, "--from", "2020", "--to", "2022", "--from", "2021"], "--from"),
         (["sample", "-n", "1", "--size", "2"], "-n"),
-        (["--rate", "1", "--rate", "2", "status"], "--rate"),
-        (["export", "iceberg", "x", "--location", "a", "--location", "b"], "--location"),
     ],
 )
 def test_rejects_repeated_single_options(asking: Command, words: list[str], option: str) -> None:
     ran = asking(*words)
     assert ran.status == 2
     assert f"{option} takes one value, but is given 2 times" in sentence(ran)
-
-
-def test_every_command_rejects_repeated_single_options() -> None:
-    def below(command: click.Command | None) -> list[click.Command]:
-        assert command
-        if not isinstance(command, click.Group):
-            return [command]
-        context = click.Context(command)
-        names = command.list_commands(context)
-        return [command, *(each for name in names for each in below(command.get_command(context, name)))]
-
-    commands = below(entry)
-    assert len(commands) > 20
-    assert all(isinstance(each, OwnCommand) for each in commands)

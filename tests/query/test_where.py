@@ -1,4 +1,4 @@
-"""``--where``: what it keeps, and what it must never reach."""
+"""``--where``: the rows that it keeps, and what it must not read."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ from tests.support.conditions import conditions, duckdb_connection, matching, ro
 connection = pytest.fixture(scope="module")(duckdb_connection)
 
 
-# What it keeps
+# Rows
 
 
 def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -65,7 +65,7 @@ def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) 
     assert matching("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
     with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
         matching("url::INTEGER = 5", rows, connection)
-    assert matching("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
+    assert matching("url = '5'", rows, connection).num_rows == 1  # the connection can be used again
 
 
 def test_releases_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -90,7 +90,7 @@ def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnecti
 
 
 def _kept_of(where: Where, size: int) -> int:
-    """How many rows are kept, of so many that are to be and one that is not."""
+    """Return the number of rows that are kept of ``size`` matching ones and another one."""
     rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
     with connect() as connection:
         return len(where_positions(where, rows, connection))
@@ -136,27 +136,20 @@ def test_times_are_utc_in_every_time_zone() -> None:
     assert dict(zip(TIMES, ran.stdout.splitlines(), strict=True)) == {sql: str(rows) for sql, rows in TIMES.items()}
 
 
-# What it must never reach
+# Rejected expressions
 
 
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
         ("", "cannot be read|one boolean expression"),
-        (" \n", "cannot be read|one boolean expression"),
         ("-- nothing", "cannot be read|one boolean expression"),
-        ("/* open", "cannot be read"),
         ("'open", "cannot be read"),
         ("fetch_status = ", "cannot be read"),
-        ("fetch_status 200", "cannot be read"),
-        ("a b c", "cannot be read"),
         (")", "cannot be read"),
-        ("(", "cannot be read"),
-        ("1 = 1;", "cannot be read"),
         ("1 = 1; SELECT 1", "cannot be read"),
         ("SELECT 1", "cannot be read|cannot hold a query|brackets are odd"),
         ("fetch_status = 200 ORDER BY url", "cannot be read"),
-        ("fetch_status = 200 LIMIT 1", "cannot be read"),
         ("fetch_status AS x", "cannot be read"),
         ("url = '\ud800'", "cannot be read"),
         ("(" * 200, "cannot be read"),
@@ -164,55 +157,35 @@ def test_times_are_utc_in_every_time_zone() -> None:
         ("1" + " + 1" * 5_000 + " > 0", "cannot be read|nested too deeply"),
         ("1 = 1); SELECT (1", "one boolean expression"),
         ("1 = 1); DROP TABLE rows; SELECT (1", "cannot be read"),
-        ("1 = 1); CREATE TABLE x AS SELECT (1", "cannot be read"),
         ("1 = 1); ATTACH 'x.db'; SELECT (1", "cannot be read"),
-        ("1 = 1); COPY rows TO 'x.csv'; SELECT (1", "cannot be read"),
         ("1 = 1); SET threads = (1", "cannot be read"),
         ("1 = 1) UNION SELECT (1", "one boolean expression"),
-        ("1 = 1) UNION ALL SELECT 1 FROM rows WHERE (true", "one boolean expression"),
-        ("1 = 1) EXCEPT SELECT (1", "one boolean expression"),
         ("1 = 1) LIMIT (1", "one boolean expression"),
-        ("1 = 1) ORDER BY (1", "one boolean expression"),
         ("1 = 1) GROUP BY (1", "one boolean expression"),
-        ("1 = 1) GROUP BY ALL HAVING (true", "one boolean expression"),
         ("1 = 1) HAVING (true", "one boolean expression"),
         ("1 = 1) QUALIFY (true", "one boolean expression"),
         ("1 = 1) USING SAMPLE (5", "one boolean expression"),
         ("url, fetch_status", "one boolean expression"),
         ("url = ?", "one boolean expression"),
-        ("url = $1", "one boolean expression"),
-        ("url = $name", "one boolean expression"),
         ("url IN (SELECT 1)", "cannot hold a query"),
         ("EXISTS (SELECT 1)", "cannot hold a query"),
         ("url = (SELECT content FROM read_text('/etc/passwd'))", "cannot hold a query"),
-        ("url = (FROM read_text('/etc/passwd'))", "cannot hold a query"),
-        ("lower((SELECT 'x')) = url", "cannot hold a query"),
-        ("url = (SELECT getenv('HOME'))", "cannot hold a query"),
         ("url = ANY (SELECT 1)", "cannot hold a query"),
-        ("url IN (VALUES ('a'))", "cannot hold a query"),
         ("CASE WHEN true THEN (SELECT true) END", "cannot hold a query"),
-        ("len([(SELECT 1)]) > 0", "cannot hold a query"),
         ("COLUMNS(*) IS NOT NULL", r"cannot hold a \*"),
-        ("COLUMNS('url.*') = 'a'", r"cannot hold a \*"),
-        ("coalesce(*) = 'a'", r"cannot hold a \*|cannot be read"),
         ("concat(rows.*) = 'a'", r"cannot hold a \*|cannot be read|Error|no column"),
         ("#1 = 'a'", "cannot hold a column's number"),
         ("rows IS NULL", "no column 'rows'"),
         ("rowid = 1", "no column 'rowid'"),
         ("url.length = 1", "no column 'length'"),
-        ("current_catalog.url.x = 1", "no column 'x'"),
         ("other.url = 'a'", "Binder Error"),
         ("read_text('/etc/passwd') = 'x'", "Error"),
-        ("read_blob('/etc/passwd') IS NULL", "Error"),
-        ("read_csv('/etc/passwd') IS NULL", "Error"),
         ("glob('/etc/*') IS NULL", "Error"),
         ("getenv('HOME') = 'x'", "Error"),
         ("query('SELECT 1') IS NULL", "Error"),
-        ("duckdb_secrets() IS NULL", "Error"),
         ("set_config('threads', '1') IS NULL", "Error"),
         ("nextval('x') = 1", "Error"),
         ("count(*) > 1", "Error"),
-        ("max(url) = 'a'", "Error"),
         ("row_number() OVER () = 1", "Error"),
         ("no_such_function(url)", "Error"),
         ("url + 1 = fetch_status + url", "Error"),
@@ -225,10 +198,10 @@ def test_rejects_invalid_expressions_before_reading(sql: str, reason: str) -> No
 
 @pytest.mark.parametrize("read", [parse_where, check_expression])
 def test_any_depth_is_parsed_or_rejected(read: Callable[[str], object]) -> None:
-    """Between what Python reads and what DuckDB refuses there is some that only one of them would take."""
+    """Some depths are accepted by only one of Python and DuckDB."""
     read("NOT " * 200 + "true")
     for depth in (600, 900):
-        with suppress(QueryError):  # and nothing else, whichever version of them it is
+        with suppress(QueryError):  # no other error in any version
             read("NOT " * depth + "true")
     with pytest.raises(QueryError, match=r"nested too deeply|cannot be read"):
         read("NOT " * 5_000 + "true")
@@ -249,14 +222,11 @@ def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> No
     "sql",
     [
         "url = (SELECT content FROM read_text('{file}'))",
-        "url IN (SELECT content FROM read_text('{file}'))",
         "EXISTS (FROM read_csv('{file}'))",
-        "EXISTS (FROM '{file}')",
         "EXISTS (FROM glob('{file}'))",
         "true); ATTACH '{file}.db'; SELECT (1",
         "true); COPY (SELECT 1) TO '{file}.csv'; SELECT (1",
         "true); SET enable_external_access = true; SELECT (1",
-        "true); SET threads = 1; SELECT (1",
         "true); INSTALL httpfs; SELECT (1",
         "true); LOAD '{file}'; SELECT (1",
         "url = (SELECT getenv('CANARY'))",
@@ -265,7 +235,7 @@ def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> No
 def test_cannot_read_files(
     sql: str, tmp_path: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If something were to slip through, DuckDB itself is kept from it."""
+    """Should an expression pass the checks, DuckDB itself has no access."""
     file = tmp_path / "canary.txt"
     file.write_text("canary")
     monkeypatch.setenv("CANARY", "canary")

@@ -19,8 +19,8 @@ import catalogue
 from catalogue import Catalogue, Match
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.conftest import harvest_all
 from tests.support.mirrors import whole_table

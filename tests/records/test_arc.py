@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue.commoncrawl.capture import Capture
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer
-from catalogue.settings import Settings
 from catalogue.url_index_2012.lookup import PATH
 from tests.support.commands import Command
 from tests.support.fetched import check, records_in
@@ -68,7 +65,7 @@ PAGES = [
 
 
 def arc_file(path: Path, pages: list[Page]) -> list[Capture]:
-    """Write a file; returns where its records are."""
+    """Write a file, and return the places of its records."""
     about = "1 0 CommonCrawl\nURL IP-address Archive-date Content-type Archive-length\n"
     version = f"filedesc://{path.name} 0.0.0.0 20120516211439 text/plain {len(about)}\n{about}\n"
     data = gzip.compress(version.encode())
@@ -93,7 +90,7 @@ class Archives:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """Both files, and the URL index of the newer one."""
+    """Two archives, and the URL index of the newer one."""
     folder = tmp_path_factory.mktemp("archives")
     captures = []
     for name in (NEW, OLD):
@@ -111,7 +108,7 @@ def server(archives: Archives) -> Iterator[LoopbackServer]:
 
 
 def list_of(path: Path, captures: list[Capture], **more: Any) -> str:
-    """Captures as CSV; returns the file's name."""
+    """Write captures as CSV, and return the name of the file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, ["url", "filename", "offset", "length", *more])
         writer.writeheader()
@@ -131,7 +128,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
         Capture(NEW.replace("4245", "4246"), 0, 1000),
     ]
     command = Command(tmp_path / "data", server.url, tmp_path)
-    # What is wrong spoils nothing else, be it in the same request.
+    # Wrong captures do not affect others in the same request.
     right = [each for each in archives.captures if each not in {second, third}]
     rows = list_of(tmp_path / "rows.csv", [*wrong, *right])
     ran = command("fetch", "--captures", rows, "-o", "all.warc.gz", "--json")
@@ -147,7 +144,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
     found = {(url, body) for _, url, body in records_in(tmp_path / "all.warc.gz")}
     pages = [each for at, each in enumerate(PAGES) if at not in {1, 2}]
     assert found == {(each.url.replace(" ", "%20"), each.body) for each in pages}
-    assert len(server.log) == 3  # a file each
+    assert len(server.log) == 3  # one for each archive
 
 
 def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
@@ -166,35 +163,3 @@ def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServ
     assert facts == sorted((each.url, each.status, len(each.body)) for each in PAGES if each.archive == NEW)
     titles = {each["content"]["title"] for each in objects if each["content_len"]}
     assert titles >= {"coded", "blanks", "not ASCII", "radio", "bare", "none", "glued"}
-
-
-def test_checks_captures_and_limits(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, settings=Settings(source=server.url, cache=tmp_path)) as cat:
-        index = cat.old_index()
-        home = list(index.captures(index.find("http://www.example.com/")))
-        assert home == archives.captures[1:3]
-        assert [record.body for record in cat.records(home)] == [PAGES[1].body, PAGES[2].body]
-        some = list(index.captures(index.find("example.com/*"), limit=2))
-        assert len(some) == 2
-        assert {record.url for record in cat.records(some)} == {each.url for each in some}
-
-
-@pytest.mark.parametrize(
-    ("offset", "length", "url", "why"),
-    [
-        (1, 0, None, "not gzip"),
-        (0, -5, None, "truncated"),
-        (0, 5, None, "data after the end"),
-        (0, 0, "http://www.example.com/other", "it is of 'http://www.example.com/' and not of"),
-    ],
-)
-def test_record_at_a_wrong_place_is_an_error(
-    archives: Archives, server: LoopbackServer, tmp_path: Path, offset: int, length: int, url: str | None, why: str
-) -> None:
-    right = archives.captures[1]
-    wrong = Capture(NEW, right.offset + offset, right.length + length, url or right.url)
-    with (
-        catalogue.open(tmp_path, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-        pytest.warns(IncompleteAnswer, match=why),
-    ):
-        assert list(cat.records([wrong])) == []

@@ -1,4 +1,4 @@
-"""Small files that claim, or become, far more than they are: each is refused, or read a little at a time."""
+"""Small files that declare or decompress to far more: each is rejected, or read in small parts."""
 
 import zlib
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": 
 
 
 def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows of a file, by way of plan and reader."""
+    """Read all rows of a file by a plan."""
     footer = read_footer(data)
     existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
     plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [existing], cost=Cost(), considered=1)
@@ -40,7 +40,7 @@ def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None =
 
 
 def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
-    """A file of one row group in which a column has other pages, which lie behind all others."""
+    """Return a file of one row group in which a column has other pages, at the end of the file."""
     footer = made(data)
     before = data[: -TRAILER - len(raw_footer(data))]
     footer.meta(0, column).pop(11, None)
@@ -51,7 +51,7 @@ def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
 
 
 def page(body: bytes, inflated: int, *, rows: int = 32, encoding: int = 0, kind: int = 0) -> bytes:
-    """A page with its header; ``kind`` 2 is a dictionary page."""
+    """Return a page with its header; ``kind`` 2 is a dictionary page."""
     numbers = [rows, encoding, 3, 3] if kind == 0 else [rows, encoding]
     about = encode_struct([(number, I32, value) for number, value in enumerate(numbers, 1)])
     sizes = [(1, I32, kind), (2, I32, inflated), (3, I32, len(body))]
@@ -59,7 +59,7 @@ def page(body: bytes, inflated: int, *, rows: int = 32, encoding: int = 0, kind:
 
 
 def zeros(size: int) -> bytes:
-    """So many of them, gzipped."""
+    """Return gzipped zeros."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
 
@@ -68,7 +68,7 @@ def zeros(size: int) -> bytes:
 
 
 def test_rejects_a_page_above_the_limit() -> None:
-    """2 GiB of zeros are some two megabytes; it is enough to say so."""
+    """2 GiB of zeros are about two megabytes; the declared size is enough to reject them."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(1 << 20), (1 << 31) - 1))
     before = pa.total_allocated_bytes()
     with pytest.raises(BadFooter, match=r"column url: a page of it would inflate to 2,147,483,647 bytes"):
@@ -78,7 +78,7 @@ def test_rejects_a_page_above_the_limit() -> None:
 
 @pytest.mark.parametrize("inflated", [-1, 0, 1, 1000, 100 << 20])
 def test_rejects_pages_with_wrong_sizes(inflated: int) -> None:
-    """Of what inflates to more than it says, no more is taken than that."""
+    """A page that inflates to more than declared is not inflated further."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(4 << 20), inflated))
     with pytest.raises(BadFooter, match="column url"):
         list(batches(data, ("url",)))
@@ -94,14 +94,14 @@ def test_rejects_pages_with_wrong_lengths(stored: int) -> None:
 
 
 def test_bounds_memory_of_claimed_values() -> None:
-    """As many values as a header can name, of no bytes."""
+    """As many values as a header can declare, in no bytes."""
     data = with_column(small(compression="none", **ONE_GROUP), page(b"", 0, rows=(1 << 31) - 1))
     with pytest.raises(BadFooter, match="column url"):
         list(batches(data, ("url",)))
 
 
 def repeated(value: str, rows: int, **columns: pa.Array) -> bytes:
-    """A file in which a long text stands once, and every row has it."""
+    """Return a file whose rows all have one long text, which is stored once."""
     table = pa.table(
         {**columns, "url": pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))}
     )
@@ -111,7 +111,7 @@ def repeated(value: str, rows: int, **columns: pa.Array) -> bytes:
 
 
 def most_at_once(data: bytes, rows: int) -> int:
-    """Bytes that Arrow has at most while a file is read whose URLs are all alike."""
+    """Return the peak of Arrow's memory while a file with equal URLs is read."""
     before, most, found = pa.total_allocated_bytes(), 0, 0
     for batch in batches(data, ("url",)):
         most = max(most, pa.total_allocated_bytes() - before)
@@ -123,7 +123,7 @@ def most_at_once(data: bytes, rows: int) -> int:
 
 @pytest.mark.parametrize("rows", [6000, 2500])
 def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
-    """600 MB of texts in some kilobytes; and a quarter of a gigabyte, which is not little either."""
+    """600 MB and 250 MB of texts in a few kilobytes."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(rows)])
     data = repeated("x" * 100_000, rows, url_surtkey=keys)
     assert len(data) < 100_000
@@ -131,7 +131,7 @@ def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
 
 
 def test_decodes_shared_prefixes_in_small_batches() -> None:
-    """With this encoding a value is told by how much of the one before it begins it, too."""
+    """With this encoding a value shares a prefix with the value before it."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])
     table = pa.table({"url_surtkey": keys, "url": pa.chunked_array([pa.array(["x" * 100_000] * 100)] * 60)})
     file = BytesIO()
@@ -145,7 +145,7 @@ def test_decodes_shared_prefixes_in_small_batches() -> None:
 
 
 def claiming(rows: int) -> Made:
-    """A file's footer with so many rows in its only row group."""
+    """Return a footer that declares a number of rows in its only row group."""
     footer = made(small_file(row_group_size=4))
     footer.fields[3] = footer.group(0)[3] = (I64, rows)
     for column in range(3):
@@ -161,7 +161,7 @@ def test_bounds_memory_of_claimed_rows() -> None:
 
 
 def with_copies(number: int, struct: bytes, count: int) -> bytes:
-    """A small file's footer in which a field of the top is so many times the same struct."""
+    """Return the footer of a small file with many copies of a struct in a field."""
     footer = made(small_file())
     footer.fields.pop(number, None)
     head = encode_list(STRUCT, [b""] * count)
@@ -179,7 +179,7 @@ BOMBS = {
     "a text of 3 MiB": with_copies(5, key_value(3 << 20), 1),
     "row groups beyond the limit": with_copies(4, ROW_GROUP, 20_001),
     "row groups that are all the same": with_copies(4, ROW_GROUP, 9000),
-    "a string that ends far behind the end": made(small_file()).footer[:-1] + b"\x38\xff\xff\xff\xff\x07",
+    "a string that ends far after the end": made(small_file()).footer[:-1] + b"\x38\xff\xff\xff\xff\x07",
     "a list of a list of a list": made(small_file()).footer[:-1] + b"\x39" + b"\x19" * 100_000,
 }
 
@@ -201,7 +201,7 @@ def test_accepts_or_rejects_every_codec() -> None:
         footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
         facts = examine_footer(footer.footer, footer.file_size)
         assert facts.codec.startswith(("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"))
-        if codec and (codec < 32 or codec % 16 == 15):  # all that have names, and some of those that have none
+        if codec and (codec < 32 or codec % 16 == 15):  # all codecs with names, and some without
             changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
             with pytest.raises(BadFooter, match="column url_surtkey"):
                 list(batches(changed, ("url_surtkey",)))

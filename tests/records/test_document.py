@@ -1,4 +1,4 @@
-"""What is in documents: pages, feeds, texts, and what only pretends to be one."""
+"""Extraction from documents: pages, feeds, texts, and hostile ones."""
 
 import gzip
 import hashlib
@@ -21,8 +21,8 @@ from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record, read_record
+from catalogue.selection import stored_crawls
 from catalogue.settings import install_command
-from catalogue.stored import stored_crawls
 from tests.support.archives import capture, digest, warc
 from tests.support.commands import Command
 from tests.support.processes import children
@@ -134,7 +134,7 @@ def test_reports_only_declared_values(documents: Documents) -> None:
         ("Þórður og Ægir".encode("latin-1"), "text/html; charset=ISO-8859-1", "windows-1252", "http header"),
         ("<meta charset=windows-1251><p>Привет, мир".encode("cp1251"), "text/html", "windows-1251", "html meta"),
         ("<p>Привет, мир, как твои дела сегодня?".encode(), "text/html", "utf-8", "uchardet"),
-        (b"plain", "text/plain; charset=no-such", "windows-1252", "uchardet"),  # as the web takes ASCII
+        (b"plain", "text/plain; charset=no-such", "windows-1252", "uchardet"),  # as browsers treat ASCII
     ],
 )
 def test_decodes_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
@@ -230,7 +230,7 @@ def test_parses_or_rejects_unusual_documents(documents: Documents, body: bytes, 
 def test_rejects_bombs(documents: Documents) -> None:
     squeezing, mega = zlib.compressobj(wbits=31), bytes(1 << 20)
     first, again = (squeezing.compress(mega) + squeezing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    body = first + 255 * again + squeezing.compress(b"x") + squeezing.flush()  # what a flush ends can be repeated
+    body = first + 255 * again + squeezing.compress(b"x") + squeezing.flush()  # flushed blocks can be repeated
     found = metadata_of(record_of(body, Content_Encoding="gzip"), documents.look)
     assert (found["disposition"], found["failure_reason"]) == ("FAILURE", "PARSE")
     assert "inflates to more than" in found["failure_detail"]
@@ -311,7 +311,7 @@ def test_names_the_extra_without_libraries(missing: str, monkeypatch: pytest.Mon
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:
-    """Also of one with half a character, which no UTF-8 can hold."""
+    """Also of one with a lone surrogate, which UTF-8 cannot encode."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
     (line,) = JsonLinesFormat(documents.look).encode(record_of(page)).splitlines()
     assert "and more" in json.loads(line.decode())["text"]

@@ -1,4 +1,4 @@
-"""Records: the one that is meant, whole, or an error."""
+"""Records: the complete one of the capture, or an error."""
 
 import gzip
 import hashlib
@@ -29,7 +29,7 @@ def test_records_of_the_mirror_agree_with_the_index(
     for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
         meant = capture_of(row)
         there[meant.filename] += 1
-        if there[meant.filename] % 3 != 1:  # as good as all, in a third of the time
+        if there[meant.filename] % 3 != 1:  # a third, to save time
             continue
         record = read_record(meant, archives[meant.filename][meant.offset : meant.offset + meant.length])
         assert (record.url, record.status) == (row["url"], row["fetch_status"])
@@ -104,7 +104,7 @@ def test_rejects_records_that_are_not_responses(head: str) -> None:
 
 
 def test_drops_a_stray_line_end_before_the_body() -> None:
-    """As CC-MAIN-2018-34 has it; a body that really begins so keeps it."""
+    """As in CC-MAIN-2018-34; a body that really begins with one keeps it."""
     for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
         reported = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
         member = gzip.compress(warc(b"\r\n" + BODY, **reported))
@@ -246,7 +246,7 @@ def test_invalid_records_are_named_errors(what: str) -> None:
 def test_mutated_records_are_errors_or_unchanged() -> None:
     whole = gzip.compress(warc())
     meant = capture(whole)
-    for at in range(10, len(whole)):  # of gzip's own header some bytes say nothing of the content
+    for at in range(10, len(whole)):  # some bytes of the gzip header do not matter
         for bit in (0, 3, 7):
             member = bytearray(whole)
             member[at] ^= 1 << bit

@@ -19,8 +19,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from tests.support.cdx_oracle import Capture, read_captures
 from tests.support.padded import padded_mirror
 from tests.support.serving import serving

@@ -15,11 +15,11 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
+from catalogue.selection import stored_crawls
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import find_page, read_part
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
 

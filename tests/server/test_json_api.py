@@ -18,9 +18,9 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
+from catalogue.selection import stored_crawls
 from catalogue.server import application
 from catalogue.settings import Settings, package_version
-from catalogue.stored import stored_crawls
 from catalogue.surt import Match
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest

@@ -23,9 +23,9 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
+from catalogue.reports import crawl_rows
 from catalogue.server.service import Service
 from catalogue.settings import Settings
-from catalogue.stored import crawl_rows
 from catalogue.surt import url_surtkey
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of

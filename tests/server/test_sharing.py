@@ -18,9 +18,9 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
 from catalogue.harvest.harvest_crawls import crawl_list
+from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.miniatures import OLD

@@ -11,7 +11,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.stored import stored_crawls
+from catalogue.selection import stored_crawls
 from tests.support.serving import get
 from tests.support.web_pages import chosen_crawl, page, rows, search, serving_site, terms
 

@@ -9,8 +9,8 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import UnknownCrawl
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.stored import stored_crawls
 from tests.support import canaries
 from tests.support.commands import Command
 

@@ -1,4 +1,4 @@
-"""Macros of SQL make the keys that Python makes, or none."""
+"""SQL macros make the same keys as Python, or raise an error."""
 
 import re
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ NOT_PLAIN = [
 
 
 def near(intervals: tuple[KeyInterval, ...]) -> list[str]:
-    """Texts in intervals, at their ends and beside them."""
+    """Return texts in intervals, at their ends and next to them."""
     found = {"", "zz"}
     for interval in intervals:
         start, end = (bound.replace(b"\xff", b"~").decode() for bound in (interval.start, interval.end))
@@ -117,7 +117,7 @@ def near(intervals: tuple[KeyInterval, ...]) -> list[str]:
 def requested(
     sql: duckdb.DuckDBPyConnection, query: str, *given: object
 ) -> list[tuple[Any, ...]] | duckdb.InvalidInputException:
-    """What a query finds; an error that says what to do is that."""
+    """Return the rows of a query, or an error that says what to do."""
     try:
         return sql.execute(query, list(given)).fetchall()
     except duckdb.InvalidInputException as error:
@@ -127,13 +127,13 @@ def requested(
 
 
 def made(sql: duckdb.DuckDBPyConnection, expression: str) -> object:
-    """What an expression is, or such an error."""
+    """Return the value of an expression, or such an error."""
     found = requested(sql, f"SELECT {expression}")
     return found[0][0] if isinstance(found, list) else found
 
 
 def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
-    """Whether SQL takes a pattern; what it takes means what it means to Python."""
+    """Return whether SQL accepts a pattern, after comparing it with Python."""
     quoted = literal(pattern)
     try:
         keys = near(parse_pattern(pattern).intervals)
@@ -153,7 +153,7 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
         [[None, *(one for one, _ in pairs)], [None, *(other for _, other in pairs)]],
     ).fetchall()
     assert overlapping == [
-        (None, None),  # where nothing is known anything might be
+        (None, None),  # unknown bounds overlap
         *(
             (one, other)
             for one, other in pairs

@@ -39,7 +39,7 @@ def test_converts_thousands_of_urls() -> None:
 
 
 def test_converts_by_the_rules_of_all_releases() -> None:
-    """Made with releases 2.0.1, 1.1.9 and 1.1.5; empty where a release fails or, before 2.0.1, has no such host."""
+    """Keys of releases 2.0.1, 1.1.9 and 1.1.5; empty where a release fails or, before 2.0.1, rejects the host."""
     rows = read_table("surt_releases.tsv.gz")
     counts = [0, 0, 0, 0]
     for url, *expected in rows:
@@ -149,7 +149,7 @@ def test_ignores_scheme_www_case_user_port_fragment_and_slash(host: str, path: s
 
 @given(HOSTS, PATH_TEXT, QUERY_TEXT)
 def test_url_spelling_of_a_key_roundtrips(host: str, path: str, query: str) -> None:
-    """True without session ids, of which one is dropped at a time, and without an escaped ``?`` in the path."""
+    """Without session ids, of which one is dropped at a time, and without an escaped ``?`` in the path."""
     key = url_surtkey(f"http://{host}/{path}?{query}")
     rest = key.partition(")")[2]
     assert url_surtkey(f"http://{host}{rest}") == key

@@ -1,4 +1,4 @@
-"""Intervals of keys, and patterns against the keys they must take and those they must leave."""
+"""Intervals of keys, and patterns with keys that they match and keys that they do not match."""
 
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ PORTS = st.sampled_from(["", ":80", ":8080"])
 
 
 def keys(pattern: Pattern, *urls: str) -> list[bool]:
-    """Which of the URLs a pattern takes."""
+    """Return which URLs a pattern matches."""
     return [covers(pattern.intervals, url_surtkey(url).encode()) for url in urls]
 
 
@@ -116,7 +116,7 @@ def test_merges_touching_and_nested_intervals() -> None:
 
 
 def starts(pattern: Pattern) -> list[bytes]:
-    """The prefixes that a pattern is made of."""
+    """Return the prefixes of a pattern."""
     found = [interval.start for interval in pattern.intervals]
     assert pattern.intervals == merge(map(prefix_interval, found))
     return found
@@ -128,30 +128,24 @@ def starts(pattern: Pattern) -> list[bytes]:
         ("example.com/*", Match.PREFIX, [b"com,example)/"]),
         ("example.com/dir/*", Match.PREFIX, [b"com,example)/dir/"]),
         ("http://www.Example.com:80/A*", Match.PREFIX, [b"com,example)/a"]),
-        ("http://user:pw@example.com:8080/*", Match.PREFIX, [b"com,example:8080)/"]),
         ("example.com/a/../b//c/./*", Match.PREFIX, [b"com,example)/b/c/"]),
-        ("example.com/.*", Match.PREFIX, [b"com,example)/."]),
         ("example.com/a/..*", Match.PREFIX, [b"com,example)/a/.."]),
         ("example.com/%7Eu/%C3*", Match.PREFIX, [b"com,example)/~u/%25c3", b"com,example)/~u/%c3"]),
         ("example.com/100%25*", Match.PREFIX, [b"com,example)/100%25"]),
         ("example.com/page/?*", Match.PREFIX, [b"com,example)/page?"]),
-        ("example.com?*", Match.PREFIX, [b"com,example)/?"]),
         ("example.com/page?A=1&b*", Match.PREFIX, [b"com,example)/page?a=1&b"]),
         ("example.com/page?b=2&*", Match.PREFIX, [b"com,example)/page?b=2&"]),
         ("example.com/page?b=2&b*", Match.PREFIX, [b"com,example)/page?b=2&b"]),
         (f"example.com/page?sid={SESSION}&b=2*", Match.PREFIX, [b"com,example)/page?b=2"]),
         (f"example.com/page?sid={SESSION}*", Match.PREFIX, [f"com,example)/page?sid={SESSION}".encode()]),
         ("[2001:DB8::1]/*", Match.PREFIX, [b"2001:db8::1)/"]),
-        ("1.2.3.4/*", Match.PREFIX, [b"4,3,2,1)/"]),
         ("münchen.de/*", Match.PREFIX, [b"de,xn--mnchen-3ya)/"]),
-        ("foo_bar.com/*", Match.PREFIX, [b"com,foo_bar)/"]),
         ("*.example.com", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
         ("*.example.com/*", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
         ("HTTP://*.Example.com/", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
         ("*.www.example.com", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
         ("*.www.com", Match.DOMAIN, [b"com)", b"com,www,", b"com:"]),
         ("*.is", Match.DOMAIN, [b"is)", b"is,", b"is:"]),
-        ("*.co.uk", Match.DOMAIN, [b"uk,co)", b"uk,co,", b"uk,co:"]),
         ("*.рф", Match.DOMAIN, [b"xn--p1ai)", b"xn--p1ai,", b"xn--p1ai:"]),
     ],
 )
@@ -282,7 +276,7 @@ def takes(pattern: Pattern, hosts: list[str], rest: str) -> set[bool]:
 
 
 def siblings(host: str) -> list[str]:
-    """Hosts whose keys lie next to a host's, but that are not below it."""
+    """Return hosts whose keys are next to those of a host, but not below it."""
     label, dot, parent = host.partition(".")
     return [f"{label}{more}{dot}{parent}" for more in ("-shop", "0", "s", "-")] + [f"x{host}"]
 

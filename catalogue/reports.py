@@ -1,66 +1,19 @@
-"""What is stored: the crawls that words such as ``latest`` select, and rows of the metadata database."""
+"""What is stored, as rows and DataFrames of the metadata database."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from catalogue import metadata_db
-from catalogue.commoncrawl.crawls import select_subsets
-from catalogue.errors import NotHarvested, QueryError
-from catalogue.formatting import comma_separated, plural
+from catalogue.errors import NotHarvested
+from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
+from catalogue.selection import stored_crawl, stored_crawls
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
-from catalogue.store.stored_lists import known_crawls
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def several(words: str | Iterable[str]) -> list[str]:
-    return [words] if isinstance(words, str) else list(words)
-
-
-def select_stored(
-    session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
-) -> list[str]:
-    """Return the crawls that the words select; see ``Dataset.select_stored``."""
-    return session.dataset.select_stored(
-        stored, several(crawls), subsets=subsets, listed=lambda: known_crawls(session.store)
-    )
-
-
-def missing_crawls(
-    session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """Return a sentence for each range of crawls of which only some are stored; see ``Dataset.gaps``."""
-    return session.dataset.gaps(stored, several(crawls), subsets=subsets, listed=lambda: known_crawls(session.store))
-
-
-def stored_crawls(session: Session, crawls: str | Iterable[str] = "all") -> list[str]:
-    """Return the stored crawls that the words select, newest first; raise ``NotHarvested`` if one is not stored."""
-    check_store(session, crawls)
-    files = (session.dataset.file(path) for path in session.store.keys("files"))
-    return select_stored(session, {file.crawl for file in files if file}, crawls)
-
-
-def stored_crawl(session: Session, crawl: str) -> str:
-    """Return the one stored crawl that a word selects; raise ``QueryError`` if it selects none or several."""
-    check_store(session, crawl)
-    chosen, *others = select_stored(session, session.metadata().crawls, crawl)
-    if others:
-        count = plural(1 + len(others), "crawl")
-        message = f"{crawl!r} selects {count}, and one can be shown; name it, such as {chosen}"
-        raise QueryError(message)
-    return chosen
-
-
-def check_store(session: Session, crawls: str | Iterable[str], subsets: str | Iterable[str] = ()) -> None:
-    """Raise ``NotHarvested`` with the names of the crawls if there is no store."""
-    if session.dataset_name is None and not session.store_path.exists():
-        nothing = f"nothing is harvested in {session.data} yet"
-        chosen = select_subsets(several(subsets))
-        session.dataset.select_stored((), several(crawls), subsets=chosen, nothing=nothing)
 
 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
