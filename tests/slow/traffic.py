@@ -42,14 +42,13 @@ from catalogue.surt import parse_pattern
 from tests.read.test_answers import CONDITIONS, IDENTITY, Scan, in_order, random_patterns
 from tests.slow.mutations import mirror_of
 from tests.support.clocks import FakeClock
-from tests.support.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, seeded
+from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.mirrors import crawl_of, index_paths, whole_table
 from tests.support.prefix_indexes import index_bytes
 from tests.support.serving import get, running
+from tests.support.sources import PASSING
 from tests.url_index_2012.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of, scanned
 
-KINDS = sorted((DETECTABLE | THROTTLING) - {Kind.CHANGED_ETAG}, key=str)
-"""Faults that pass when the request is repeated."""
 _SHARE = 0.3
 _MOST = 1.6
 """Requests for each that is needed: 1.42 if each fault costs one, since at most three follow each other."""
@@ -306,7 +305,7 @@ def _memory() -> int:
 
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     """Repeat steps until ``count`` requests were made among faults; return requests and faults by kind."""
-    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in KINDS]
+    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in PASSING]
     random, mirror = Random(f"traffic {seed}"), mirror_of(folder / "mirror")
     files = _files(mirror)
     files[_OLD_INDEX] = index_bytes(_OLD_ITEMS, 1000)

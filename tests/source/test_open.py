@@ -23,11 +23,6 @@ from tests.support.sources import DATA, FILES, PATH, SUFFIX
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(cache=tmp_path / "cache")

@@ -26,11 +26,6 @@ SLOW = 0.3
 """Seconds until an answer, in which all threads have long asked."""
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-
 def over(server: FaultServer, cache: RangeCache) -> SharedSource:
     return SharedSource(HttpSource(server.url, user_agent="test", connections=THREADS), cache)
 

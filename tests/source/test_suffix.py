@@ -23,11 +23,6 @@ TAIL = 5000
 SUFFIX, FIRST, EXPLICIT = f"bytes=-{TAIL}", "bytes=0-0", "bytes=15000-19999"
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-
 @contextmanager
 def over(server: FaultServer, file: Path | None = None) -> Iterator[PoliteSource]:
     limiter = Limiter(Policy(), clock=FakeClock(), file=file)
