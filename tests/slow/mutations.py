@@ -185,7 +185,7 @@ def _damaged(original: _Original, rng: Random, others: Sequence[_Original]) -> t
     """Damage one part of a file; its size stays, unless the part is the footer or the file."""
     data, footer = original.data, original.footer
     body, trailer = data[: -TRAILER - len(footer)], data[-TRAILER:]
-    mutate = rng.choice([*(GENTLE if rng.random() < 0.5 else MUTATORS).values()])
+    mutate = rng.choice(GENTLE if rng.random() < 0.5 else MUTATORS)
     chance = rng.random()
     if chance < 0.04:
         return damage(data, rng, [other.data for other in others], [1]), _Place("file", 0, len(data))

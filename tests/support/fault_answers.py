@@ -182,7 +182,7 @@ def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int
         case Kind.ENDLESS:
             return replace(too_long.in_chunks(), ending="fin")
         case Kind.GZIP_BOMB:
-            body = gzip.compress(bytes(MIB)) * (fault.excess // MIB)  # as many members
+            body = gzip.compress(bytes(MIB)) * max(1, fault.excess // MIB)  # as many members
             return replace(partial.plus(Content_Encoding="gzip", Content_Length=str(len(body))), body=[body])
         case Kind.HUGE_HEADER:
             return replace(right, filler=[b"X-Filler: " + b"x" * MIB + b"\r\n"])
