@@ -43,10 +43,10 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.slow.mutators import GENTLE, MUTATORS, damage
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.footers import confused, trimmed, write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
+from tests.support.mutators import GENTLE, MUTATORS, damage
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)

@@ -40,7 +40,7 @@ from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
 from catalogue.url_index_2012.blocks import Header, parse_data_block, parse_header, parse_index_block
 from catalogue.url_index_2012.url_keys import parse_key_prefix
-from tests.slow.mutators import damage
+from tests.support.mutators import damage
 from tests.support.prefix_indexes import index_bytes, url_key
 
 _SLOWEST = 5.0

@@ -15,14 +15,14 @@ def _replace(data: bytes, rng: Random, length: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + length :]
 
 
-def _flip_bit(data: bytes, rng: Random) -> bytes:
+def flip_bit(data: bytes, rng: Random) -> bytes:
     at = rng.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
 def _flip_bits(data: bytes, rng: Random) -> bytes:
     for _ in range(rng.choice([2, 4, 30])):
-        data = _flip_bit(data, rng)
+        data = flip_bit(data, rng)
     return data
 
 
@@ -50,7 +50,7 @@ def _move(data: bytes, rng: Random) -> bytes:
 
 
 GENTLE: list[Mutator] = [
-    _flip_bit,
+    flip_bit,
     lambda data, rng: _replace(data, rng, 1, bytes([rng.randrange(256)])),
     lambda data, rng: _replace(data, rng, 1, bytes([rng.choice(_MARKERS)])),
 ]
