@@ -213,14 +213,11 @@ def test_ignores_weak_etags(stored: str | None, found: str | None) -> None:
         request(pin=FileVersion(100, stored)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10)
     )
     assert answer.etag == found
+    answer = read(request(), 206, right(etag='"\udcff"', last_modified="\x1b"), Body(b"x" * 10))
+    assert (answer.etag, answer.last_modified) == (None, None)
     assert is_strong('"a"')
     assert not is_strong('W/"a"')
     assert not is_strong(None)
-
-
-def test_ignores_unprintable_etags() -> None:
-    answer = read(request(), 206, right(etag='"\udcff"', last_modified="\x1b"), Body(b"x" * 10))
-    assert (answer.etag, answer.last_modified) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -251,14 +248,10 @@ def test_error_status_wins_over_a_broken_body(failure: Exception) -> None:
 def test_reads_slow_error_bodies_within_bounds() -> None:
     with pytest.raises(Blocked):
         read(request(), 403, {}, Body(*(bytes([byte]) for byte in CLOUDFRONT_PAGE.encode())))
-    body = Body(b"x" * 1_000_000)
-    with pytest.raises(Forbidden):
-        read(request(), 403, {}, body)
-    assert body.read == EXCERPT
-    body = Body(b"x" * 1500, b"x" * 1500)
-    with pytest.raises(Forbidden):
-        read(request(), 403, {}, body)
-    assert body.read == EXCERPT
+    for body in (Body(b"x" * 1_000_000), Body(b"x" * 1500, b"x" * 1500)):
+        with pytest.raises(Forbidden):
+            read(request(), 403, {}, body)
+        assert body.read == EXCERPT
 
 
 @pytest.mark.parametrize(
@@ -284,14 +277,11 @@ def test_documents_can_be_pinned(headers: dict[str, str]) -> None:
     headers |= {"etag": '"a"'}
     assert read(request(None), 200, headers, Body(b"abc")) == Response(b"abc", 0, 3, '"a"', None)
     assert read(request(None, FileVersion(3, '"a"')), 200, headers, Body(b"abc")).body == b"abc"
+    largest = {"content-length": str(MAX_DOCUMENT)}
+    assert len(read(request(None), 200, largest, Body(bytes(MAX_DOCUMENT))).body) == MAX_DOCUMENT == 16 << 20
     for pin in (FileVersion(4, '"a"'), FileVersion(3, '"b"')):
         with pytest.raises(FileChanged, match=WHERE):
             read(request(None, pin), 200, headers, Body(b"abc"))
-
-
-def test_accepts_documents_of_the_maximum_size() -> None:
-    answer = read(request(None), 200, {"content-length": str(MAX_DOCUMENT)}, Body(bytes(MAX_DOCUMENT)))
-    assert len(answer.body) == MAX_DOCUMENT == 16 << 20
 
 
 @given(

@@ -94,37 +94,21 @@ def test_reads_valid_state(tmp_path: Path) -> None:
     assert clock.waits == [900.0]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "x",
-        "[]",
-        "3",
-        "[" * 100_000,
-        "{}{}",
-        '{"unknown": 1}',
-        "\x00\xff",
-        _state(next_slot="soon"),
-        _state(next_slot=1e300),
-        _state(next_slot=float("nan")),
-        _state(next_slot=-1),
-        _state(next_slot=None),
-        _state(changed=[]),
-        _state(paused_until=1e9),
-        _state(probed="x"),
-        _state(blocks=-7),
-        _state(blocks="x"),
-        _state(blocks=None),
-        _state(rate=0),
-        _state(rate=-1),
-        _state(rate=1e-300),
-        _state(rate=float("nan")),
-        _state(rate="x"),
-        _state(noted=START + 1),
-        _state(noted=None),
-    ],
-)
+NAN = float("nan")
+DAMAGED: dict[str, list[object]] = {
+    "next_slot": ["soon", 1e300, NAN, -1, None],
+    "changed": [[]],
+    "paused_until": [1e9],
+    "probed": ["x"],
+    "blocks": [-7, "x", None],
+    "rate": [0, -1, 1e-300, NAN, "x"],
+    "noted": [START + 1, None],
+}
+TEXTS = ["", "x", "[]", "3", "[" * 100_000, "{}{}", '{"unknown": 1}', "\x00\xff"]
+TEXTS += [_state(**{name: value}) for name, values in DAMAGED.items() for value in values]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_damaged_state_file_is_replaced(tmp_path: Path, text: str) -> None:
     file = tmp_path / "host.json"
     file.write_text(text, encoding="latin-1")

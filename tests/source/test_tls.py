@@ -9,11 +9,10 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 from cryptography import x509
@@ -67,51 +66,16 @@ def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30
     return made
 
 
-class TlsServer(ThreadingHTTPServer):
-    """Answers every request with the same tail, and notes the headers."""
-
-    daemon_threads = True
-
-    def __init__(self, shown: Identity) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(shown.certificate, shown.key)
-        self.socket = context.wrap_socket(self.socket, server_side=True)
-        self.seen: list[dict[str, str]] = []
-        self.url = f"https://127.0.0.1:{self.server_port}/"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: TlsServer
-
-    def do_GET(self) -> None:
-        self.server.seen.append({name.lower(): value for name, value in self.headers.items()})
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes 295000-299999/{len(DATA)}")
-        self.send_header("Content-Length", "5000")
-        self.end_headers()
-        self.wfile.write(DATA[-5000:])
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        pass
-
-
-@contextmanager
-def serving(shown: Identity) -> Iterator[TlsServer]:
-    with TlsServer(shown) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def serving(shown: Identity) -> FaultServer:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.certificate, shown.key)
+    return FaultServer({"x": DATA}, tls=context)
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("no_proxy", "*")
     yield
     gc.collect()  # what was not closed would warn now, and warnings are errors
 
@@ -127,7 +91,7 @@ def good(folder: Path) -> Identity:
 
 
 @pytest.fixture
-def server(good: Identity) -> Iterator[TlsServer]:
+def server(good: Identity) -> Iterator[FaultServer]:
     with serving(good) as server:
         yield server
 
@@ -138,19 +102,19 @@ def opened(url: str) -> PoliteSource:
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_honours_certificate_variables(
-    server: TlsServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, str(good.certificate))
     with closing(opened(server.url)) as source:
         assert source.get("x", SUFFIX).body == DATA[-5000:]
         assert source.get("x", SUFFIX).body == DATA[-5000:]
-    assert len(server.seen) == 2
+    assert server.requests == 2
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="it makes the names that such folders have")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
-    server: TlsServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["openssl", "x509", "-noout", "-subject_hash", "-in", str(good.certificate)]
     name = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
@@ -174,9 +138,9 @@ def refused(url: str, reason: str) -> None:
         assert clock.waits == []
 
 
-def test_rejects_untrusted_certificates(server: TlsServer) -> None:
+def test_rejects_untrusted_certificates(server: FaultServer) -> None:
     refused(server.url, "self.signed")
-    assert server.seen == []
+    assert server.requests == 0
 
 
 def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +148,7 @@ def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
     with serving(other) as server:
         refused(server.url, "IP address mismatch")
-        assert server.seen == []
+        assert server.requests == 0
 
 
 def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +156,7 @@ def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SSL_CERT_FILE", str(old.certificate))
     with serving(old) as server:
         refused(server.url, "expired")
-        assert server.seen == []
+        assert server.requests == 0
 
 
 def test_server_without_tls_is_unreachable() -> None:
@@ -271,7 +235,7 @@ def _pour(source: socket.socket, sink: socket.socket) -> None:
 
 
 def test_proxy_password_is_not_sent_through_the_tunnel(
-    server: TlsServer, good: Identity, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(good.certificate))
     with Tunnel() as tunnel:
@@ -281,8 +245,8 @@ def test_proxy_password_is_not_sent_through_the_tunnel(
             assert source.get("x", SUFFIX).body == DATA[-5000:]
             assert "canary" not in f"{source!r} {source.inner!r}"
         (head,) = tunnel.heads
-    assert head.startswith(f"CONNECT 127.0.0.1:{server.server_port} HTTP/1.1\r\n")
+    assert head.startswith(f"CONNECT {server.url[8:-1]} HTTP/1.1\r\n")
     assert "Proxy-Authorization: Basic bWU6Y2FuYXJ5" in head
-    (seen,) = server.seen
-    assert "proxy-authorization" not in seen
-    assert "me@example.org" in seen["user-agent"]
+    (seen,) = server.log
+    assert "proxy-authorization" not in seen.headers
+    assert "me@example.org" in seen.headers["user-agent"]

@@ -20,6 +20,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -96,6 +97,7 @@ class FaultServer:
         latency: seconds before each answer.
         rate: bytes of body per second and connection.
         host: a loopback address.
+        tls: a context for https.
         port: 0 for a free one.
     """
 
@@ -109,11 +111,13 @@ class FaultServer:
         rate: float | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.step = Step.IN
         self._files, self._script, self._gate, self._latency, self._rate = files, script, gate, latency, rate
+        self._tls = tls
         self._listener = socket.create_server((host, port), backlog=1024)
-        self.url = "http://{}:{}/".format(*self._listener.getsockname()[:2])
+        self.url = "{}://{}:{}/".format("https" if tls else "http", *self._listener.getsockname()[:2])
         self._changed = threading.Condition()
         self._log: list[Exchange] = []
         self._attempts: Counter[str] = Counter()
@@ -204,6 +208,10 @@ class FaultServer:
     def _serve(self, connection: socket.socket, number: int) -> None:
         previous: Request | None = None
         try:
+            if self._tls:
+                connection = self._connections[threading.current_thread()] = self._tls.wrap_socket(
+                    connection, server_side=True
+                )
             with connection, connection.makefile("rb") as reader:
                 while head := _read_head(reader):
                     method, path, headers = head
