@@ -1,4 +1,4 @@
-"""What was fetched is not asked for again, and what is damaged is."""
+"""Fetched ranges are not requested again; damaged ones are."""
 
 import os
 import shutil
@@ -169,12 +169,12 @@ def test_removes_entries_with_a_flipped_bit(cache: RangeCache, folder: Path) -> 
     ],
     ids=["shorter", "longer", "digest alone", "empty", "moved", "renamed"],
 )
-def test_what_is_damaged_is_asked_for_again(cache: RangeCache, folder: Path, damage: Callable[[Path], None]) -> None:
+def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage: Callable[[Path], None]) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
     source.get(PATH, WANTED, pin=PIN)
     damage(the_file(folder))
-    requested = ByteRange(1001, 1500)  # which all of these names claim to hold
+    requested = ByteRange(1001, 1500)  # which all these names include
     assert len(source.cached_ranges(PATH, PIN)) == 1
     for _ in range(2):
         assert source.get(PATH, requested, pin=PIN).body == right(requested)

@@ -153,7 +153,7 @@ def test_never_follows_redirects(protocol: str, kind: Kind) -> None:
 
 @both_protocols
 def test_slow_responses_time_out(protocol: str) -> None:
-    slow = {f"{kind.value}/{name}": quick(kind) for kind in SLOW for name in WANTED}
+    slow = {f"{kind.value}/{name}": quick(kind, hold=30.0) for kind in SLOW for name in WANTED}
     files = dict.fromkeys(["prepare", *slow], DATA)
 
     def script(request: Request) -> Fault | None:
@@ -166,7 +166,7 @@ def test_slow_responses_time_out(protocol: str) -> None:
         began = time.monotonic()
         with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable answer")):
             served.source.get(path, requested)
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 10
         return served.source.get(path, requested).body
 
     with served.open(connections=len(files), timeouts=IMPATIENT), ThreadPoolExecutor(len(slow)) as executor:

@@ -1,4 +1,4 @@
-"""What processes share about a host, and that a file which cannot be used stops nobody."""
+"""The state of a host that processes share; a file that cannot be used stops no request."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def test_two_processes_share_the_rate(tmp_path: Path) -> None:
         outputs = list(executor.map(lambda process: process.communicate("go\n", timeout=60)[0], processes))
     starts, *times = zip(*([float(word) for word in output.split()] for output in outputs), strict=True)
     for number, when in enumerate(sorted(sum(times, ()))):
-        # Nobody comes before his turn; how much later he comes is the machine's business.
+        # No request is early; how late it is depends on the machine.
         assert when >= min(starts) + (number - 4) / 100 - 1e-6
 
 
@@ -60,7 +60,7 @@ def test_forgets_state_from_before_a_reboot(tmp_path: Path) -> None:
     before = Limiter(POLICY, clock=FakeClock(500.0), file=file)
     before.note_suffixes(ignored=True)
     before.blocked(before.acquire())
-    clock = FakeClock(400.0)  # it has been up for less time than it was then
+    clock = FakeClock(400.0)  # less than when the state was written
     after = Limiter(POLICY, clock=clock, file=file)
     assert not after.state.ignores_suffixes
     assert [after.acquire() for _ in range(10)] == [400.0] * 10

@@ -1,4 +1,4 @@
-"""Certificates: only those that are trusted, and the variables that say which are."""
+"""Certificates: which are trusted, and the variables that name them."""
 
 import datetime as dt
 import gc
@@ -33,14 +33,14 @@ _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate that signs itself, and its key."""
+    """A self-signed certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30) -> Identity:
-    """Make one that is valid for so many days; a negative number for one that has expired."""
+    """Make a certificate that is valid for some days, or has expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     try:
@@ -77,7 +77,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
     yield
-    gc.collect()  # what was not closed would warn now, and warnings are errors
+    gc.collect()  # unclosed sources warn now, and warnings are errors
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_honours_certificate_variables(
     assert server.requests == 2
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="it makes the names that such folders have")
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the file names of such folders")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
     server: FaultServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,7 +125,7 @@ def test_honours_certificate_folders(
 
 
 def refused(url: str, reason: str) -> None:
-    """The first answer is enough, for asking again changes no certificate."""
+    """A rejected certificate is not requested again."""
     with closing(opened(url)) as source:
         with pytest.raises(
             SourceUnavailable, match=f"{url} shows a certificate that is not trusted.*{reason}"
@@ -162,7 +162,7 @@ def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_server_without_tls_is_unreachable() -> None:
     with FaultServer(FILES) as server:
         url = server.url.replace("http:", "https:")
-        impatient = Timeouts(connect=0.3)  # each waits for the other to say something that makes sense
+        impatient = Timeouts(connect=0.3)  # client and server wait for each other
         with (
             closing(HttpSource(url, user_agent="test", connections=1, timeouts=impatient)) as source,
             pytest.raises(Unreachable, match=f"{url}x: no usable answer"),
@@ -189,7 +189,7 @@ def test_rejects_unreadable_certificate_files(
 
 
 class Tunnel(threading.Thread):
-    """A proxy that opens one tunnel at a time, whatever is asked for, and notes what it was told."""
+    """A proxy that opens one tunnel at a time and records requests."""
 
     def __init__(self) -> None:
         super().__init__(name="tunnel", daemon=True)

@@ -41,7 +41,7 @@ BOUNDED = ByteRange(1000, 6000)
 WANTED: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
 RIGHT: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
 
-IMPATIENT = Timeouts(connect=5.0, silence=0.8, total=1.5)
+IMPATIENT = Timeouts(connect=10.0, silence=2.0, total=3.0)
 """So that a slow fault takes no longer, and a good answer is not late even on a busy machine."""
 
 ERRORS: dict[Kind, type[Exception] | None] = {
