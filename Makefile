@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test docs notebooks pictures hold variants wheel lint soak fuzz bench browser clean
+.PHONY: help demo test docs notebooks pictures hold variants wheel lint soak bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -84,10 +84,6 @@ variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the nex
 soak: $(VENV)/tested  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
 	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
-
-fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minute each
-	$(call install,-e '.[fuzz]')
-	$(BIN)/python -m tests.slow.fuzz
 
 $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(call install,-e '.[docs]')

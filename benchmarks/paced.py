@@ -29,7 +29,7 @@ def serving(folder: Path, file: str) -> Iterator[tuple[Server, float]]:
 @contextmanager
 def _started(folder: Path, rate: float) -> Iterator[Server]:
     pace = ["--latency", str(LATENCY), "--rate", str(rate)]
-    command = [sys.executable, "-m", "benchmarks.clients.lookup_server", str(folder), *pace, "--port", "0"]
+    command = [sys.executable, "-m", "tests.support.faults", str(folder), *pace, "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Server(process)

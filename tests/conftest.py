@@ -1,4 +1,4 @@
-"""What many tests stand on: a mirror of a crawl, and a catalogue harvested from it."""
+"""Fixtures for many tests: a mirror of a crawl, and a catalogue harvested from it."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ from tests.support.mirrors import whole_table
 _Made = TypeVar("_Made")
 
 LEAKED: list[str] = []
-"""What was logged and holds a secret."""
+"""Log messages that contain a secret."""
 
 
 _LONG = {
@@ -39,15 +39,15 @@ _LONG = {
 
 
 def pytest_collection() -> None:
-    """Each worker begins with tests of its own: what it compiles the others find compiled when they come to it."""
-    gc.disable()  # nothing of what is imported is garbage
+    """Let each worker import other tests first, so that all are compiled once."""
+    gc.disable()  # imports leave no garbage
     number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
     for path in sorted(Path(__file__).parent.rglob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
         import_module(".".join(path.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that in the end no core waits for another."""
+    """Run the longest tests first, so that no core waits for another at the end."""
     items.sort(key=lambda item: item.path.stem not in _LONG)
 
 
@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure() -> None:
     examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20"))
-    # How long a test takes depends on who else is at work.
+    # The duration of a test depends on other processes.
     trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
     trying.load_profile("suite")
     canaries.watch(LEAKED.append)
@@ -67,7 +67,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def _discreet() -> Iterator[None]:
-    """No test makes anything log a secret."""
+    """Fail a test during which a secret was logged."""
     yield
     leaked = LEAKED[:3]
     LEAKED.clear()
@@ -75,7 +75,7 @@ def _discreet() -> Iterator[None]:
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], _Made]) -> _Made:
-    """What is made in a folder by the first worker that needs it, and read by all."""
+    """Return what the first worker made in a folder; all others read it."""
     root = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
     folder, made = root / name, root / f"{name}.pickle"
     with FileLock(root / f"{name}.lock"):
@@ -89,13 +89,13 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], _Mad
 
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
-    """The default miniature, to be read."""
+    """The default miniature, which no test changes."""
     return once(tmp_path_factory, "miniature", write_miniature)
 
 
 @pytest.fixture(scope="session")
 def whole_mirror(request: pytest.FixtureRequest) -> Path:
-    """A folder laid out as data.commoncrawl.org: CATALOGUE_TEST_MIRROR, else our own miniature."""
+    """A folder laid out as data.commoncrawl.org: CATALOGUE_TEST_MIRROR, else the miniature."""
     if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
         return Path(given)
     made: Miniature = request.getfixturevalue("miniature")
@@ -104,10 +104,7 @@ def whole_mirror(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def mirror(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two files of each crawl and subset, example.com's among them, and all records: every era, and less of it.
-
-    Our own miniature is small enough as it is.
-    """
+    """Two files of each crawl and subset, with the keys of example.com, and all records; or the complete miniature."""
     if "CATALOGUE_TEST_MIRROR" not in os.environ:
         return whole_mirror
     return once(tmp_path_factory, "mirror", partial(copy_some, whole_mirror))
@@ -150,26 +147,26 @@ def harvest_all(settings: Settings, data: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds every crawl and subset of the mirror; to be copied, since what is asked learns."""
+    """A data folder with every crawl and subset of the mirror; to be copied, since queries change it."""
     return once(tmp_path_factory, "untaught", partial(harvest_all, settings))
 
 
 @pytest.fixture(scope="session")
 def harvested_data(untaught_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same to be asked, but not to be written to."""
+    """A copy for queries, which no test writes to."""
     return Path(copytree(untaught_data, tmp_path_factory.mktemp("harvested") / "data"))
 
 
 @pytest.fixture(scope="session")
 def whole_crawls(mirror: Path) -> list[str]:
-    """The crawls that have all subsets, oldest first; there are two at least."""
+    """The crawls that have all subsets, oldest first; at least two."""
     paths = mirror.rglob("crawl=*/subset=crawldiagnostics")
     return sorted({path.parent.name.removeprefix("crawl=") for path in paths})
 
 
 @pytest.fixture(scope="session")
 def crawl(mirror: Path) -> str:
-    """One whose records are there."""
+    """A crawl whose records are in the mirror."""
     there = {path.parts[-5] for path in mirror.rglob("crawl-data/*/segments/*/warc/*.warc.gz")}
     return "CC-MAIN-2022-33" if "CC-MAIN-2022-33" in there else max(there)
 
@@ -178,10 +175,10 @@ def crawl(mirror: Path) -> str:
 def harvested(
     untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[catalogue.Catalogue]:
-    """The same, open: footers that one test decoded others need not decode again.
+    """An open catalogue, so that footers are decoded once.
 
-    It is a folder of its own, of which nobody may copy a file while it is open: when a process closes a file, it loses
-    all locks that it has on it, SQLite's among them (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    Its folder is not copied while it is open: a process that closes a file loses all its locks on it, SQLite's among
+    them (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("open") / "data"))
     with catalogue.open(data, settings=settings) as cat:

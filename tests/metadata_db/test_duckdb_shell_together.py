@@ -3,12 +3,11 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -150,43 +149,6 @@ def test_ignores_a_log_written_next_to_a_newer_file(command: Command) -> None:
         assert len(command("query", "*", "--yes").json_lines()) == 18
         assert not log.exists()
         assert writer.run("SELECT count(*) FROM derived.row_groups") == "[(4,)]"
-
-
-class Asked(Mapping[str, Any]):
-    """Facts of no file, which do something when they are asked for."""
-
-    def __init__(self, messages: list[str], path: Path) -> None:
-        self._said, self._path = messages, path
-
-    def __getitem__(self, key: str) -> Any:
-        with subprocess.Popen(
-            [sys.executable, "-c", SHELL, str(self._path), "write"], stderr=subprocess.PIPE, text=True
-        ) as process:
-            self._said.append(process.communicate()[1])
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 1
-
-
-def test_cannot_be_opened_for_writing_during_a_rebuild(command: Command) -> None:
-    """Who did would go on with a file that nobody else sees."""
-    messages: list[str] = []
-    path = command.data / "catalogue.duckdb"
-    with Store(command.data / "footers.sqlite") as store:
-        (_, key, *_) = store.keys("files")
-        stored = store.get("files", key)
-        assert stored
-        store.delete("files", [key])
-        metadata_db.refresh(path, store)
-        store.put("files", [(key, stored)])
-        metadata_db.refresh(path, store, facts=Asked(messages, path))
-        assert len(messages) == 1
-        assert "Conflicting lock is held" in messages[0]
-        assert metadata_db.is_fresh(path, store)
 
 
 def test_stops_waiting_for_a_long_rebuild(command: Command) -> None:

@@ -1,6 +1,5 @@
 """Questions of ours have one database of DuckDB in common, and nothing of what it was used for before."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import duckdb
 import pytest
 
 from catalogue import metadata_db
-from tests.support.warm import ROOT
 
 COUNT = "SELECT count(*) FROM files"
 WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
@@ -68,22 +66,3 @@ def test_failed_query_does_not_affect_the_next(path: Path) -> None:
         with pytest.raises(duckdb.BinderException):
             fail(path)
         assert count(path) == right
-
-
-FORKS = """
-import os, sys
-from catalogue.metadata_db.connection import lent
-with lent() as ours:
-    ours.execute("CREATE TABLE mark (text VARCHAR)")
-child = os.fork()
-if not child:
-    with lent() as own:
-        os._exit(len(own.execute("FROM duckdb_tables()").fetchall()))
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_forked_process_opens_its_own() -> None:
-    """In a new interpreter: to fork one with threads of others is not done."""
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=60)

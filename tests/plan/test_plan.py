@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
 from zoneinfo import ZoneInfo
@@ -19,7 +18,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
@@ -28,7 +26,7 @@ from catalogue.plan.requests import Purpose
 from catalogue.query.resolved_query import ResolvedQuery, might_match, near
 from catalogue.query.times import Moment, time_bounds
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
+from catalogue.source.byte_ranges import FileVersion, coalesce
 from catalogue.store.database import Store
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
 from tests.read.test_answers import random_patterns
@@ -70,24 +68,6 @@ def test_near_is_safe_for_signed_bounds(
     for interval in intervals:
         if any(key in interval for key in group):
             assert interval in near(intervals, Bounds(low, high, Order.SIGNED))
-
-
-ranges = st.builds(lambda s, n: ByteRange(s, s + n), st.integers(0, 500), st.integers(1, 60))
-
-
-@given(st.lists(ranges), st.integers(0, 40), st.integers(1, 300))
-def test_coalesced_ranges_cover_all_within_the_gap(requested: list[ByteRange], gap: int, most: int) -> None:
-    merged = coalesce(requested, max_gap=gap, max_length=most)
-    assert merged == sorted(merged)
-    assert all(first.end <= second.start for first, second in pairwise(merged))
-    covered = {byte for part in merged for byte in range(part.start, part.end)}
-    asked = {byte for part in requested for byte in range(part.start, part.end)}
-    assert asked <= covered
-    for part in merged:
-        run = 0
-        for byte in range(part.start, part.end):
-            run = 0 if byte in asked else run + 1
-            assert run <= gap
 
 
 def a_held_file(mirror: Path) -> FileMetadata:
@@ -302,14 +282,3 @@ def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue
     assert plan.row_groups == plan.considered
     assert any("cannot be pruned" in warning for warning in plan.warnings)
     assert not any("cannot be pruned" in warning for warning in harvested.captures("*.example.com").plan.warnings)
-
-
-def test_decodes_each_row_group_once(harvested: catalogue.Catalogue) -> None:
-    footers = FooterCache(harvested.session.create_store())
-    some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
-    first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))
-    of_each = [(footer.row_groups, second[path].row_groups) for path, footer in first.items()]
-    assert all(set(map(id, few)) <= set(map(id, all_there)) for few, all_there in of_each)
-    assert any(len(few) < len(all_there) for few, all_there in of_each)
-    for footer in second.values():
-        assert [group.ordinal for group in footer.row_groups] == sorted({g.ordinal for g in footer.row_groups})

@@ -32,7 +32,7 @@ from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings, install_command
 from tests.support.commands import Command, ended
 from tests.support.crawls import crawl_of, table
-from tests.support.executors import Recording, opened
+from tests.support.executors import opened
 from tests.support.faults import FaultServer
 
 
@@ -313,9 +313,3 @@ def test_does_not_import_dask() -> None:
     """And so is what asks them."""
     code = "import sys, catalogue.read.dask_cluster, catalogue.cli; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_empty_plan_needs_no_worker(settings: Settings) -> None:
-    workers = Workers(Recording(), settings, at_once=1)
-    assert list(workers.learn([])) == []
-    assert list(workers.results([], do=run)) == []

@@ -50,7 +50,6 @@ def _query(name: str, *words: str, before: str = "both", look: str = "", **more:
 
 _SITE = ("*.com", "--crawl", MODERN)
 _FETCH = ("fetch", *_SITE, "--limit", "25")
-_FETCH_FEW = ("fetch", *_SITE, "--limit", "10")
 _PARQUET = ("--format", "parquet")
 
 WRITERS = {
@@ -64,15 +63,12 @@ WRITERS = {
         Writer("status", "lost", ("status",), output=False),
         Writer("sql", "stale", ("sql", "select count(*) as files from files"), output=False),
         _query("x.jsonl", "query", *_SITE, "--rate", "900"),
-        _query("x.csv", "query", "*.com"),
         _query("x.parquet", "query", "*.com"),
         _query("parts/", "query", "*.com", look="parts/CC-*"),
-        _query("s.csv", "sample", "-n", "20"),
         _query("f.warc.gz", *_FETCH),
         _query("f.parquet", *_FETCH, *_PARQUET),
         _query("found", *_FETCH, "--format", "payload", look="found/[!.]*/*"),
         replace(_query("f.warc.gz", *_FETCH, before="fetched", grows=True), name="fetch more"),
-        replace(_query("f.parquet", *_FETCH, *_PARQUET, before="fetched"), name="fetch more parquet"),
         Writer("export ducklake", "exported", ("export", "ducklake"), lake),
         Writer("export iceberg", "exported", ("export", "iceberg", "ice"), iceberg),
         Writer("export snapshot", "exported", ("export", "snapshot", "snapshot"), snapshot),
@@ -132,8 +128,7 @@ class World:
         self._states["lost"] = replace(both, files={n: data for n, data in files.items() if n != DATABASE})
         do("export", "snapshot", str(self.folder / "theirs"))
         both.write(self.work)
-        do(*_FETCH_FEW, "-o", "f.warc.gz")
-        do(*_FETCH_FEW, *_PARQUET, "-o", "f.parquet")
+        do("fetch", *_SITE, "--limit", "10", "-o", "f.warc.gz")
         self._states["fetched"] = Image.of(self.work)
 
     def result(self, writer: Writer) -> Result:

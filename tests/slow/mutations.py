@@ -43,10 +43,10 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.slow.mutators import GENTLE, MUTATORS, damage
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.footers import confused, trimmed, write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
+from tests.support.mutators import GENTLE, MUTATORS, damage
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)
@@ -185,7 +185,7 @@ def _damaged(original: _Original, rng: Random, others: Sequence[_Original]) -> t
     """Damage one part of a file; its size stays, unless the part is the footer or the file."""
     data, footer = original.data, original.footer
     body, trailer = data[: -TRAILER - len(footer)], data[-TRAILER:]
-    mutate = rng.choice([*(GENTLE if rng.random() < 0.5 else MUTATORS).values()])
+    mutate = rng.choice(GENTLE if rng.random() < 0.5 else MUTATORS)
     chance = rng.random()
     if chance < 0.04:
         return damage(data, rng, [other.data for other in others], [1]), _Place("file", 0, len(data))

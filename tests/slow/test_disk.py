@@ -30,7 +30,7 @@ def test_every_change_of_a_file_is_recorded(made: World) -> None:
 
 
 def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:
-    writer = WRITERS["query x.csv"]
+    writer = WRITERS["query x.jsonl"]
     made.state(writer.before).write(made.work)
     ran, entries = made.run(writer, full(1))
     assert ran.status == 74

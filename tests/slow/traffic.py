@@ -1,8 +1,8 @@
 """Everything that reads from a source, while three of ten answers are wrong.
 
-Harvests, snapshots, queries, backfills, samples, the URL index of 2012, records, outputs and a CDX server read from a
-server with faults of every kind that a client can notice. Results are compared with what pyarrow and warcio read in the
-mirror's files. Each step runs once without faults, which shows how many requests it needs.
+Harvests, snapshots, queries, backfills, the URL index of 2012, records and outputs read from a server with faults of
+every kind that a client can notice. Results are compared with what pyarrow and warcio read in the mirror's files. Each
+step runs once without faults, which shows how many requests it needs.
 
 Nothing may be lost, wrong or left over, nothing hangs, and requests are at most ``_MOST`` times those that are needed.
 """
@@ -10,13 +10,10 @@ Nothing may be lost, wrong or left over, nothing hangs, and requests are at most
 import faulthandler
 import gc
 import hashlib
-import json
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from io import BytesIO
 from itertools import count as counting
@@ -24,7 +21,6 @@ from pathlib import Path
 from random import Random
 from shutil import copytree, rmtree
 from typing import Any
-from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +30,6 @@ from warcio import ArchiveIterator
 import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import SCHEMA
-from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
@@ -42,14 +37,12 @@ from catalogue.surt import parse_pattern
 from tests.read.test_answers import CONDITIONS, IDENTITY, Scan, in_order, random_patterns
 from tests.slow.mutations import mirror_of
 from tests.support.clocks import FakeClock
-from tests.support.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, seeded
+from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.mirrors import crawl_of, index_paths, whole_table
 from tests.support.prefix_indexes import index_bytes
-from tests.support.serving import get, running
+from tests.support.sources import PASSING
 from tests.url_index_2012.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of, scanned
 
-KINDS = sorted((DETECTABLE | THROTTLING) - {Kind.CHANGED_ETAG}, key=str)
-"""Faults that pass when the request is repeated."""
 _SHARE = 0.3
 _MOST = 1.6
 """Requests for each that is needed: 1.42 if each fault costs one, since at most three follow each other."""
@@ -62,7 +55,6 @@ _RATE = 5.0
 _OLD_INDEX, _SNAPSHOT = "2012/prefixes", "snapshot"
 _OLD_URLS = [f"{scheme}://{host}{path}{end}" for scheme in SCHEMES for host in HOSTS for path in PATHS for end in "12?"]
 _OLD_ITEMS = items_of(_OLD_URLS)
-_FIELDS = {"urlkey": "url_surtkey", "url": "url", "filename": "warc_filename", "offset": "warc_record_offset"}
 
 Step = Callable[[], None]
 
@@ -88,27 +80,20 @@ class _Steps:
             cat.export_snapshot(self.folder.parent / _SNAPSHOT)
 
     def choose(self, random: Random) -> list[Step]:
-        crawls = [random.choice(self.crawls) for _ in range(5)]
+        crawls = [random.choice(self.crawls) for _ in range(3)]
         archived = self._archived(400, random)
-        size, seed = random.randrange(5, 40), random.getrandbits(30)
-        with catalogue.open(self._copy("local"), settings=Settings(source=str(self._mirror))) as cat:
-            sample = _sample(cat, crawls[0], size, seed)
         patterns = [random.choice(_OLD_URLS), f"{random.choice(HOSTS)}{random.choice(PATHS)}*"]
         patterns += [f"*.{random.choice(HOSTS[:6])}"]
         queries = [self._query(random, "all"), *(self._query(random, random.choice(self.crawls)) for _ in range(3))]
-        served = [self._query(random, crawls[1], plain=True) for _ in range(4)]
         return [
-            lambda: self._harvest(crawls[2]),
-            lambda: self._harvest(crawls[3]),
-            lambda: self._pull(crawls[4]),
+            lambda: self._harvest(crawls[0]),
+            lambda: self._harvest(crawls[1]),
+            lambda: self._pull(crawls[2]),
             lambda: self._ask(queries),
-            lambda: self._backfill(crawls[2]),
-            lambda: self._draw(crawls[0], size, seed, sample),
+            lambda: self._backfill(crawls[0]),
             lambda: self._ask_old_index(patterns),
             *[lambda: self._read_records(archived)] * 5,  # many requests at little cost
-            *[lambda: self._fetch("warc", archived)] * 3,
-            lambda: self._fetch("payload", archived[:40]),
-            lambda: self._serve(crawls[1], served),
+            *[lambda: self._fetch(archived)] * 3,
         ]
 
     # ---- opening ----
@@ -170,25 +155,22 @@ class _Steps:
 
     # ---- queries ----
 
-    def _query(self, random: Random, crawl: str, *, plain: bool = False) -> tuple[dict[str, Any], pa.Table]:
+    def _query(self, random: Random, crawl: str) -> tuple[dict[str, Any], pa.Table]:
         """Return the arguments of a query, and its rows in order; with a limit, all rows that may come."""
         mine = self._rows if crawl == "all" else self._rows.filter(pc.equal(self._rows.column("crawl"), crawl))
-        texts = [*random_patterns(mine, 1 if plain else random.choice([1, 1, 11]), random.getrandbits(32))]
-        where = None if plain or random.random() < 0.6 else random.choice(CONDITIONS)
-        more = [] if plain else random.sample(sorted(set(SCHEMA.names) - set(IDENTITY)), random.choice([0, 2, 20]))
-        limit = None if plain or random.random() < 0.8 else random.randrange(1, 50)
+        texts = [*random_patterns(mine, random.choice([1, 1, 11]), random.getrandbits(32))]
+        where = None if random.random() < 0.6 else random.choice(CONDITIONS)
+        columns = [*IDENTITY, *random.sample(sorted(set(SCHEMA.names) - set(IDENTITY)), random.choice([0, 2, 20]))]
+        limit = None if random.random() < 0.8 else random.randrange(1, 50)
         condition = f"({crawl == 'all'} OR crawl = '{crawl}') AND ({where or 'true'})"
         right = self._scan([parse_pattern(text) for text in texts], condition)
-        columns = [*IDENTITY, *more]
         requested = {"patterns": texts, "crawls": crawl, "columns": columns, "where": where, "limit": limit}
         return requested, in_order(right, columns)
 
     def _ask(self, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:
         with self._open(self._copy()) as cat:
             for requested, right in queries:
-                found = cat.captures(
-                    requested["patterns"], **{k: v for k, v in requested.items() if k != "patterns"}
-                ).to_arrow()
+                found = cat.captures(**requested).to_arrow()
                 if requested["limit"] is None:
                     assert in_order(found, right.schema.names).equals(right), requested
                     continue
@@ -196,36 +178,11 @@ class _Steps:
                 assert found.num_rows == min(requested["limit"], right.num_rows), requested
                 assert rows[0] <= rows[1], requested
 
-    def _draw(self, crawl: str, size: int, seed: int, right: pa.Table) -> None:
-        with self._open(self._copy(), _RATE) as cat:
-            assert _sample(cat, crawl, size, seed).equals(right)
-
     def _ask_old_index(self, patterns: list[str]) -> None:
         with self._open() as cat:
             index = cat.old_index(_OLD_INDEX)
             for pattern in patterns:
                 assert list(index.captures(index.find(pattern))) == scanned(_OLD_ITEMS, pattern), pattern
-
-    def _serve(self, crawl: str, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:
-        """Read every page of some answers of a CDX server, with several clients at the same time."""
-        settings = replace(self._settings, cache_size=1 << 30)
-        service = Service(self._copy(), settings, at_once=2, patience=3600.0, clock=FakeClock)
-        with closing(service), running(service) as address, ThreadPoolExecutor(3) as clients:
-
-            def ask(query: tuple[dict[str, Any], pa.Table]) -> None:
-                requested, right = query
-                about = {"url": requested["patterns"][0], "output": "json", "fl": ",".join(_FIELDS)}
-                target = f"/{crawl}-index?{urlencode(about)}"
-                lines = []
-                for page in range(get(address, f"{target}&showNumPages=true").json["pages"]):
-                    answer = get(address, f"{target}&page={page}")
-                    assert answer.status == 200 or (answer.status, right.num_rows) == (404, 0), answer
-                    lines += [json.loads(line) for line in answer.text.splitlines()] if answer.status == 200 else []
-                columns = [right.column(name).cast(pa.string()).to_pylist() for name in _FIELDS.values()]
-                found = sorted(tuple(line[name] for name in _FIELDS) for line in lines)
-                assert found == sorted(zip(*columns, strict=True)), requested
-
-            list(clients.map(ask, queries))
 
     # ---- records ----
 
@@ -250,39 +207,26 @@ class _Steps:
         for row in rows:
             member = self._member(row)
             assert found[_place(row)].member == member
-            assert found[_place(row)].body == _content(member, decoded=False)
+            assert found[_place(row)].body == _content(member)
 
-    def _fetch(self, form: str, rows: list[dict[str, Any]]) -> None:
-        output = self.folder / {"warc": "out.warc.gz", "payload": "out"}[form]
+    def _fetch(self, rows: list[dict[str, Any]]) -> None:
+        output = self.folder / "out.warc.gz"
         with self._open() as cat:
-            done = cat.fetch(rows, output, form=form)
+            done = cat.fetch(rows, output, form="warc")
         assert not done.failed, done.failed
         assert not done.unusable
-        if form == "payload":
-            lines = [json.loads(line) for line in (output / "index.jsonl").read_text().splitlines()]
-            payloads = {_place(line): (output / line["file"]).read_bytes() for line in lines}
-            assert payloads == {_place(row): _content(self._member(row), decoded=True) for row in rows}
-            return
         with output.open("rb") as file:
             records = [each.raw_stream.read() for each in ArchiveIterator(file) if each.rec_type != "warcinfo"]
-        assert Counter(records) == Counter(_content(self._member(row), decoded=False) for row in rows)
+        assert Counter(records) == Counter(_content(self._member(row)) for row in rows)
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int]:
     return row["warc_filename"], row["warc_record_offset"]
 
 
-def _content(member: bytes, *, decoded: bool) -> bytes:
-    (found,) = (
-        (each.content_stream() if decoded else each.raw_stream).read()
-        for each in ArchiveIterator(BytesIO(member), check_digests="raise")
-    )
-    return bytes(found)
-
-
-def _sample(cat: Catalogue, crawl: str, size: int, seed: int) -> pa.Table:
-    drawn = cat.sample(cat.captures("*", crawls=crawl), size, seed=seed)
-    return in_order(drawn.to_arrow(), ["url", "warc_filename", "warc_record_offset"])
+def _content(member: bytes) -> bytes:
+    (body,) = (each.raw_stream.read() for each in ArchiveIterator(BytesIO(member), check_digests="raise"))
+    return bytes(body)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -306,7 +250,7 @@ def _memory() -> int:
 
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     """Repeat steps until ``count`` requests were made among faults; return requests and faults by kind."""
-    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in KINDS]
+    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in PASSING]
     random, mirror = Random(f"traffic {seed}"), mirror_of(folder / "mirror")
     files = _files(mirror)
     files[_OLD_INDEX] = index_bytes(_OLD_ITEMS, 1000)

@@ -1,4 +1,4 @@
-"""A cache has a size, is shared by processes, and is no reason to fail."""
+"""A cache has a limit, is shared by processes, and its errors do not stop reads."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_evicts_least_recently_used_entries(folder: Path) -> None:
             if file.stat().st_mtime > LONG_AGO + 100:
                 os.utime(file, (LONG_AGO + number,) * 2)
     assert size(folder) == 10_160
-    assert cached_ranges(cache, "0") == [(0, 1000)]  # to know that it is there is not to use it
+    assert cached_ranges(cache, "0") == [(0, 1000)]  # which does not count as use
     for used in ("1", "4"):
         assert got(cache, 10, 20, path=used) == DATA[10:20]
     put(cache, (0, 1000), path="new")
@@ -113,7 +113,7 @@ def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
 
 def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
     inner = Memory()
-    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # two, as processes would have
+    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # two, as in two processes
 
     def ask(seed: int) -> list[ByteRange]:
         dice, wrong = Random(seed), []
@@ -174,7 +174,7 @@ print(cached_ranges(cache), len(files(folder)), flush=True)
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
 def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
-    """A limit to the size of files, as room on a disk cannot be taken away without being root."""
+    """A limit on the size of files, since filling a disk needs root."""
     with run_script(folder, FULL) as process:
         assert line(process) == "[(0, 1000), (50000, 51000)] 2"
         assert line(process) == "[(0, 51000)] 3"
@@ -193,12 +193,12 @@ print(cached_ranges(cache), cached_ranges(cache, "other"), flush=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="users cannot be changed")
 def test_read_only_cache_still_answers() -> None:
-    with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
+    with tempfile.TemporaryDirectory() as name:  # which every user may read; pytest's own is private
         folder = Path(name) / "ranges"
         if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
-            pytest.skip("nobody may go where temporary files are")
+            pytest.skip("other users cannot read temporary files")
         put(RangeCache(folder, LARGE), (0, 1000), (2000, 2500), (3000, 3500))
         for file in files(folder):
             if file.name == "2000-2500":
@@ -217,20 +217,9 @@ def test_read_only_cache_still_answers() -> None:
                 path.chmod(0o755)
 
 
-def forbid(folder: Path) -> None:
-    """Let nobody in; to root this is as if nothing had happened."""
-    folder.chmod(0)
-
-
 def replace_by_a_file(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.write_text("")
-
-
-def replace_a_version_by_a_file(folder: Path) -> None:
-    (version,) = folder.iterdir()
-    shutil.rmtree(version)
-    version.write_text("")
 
 
 @pytest.mark.parametrize(
@@ -238,8 +227,8 @@ def replace_a_version_by_a_file(folder: Path) -> None:
     [
         (shutil.rmtree, 2, True),
         (replace_by_a_file, 4, False),
-        (replace_a_version_by_a_file, 4, False),
-        (forbid, 1 if os.geteuid() == 0 else 4, True),
+        (lambda folder: replace_by_a_file(next(folder.iterdir())), 4, False),
+        (lambda folder: folder.chmod(0), 1 if os.geteuid() == 0 else 4, True),
     ],
 )
 def test_answers_though_the_cache_folder_is_removed(

@@ -1,4 +1,4 @@
-"""Servers and proxies that send one answer too many on a kept connection, and files that are the same."""
+"""Servers and proxies that send too many answers on a kept connection, and equal files."""
 
 from pathlib import Path
 
@@ -27,7 +27,6 @@ def written(folder: Path) -> Path:
 def test_each_file_gets_its_own_footer_from_out_of_step_connections(
     tmp_path: Path, step: Step, connections: int, *, pages: bool
 ) -> None:
-    """However answers are out of step."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
         server.step = step
@@ -43,7 +42,7 @@ def test_each_file_gets_its_own_footer_from_out_of_step_connections(
 
 
 def test_a_connection_that_sends_more_than_was_requested_is_closed() -> None:
-    """These answers are so long that their heads are read before their ends, and what follows, are sent."""
+    """These answers are so long that their heads are read before their ends are sent."""
     files = {f"{number}.parquet": bytes([number]) * (8 << 20) for number in range(4)}
     with FaultServer(files) as server:
         server.step = Step.TWICE
@@ -57,7 +56,7 @@ def test_a_connection_that_sends_more_than_was_requested_is_closed() -> None:
 
 
 def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> None:
-    """Where files are longer than what is requested of their ends, each answer states another range."""
+    """Each answer states another range, if files are longer than the suffix."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache")
@@ -68,7 +67,7 @@ def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> No
 
 
 def test_files_with_the_same_footer_are_reported(tmp_path: Path) -> None:
-    """Nothing tells whether one was served for the other, also where one was stored before."""
+    """One may have been served for the other, also if one was stored before."""
     mirror = written(tmp_path / "mirror")
     one, same = (index_path(mirror, number) for number in (1, 4))
     command = Command(tmp_path / "data", str(mirror), tmp_path)

@@ -1,4 +1,4 @@
-"""How often a host is asked, by all threads and processes together, in time that the tests make up."""
+"""The rate of requests of all threads and processes of a host."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
 
 
 def granted(clock: FakeClock, *limiters: Limiter, each: int, threads: int) -> list[float]:
-    """When so many threads got leave, each so many times from each limiter, in order."""
+    """Return the times at which threads acquired turns, in order."""
 
     def work(limiter: Limiter) -> Callable[[], list[float]]:
         return lambda: [limiter.acquire() for _ in range(each)]
@@ -62,7 +62,7 @@ def test_throttling_halves_the_rate_and_success_restores_it() -> None:
     rates = []
     for _ in range(6):
         limiter.slow_down()
-        limiter.slow_down()  # several at the same time are one
+        limiter.slow_down()  # simultaneous ones count once
         rates.append(limiter.rate)
         clock.advance(1.5)
     assert rates == [2.5, 1.25, 0.625, 0.5, 0.5, 0.5]
@@ -122,7 +122,7 @@ def test_simultaneous_403s_are_one_block() -> None:
     assert limiter.blocked(requested[0]) == 300.0
     clock.advance(2.0)
     assert [limiter.blocked(when) for when in requested[1:]] == [298.0] * 3
-    limiter.succeeded(requested[3])  # an answer to what was asked before the block says nothing
+    limiter.succeeded(requested[3])  # an answer to a request before the block does not end it
     assert limiter.state.blocks == 1
     assert limiter.acquire() == START + 300.0
 
@@ -149,14 +149,14 @@ def test_only_one_client_probes(tmp_path: Path) -> None:
     def work(limiter: Limiter) -> None:
         requested = limiter.acquire()
         with lock:
-            order.append((requested, "asked"))
+            order.append((requested, "requested"))
         clock.sleep(7.0)  # the request takes that long
         with lock:
             order.append((clock.now(), "answered"))
         limiter.succeeded(requested)
 
     assert clock.run(*(lambda limiter=limiter: work(limiter) for limiter in limiters for _ in range(4))) == [None] * 8
-    times = [when - START for when, what in order if what == "asked"]
+    times = [when - START for when, what in order if what == "requested"]
     assert times[0] == 300.0
     assert order[1] == (START + 307.0, "answered")
     assert min(times[1:]) >= 307.0

@@ -1,4 +1,4 @@
-"""What processes share about a host, and that a file which cannot be used stops nobody."""
+"""The state of a host that processes share; a file that cannot be used stops no request."""
 
 import fcntl
 import json
@@ -52,7 +52,7 @@ def test_two_processes_share_the_rate(tmp_path: Path) -> None:
         outputs = list(executor.map(lambda process: process.communicate("go\n", timeout=60)[0], processes))
     starts, *times = zip(*([float(word) for word in output.split()] for output in outputs), strict=True)
     for number, when in enumerate(sorted(sum(times, ()))):
-        # Nobody comes before his turn; how much later he comes is the machine's business.
+        # No request is early; how late it is depends on the machine.
         assert when >= min(starts) + (number - 4) / 100 - 1e-6
 
 
@@ -61,7 +61,7 @@ def test_forgets_state_from_before_a_reboot(tmp_path: Path) -> None:
     before = Limiter(POLICY, clock=FakeClock(500.0), file=file)
     before.note_suffixes(ignored=True)
     before.blocked(before.acquire())
-    clock = FakeClock(400.0)  # it has been up for less time than it was then
+    clock = FakeClock(400.0)  # less than when the state was written
     after = Limiter(POLICY, clock=clock, file=file)
     assert not after.state.ignores_suffixes
     assert [after.acquire() for _ in range(10)] == [400.0] * 10
@@ -95,37 +95,21 @@ def test_reads_valid_state(tmp_path: Path) -> None:
     assert clock.waits == [900.0]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "x",
-        "[]",
-        "3",
-        "[" * 100_000,
-        "{}{}",
-        '{"unknown": 1}',
-        "\x00\xff",
-        _state(next_slot="soon"),
-        _state(next_slot=1e300),
-        _state(next_slot=float("nan")),
-        _state(next_slot=-1),
-        _state(next_slot=None),
-        _state(changed=[]),
-        _state(paused_until=1e9),
-        _state(probed="x"),
-        _state(blocks=-7),
-        _state(blocks="x"),
-        _state(blocks=None),
-        _state(rate=0),
-        _state(rate=-1),
-        _state(rate=1e-300),
-        _state(rate=float("nan")),
-        _state(rate="x"),
-        _state(noted=START + 1),
-        _state(noted=None),
-    ],
-)
+NAN = float("nan")
+DAMAGED: dict[str, list[object]] = {
+    "next_slot": ["soon", 1e300, NAN, -1, None],
+    "changed": [[]],
+    "paused_until": [1e9],
+    "probed": ["x"],
+    "blocks": [-7, "x", None],
+    "rate": [0, -1, 1e-300, NAN, "x"],
+    "noted": [START + 1, None],
+}
+TEXTS = ["", "x", "[]", "3", "[" * 100_000, "{}{}", '{"unknown": 1}', "\x00\xff"]
+TEXTS += [_state(**{name: value}) for name, values in DAMAGED.items() for value in values]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_damaged_state_file_is_replaced(tmp_path: Path, text: str) -> None:
     file = tmp_path / "host.json"
     file.write_text(text, encoding="latin-1")

@@ -1,9 +1,9 @@
-"""Whatever is done by however many: a host that refuses or fails is asked little, and later all goes on."""
+"""Commands and a host that refuses or fails: they send few requests, and continue later."""
 
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -22,96 +22,65 @@ from tests.support.miniatures import OLD
 from tests.support.serving import get, serving
 
 LISTED = 300
-"""Files of a crawl, none of which can be had."""
+"""Files of a crawl, none of which can be read."""
 MOST = LISTED + LISTED // 10 + 500
 """Requests that such a crawl may take."""
+Row = dict[str, Any]
 
 
 class LastingClock(FakeClock):
-    """A fake clock that goes on when a source that was closed stops it."""
+    """A fake clock that continues after a source that was closed stops it."""
 
     def stop(self) -> None:
         pass
 
 
-class Failing:
-    """A script that lets some requests pass, then fails all until it is told to stop, and notes when each came."""
+class BlockedAfter:
+    """A script that lets some requests pass and blocks all others, until it is told to stop."""
 
-    def __init__(self, clock: FakeClock, kind: Kind, passing: int) -> None:
-        self.failing = True
+    def __init__(self, clock: FakeClock, passing: int) -> None:
+        self.blocking = True
         self.times: list[float] = []
-        """At which requests were failed."""
-        self._clock = clock
-        self._kind = kind
-        self._left = passing
+        """Times of blocked requests since the start."""
+        self._clock, self._passing = clock, passing
 
-    def __call__(self, _: Request) -> Fault | None:
-        if not self.failing or self._left > 0:
-            self._left -= 1
+    def __call__(self, request: Request) -> Fault | None:
+        if not self.blocking or request.number < self._passing:
             return None
         self.times.append(self._clock.now() - START)
-        return Fault(self._kind)
+        return Fault(Kind.BLOCKED)
 
 
-@dataclass(frozen=True)
-class Work:
-    """Something that takes many requests."""
-
-    do: "Callable[[Catalogue, str, Path, list[Row]], Any]"
-    """Given a crawl, a folder, and captures whose records are there."""
-    passing: int
-    """Requests that pass before the trouble begins."""
-    stored: bool = True
-    """Whether it starts where the footers are held."""
-
-
-Row = dict[str, Any]
-
-
-def _harvest(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
+def harvest(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
     cat.harvest(OLD, subsets="all")
     return sorted(cat.files(OLD).path)
 
 
-def _query(cat: Catalogue, crawl: str, _: Path, __: list[Row]) -> object:
+def query(cat: Catalogue, crawl: str, _: Path, __: list[Row]) -> object:
     return cat.captures("*", crawls=crawl, columns=["url", "fetch_time"]).to_arrow()
 
 
-def _sample(cat: Catalogue, crawl: str, _: Path, __: list[Row]) -> object:
-    return cat.sample(cat.captures("*", crawls=crawl, columns="url"), 30).to_arrow()
-
-
-def _fetch(cat: Catalogue, _: str, folder: Path, rows: list[Row]) -> object:
+def fetch(cat: Catalogue, _: str, folder: Path, rows: list[Row]) -> object:
+    folder.mkdir(exist_ok=True)
     fetched = cat.fetch(rows, folder / "found.jsonl", form="metadata")
     return not fetched.failed, sorted((folder / "found.jsonl").read_text().splitlines())
 
 
-def _backfill(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
+def backfill(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
     done = cat.backfill(crawls=OLD).run()
-    return not done.failures, cat.row_groups(OLD)[
-        ["path", "row_group", "min_url_surtkey", "max_url_surtkey"]
-    ].values.tolist()
-
-
-WORKS = {
-    "harvest": Work(_harvest, passing=2, stored=False),
-    "query": Work(_query, passing=3),
-    "fetch": Work(_fetch, passing=0),
-    "backfill": Work(_backfill, passing=1),
-}
+    columns = ["path", "row_group", "min_url_surtkey", "max_url_surtkey"]
+    return not done.failures, cat.row_groups(OLD)[columns].values.tolist()
 
 
 @pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
+def _width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
 def polite(server: FaultServer, folder: Path, connections: int = 4) -> Settings:
-    """As Common Crawl is asked."""
-    return Settings(
-        source=server.url, rate=5.0, connections=connections, patience=10.0, cache=folder / "cache", cache_size=0
-    )
+    """Settings with the rate for Common Crawl."""
+    cache = folder / "cache"
+    return Settings(source=server.url, rate=5.0, connections=connections, patience=10.0, cache=cache, cache_size=0)
 
 
 @pytest.fixture(scope="module")
@@ -125,71 +94,63 @@ def data(untaught_data: Path, tmp_path: Path) -> Path:
     return Path(copytree(untaught_data, tmp_path / "data"))
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize(
+    ("work", "passing"),
+    [(harvest, 2), (query, 3), (fetch, 0), (backfill, 1)],
+    ids=["harvest", "query", "fetch", "backfill"],
+)
 def test_block_is_probed_twice_and_the_command_can_continue_later(
-    name: str, data: Path, mirror: Path, settings: Settings, crawl: str, rows: list[Row], tmp_path: Path
+    work: Callable[[Catalogue, str, Path, list[Row]], Any],
+    passing: int,
+    data: Path,
+    mirror: Path,
+    settings: Settings,
+    crawl: str,
+    rows: list[Row],
+    tmp_path: Path,
 ) -> None:
-    work, clock = WORKS[name], LastingClock()
-    script = Failing(clock, Kind.BLOCKED, work.passing)
-    mine, theirs = (tmp_path / "mine" if not work.stored else data), tmp_path / "theirs"
-    if work.stored:
+    clock = LastingClock()
+    script = BlockedAfter(clock, passing)
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    if work is not harvest:
+        copytree(data, mine)
         copytree(data, theirs)
-    for folder in ("out", "other"):
-        (tmp_path / folder).mkdir()
     with FaultServer(mirror, script=script) as server:
         # Several threads that wait by a fake clock, and do not know of each other, would wait one after the other.
-        asking = polite(server, tmp_path, connections=1)
+        waiting = polite(server, tmp_path, connections=1)
         with (
-            Catalogue(Session(mine, asking, clock=lambda: clock)) as cat,
+            Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat,
             pytest.raises(Blocked, match=r"Run the same command again after") as raised,
         ):
-            work.do(cat, crawl, tmp_path / "out", rows)
+            work(cat, crawl, tmp_path / "out", rows)
         assert raised.value.exit_status == 75
-        assert [when - script.times[0] for when in script.times] == [0, 300, 1200]  # two ask whether it is over
-        # Somebody who comes meanwhile asks nothing at all.
-        requested = server.requests
-        with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat, pytest.raises(Blocked):
-            work.do(cat, crawl, tmp_path / "out", rows)
-        assert server.requests == requested
-        script.failing = False
+        assert [time - script.times[0] for time in script.times] == [0, 300, 1200]  # the last two are probes
+        requests = server.requests
+        with Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat, pytest.raises(Blocked):
+            work(cat, crawl, tmp_path / "out", rows)
+        assert server.requests == requests
+        script.blocking = False
         clock.advance(900)
-        with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat:
-            found = work.do(cat, crawl, tmp_path / "out", rows)
+        with Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat:
+            found = work(cat, crawl, tmp_path / "out", rows)
     with Catalogue(Session(theirs, settings)) as cat:
-        assert found == work.do(cat, crawl, tmp_path / "other", rows)
+        assert found == work(cat, crawl, tmp_path / "other", rows)
 
 
-@pytest.fixture(scope="module")
-def listing() -> dict[str, bytes]:
-    """A source that lists many files."""
+@pytest.mark.parametrize("kind", [Kind.SLOW_DOWN, Kind.DISCONNECT])
+def test_commands_give_up_a_host_that_only_fails(kind: Kind, tmp_path: Path) -> None:
     name = "CC-MAIN-2022-05"
-    paths = [
-        f"cc-index/table/cc-main/warc/crawl={name}/subset=warc/part-{number:05}.gz.parquet" for number in range(LISTED)
-    ]
-    manifest = gzip.compress("\n".join(paths).encode())
-    return {f"crawl-data/{name}/cc-index-table.paths.gz": manifest} | dict.fromkeys(paths, b"PAR1" * 100)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(Kind.SLOW_DOWN),
-        Fault(Kind.TOO_MANY),
-        Fault(Kind.XML_IN_200, variant=0),
-        Fault(Kind.XML_IN_200, variant=1),
-        Fault(Kind.DISCONNECT),
-    ],
-    ids=lambda fault: f"{fault.kind.value}-{fault.variant}",
-)
-def test_commands_give_up_a_host_that_only_fails(fault: Fault, listing: dict[str, bytes], tmp_path: Path) -> None:
+    folder = f"cc-index/table/cc-main/warc/crawl={name}/subset=warc"
+    paths = [f"{folder}/part-{number:05}.gz.parquet" for number in range(LISTED)]
+    files = dict.fromkeys(paths, b"PAR1" * 100)
+    files[f"crawl-data/{name}/cc-index-table.paths.gz"] = gzip.compress("\n".join(paths).encode())
     clock = LastingClock()
-    with FaultServer(listing, script=lambda each: fault if each.path.endswith(".parquet") else None) as server:
-        asking = polite(server, tmp_path)
+    with FaultServer(files, script=lambda each: Fault(kind) if each.path.endswith(".parquet") else None) as server:
         with (
-            Catalogue(Session(tmp_path / "data", asking, clock=lambda: clock)) as cat,
+            Catalogue(Session(tmp_path / "data", polite(server, tmp_path), clock=lambda: clock)) as cat,
             pytest.raises(SourceUnavailable) as raised,
         ):
-            cat.harvest("CC-MAIN-2022-05")
+            cat.harvest(name)
         assert raised.value.exit_status == 75
         assert "an hour" in str(raised.value)
         assert 0 < server.requests <= MOST
@@ -197,11 +158,12 @@ def test_commands_give_up_a_host_that_only_fails(fault: Fault, listing: dict[str
 
 def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer({}) as server:
-        removed = polite(server, tmp_path)
-    with Catalogue(Session(data, removed, clock=LastingClock)) as cat:
-        for work in (_query, _sample):
+        closed = polite(server, tmp_path)
+    with Catalogue(Session(data, closed, clock=LastingClock)) as cat:
+        captures = cat.captures("*", crawls=crawl, columns="url")
+        for read in (captures.to_arrow, lambda: cat.sample(captures, 30).to_arrow()):
             with pytest.raises(SourceError) as raised:
-                work(cat, crawl, tmp_path, [])
+                read()
             assert raised.value.exit_status == 75
         assert 0 < cat.requests <= 220
 
@@ -215,49 +177,46 @@ def server(mirror: Path) -> Iterator[FaultServer]:
         yield running
 
 
-COMMANDS: dict[str, list[str]] = {
-    "harvest": ["harvest", "--crawl", "{crawl}", "--refresh"],
-    "query": ["query", "*", "--crawl", "{crawl}"],
-    "fetch": ["fetch", "--captures", "{captures}", "-o", "found.warc.gz", "--yes"],
-    "sample": ["sample", "*", "-n", "5", "--crawl", "{crawl}"],
-    "backfill": ["backfill", "--crawl", OLD, "--yes"],
-    "crawls": ["crawls"],
-}
-
-
 def test_block_stops_all_commands(
     server: FaultServer, data: Path, crawl: str, settings: Settings, tmp_path: Path
 ) -> None:
     command = Command(data, server.url, tmp_path)
-    asking = replace(settings, source=server.url, rate=5.0, cache=tmp_path / "cache", cache_size=0)
+    settings = replace(settings, source=server.url, rate=5.0, cache=tmp_path / "cache", cache_size=0)
     with command.start("harvest", "--crawl", crawl, "--refresh", "--rate", "5") as process:
         assert process.stderr
         assert b"came from" in process.stderr.readline()
         assert b"waiting 300 s before one more try" in process.stderr.readline()
-        requested = server.requests
-        assert 0 < requested <= 4
-        with serving(data, asking) as address:
+        requests = server.requests
+        assert 0 < requests <= 4
+        with serving(data, settings) as address:
             for _ in range(3):
                 answer = get(address, f"/{crawl}-index?url=example.com/*")
                 assert answer.status == 503
                 assert 200 < int(answer.headers["retry-after"]) <= 300
         process.terminate()
         assert process.wait(timeout=30) == 143
-    assert server.requests == requested
+    assert server.requests == requests
 
 
 def test_lasting_block_ends_commands_before_a_request(
     server: FaultServer, data: Path, crawl: str, rows: list[Row], tmp_path: Path
 ) -> None:
-    # As it is noted when the last of the pauses has begun, but that the others were of no time.
+    # As it is noted when the last of the pauses has begun, but the others took no time.
     file = tmp_path / "cache" / "127.0.0.1.json"
     limiter = Limiter(Policy(rate=5.0, pauses=(0.0, 0.0, 900.0)), clock=SystemClock(), file=file)
     for _ in range(3):
         limiter.blocked(limiter.acquire())
     command = Command(data, server.url, tmp_path)
     (tmp_path / "captures.jsonl").write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
-    for words in COMMANDS.values():
-        ran = command(*(word.format(crawl=crawl, captures="captures.jsonl") for word in words), "--rate", "5")
+    for words in (
+        ["harvest", "--crawl", crawl, "--refresh"],
+        ["query", "*", "--crawl", crawl],
+        ["fetch", "--captures", "captures.jsonl", "-o", "found.warc.gz", "--yes"],
+        ["sample", "*", "-n", "5", "--crawl", crawl],
+        ["backfill", "--crawl", OLD, "--yes"],
+        ["crawls"],
+    ):
+        ran = command(*words, "--rate", "5")
         assert (ran.status, ran.out) == (75, ""), (words, ran)
         assert "Run the same command again after" in ran.err
     assert server.requests == 0

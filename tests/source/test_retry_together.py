@@ -1,133 +1,239 @@
-"""Many threads, and several processes, that ask one host: blocks stop them all, and faults lose nothing."""
+"""Several threads and processes of one host: blocks stop them all, and waits end before ``max_wait``."""
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Blocked, Forbidden
-from catalogue.source.http import HttpSource
-from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.errors import Blocked, CatalogueError, Forbidden, SourceUnavailable, Throttled, Unreachable
+from catalogue.source.rate_limit import COMMON_CRAWL, Limiter, Policy
 from catalogue.source.retry import PoliteSource
+from tests.support.answers import GOOD, Answer, Answers
 from tests.support.clocks import START, FakeClock
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, only
-from tests.support.sources import DATA, SUFFIX
 
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
-FILES = {f"{number}.parquet": DATA[number : number + 20_000] for number in range(60)}
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
+class Host:
+    """A host whose answers depend on the seconds since the start and on the path, and the times of its requests."""
 
-
-class Timed:
-    """A script that notes when, by the fake clock, each request came."""
-
-    def __init__(self, clock: FakeClock, script: Script) -> None:
-        self._clock = clock
-        self._script = script
+    def __init__(self, answer: Callable[[float, str], Answer]) -> None:
+        self.clock = FakeClock()
         self.times: list[float] = []
-        """Since the start."""
+        self._answer = answer
 
-    def __call__(self, request: Request) -> Fault | None:
-        self.times.append(self._clock.now() - START)
-        return self._script(request)
+    def _answered(self, path: str) -> Answer:
+        self.times.append(self.clock.now() - START)
+        return self._answer(self.times[-1], path)
 
-
-def over(server: FaultServer, clock: FakeClock, policy: Policy = POLICY, file: Path | None = None) -> PoliteSource:
-    inner = HttpSource(server.url, user_agent="test", connections=policy.connections)
-    return PoliteSource(inner, Limiter(policy, clock=clock, file=file))
-
-
-def reads(source: PoliteSource, paths: list[str]) -> Callable[[], int]:
-    """A worker that reads one file after another, and stops when something fails."""
-
-    def work() -> int:
-        return sum(len(source.get(path, SUFFIX).body) for path in paths)
-
-    return work
+    def open(
+        self, policy: Policy = POLICY, *, file: Path | None = None, max_wait: float = inf, jitter: float = 0.5
+    ) -> PoliteSource:
+        limiter = Limiter(policy, clock=self.clock, file=file)
+        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, patience=max_wait)
 
 
-def shares(count: int) -> list[list[str]]:
-    """All files, divided among workers."""
-    return [list(FILES)[number::count] for number in range(count)]
+def blocked_until(seconds: float) -> Host:
+    return Host(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
 
 
-def blocked(_: Request) -> Fault:
-    return Fault(Kind.BLOCKED)
+def throttled(ask: Callable[..., object], *arguments: object) -> Throttled:
+    with pytest.raises(Throttled) as raised:
+        ask(*arguments)
+    assert raised.value.exit_status == 75
+    return raised.value
+
+
+# ---- blocks ----
 
 
 def test_block_pauses_all_threads_for_twenty_minutes() -> None:
-    clock = FakeClock()
-    timed = Timed(clock, blocked)
-    with (
-        FaultServer(FILES, script=timed) as server,
-        closing(over(server, clock, Policy(rate=5.0, burst=1, connections=4))) as source,
-    ):
-        outcomes = clock.run(*(reads(source, paths) for paths in shares(4)))
-    assert timed.times == [0.0, 300.0, 1200.0]
+    host = blocked_until(inf)
+    source = host.open(Policy(rate=5.0, burst=1, connections=4))
+    outcomes = host.clock.run(*[lambda: source.get("x")] * 4)
+    assert host.times == [0.0, 300.0, 1200.0]
     assert {type(outcome) for outcome in outcomes} == {Blocked}
     assert {getattr(outcome, "exit_status", None) for outcome in outcomes} == {75}
     assert all("Run the same command again after" in str(outcome) for outcome in outcomes)
 
 
 def test_threads_continue_at_half_the_rate_after_a_block() -> None:
-    clock = FakeClock()
-    timed = Timed(clock, lambda request: blocked(request) if clock.now() < START + 1000 else None)
-    with FaultServer(FILES, script=timed) as server, closing(over(server, clock)) as source:
-        outcomes = clock.run(*(reads(source, paths) for paths in shares(4)))
-        assert outcomes == [15 * 5000] * 4
-    late = [when for when in timed.times if when >= 1200]
+    host = blocked_until(1000)
+    source = host.open()
+    outcomes = host.clock.run(*[lambda: [source.get("x") for _ in range(15)]] * 4)
+    assert outcomes == [[GOOD] * 15] * 4
+    assert [time for time in host.times if 0 < time < 1200] == [300.0]
+    late = [time for time in host.times if time >= 1200]
     assert len(late) == 60
-    assert [when for when in timed.times if 0 < when < 1200] == [300.0]
     # Two and a half a second, and after ten seconds one more.
-    assert sum(when < 1210 for when in late) <= 26
+    assert sum(time < 1210 for time in late) <= 26
     assert 1219 < late[-1] < 1222
 
 
 def test_block_pauses_the_other_process(tmp_path: Path) -> None:
-    clock = FakeClock()
-    timed = Timed(clock, lambda request: blocked(request) if clock.now() < START + 100 else None)
-    with (
-        FaultServer(FILES, script=timed) as server,
-        closing(over(server, clock, file=tmp_path / "host.json")) as one,
-        closing(over(server, clock, file=tmp_path / "host.json")) as other,
-    ):
-        with pytest.raises(Blocked):
-            PoliteSource(one.inner, one.limiter, attempts=1).get("0.parquet", SUFFIX)
-        assert timed.times == [0.0]
-        assert other.get("1.parquet", SUFFIX).body
-        assert one.get("0.parquet", SUFFIX).body
-    assert timed.times[1] == 300.0
-    assert 300 <= timed.times[2] < 302
+    host = blocked_until(100)
+    one, other = (host.open(file=tmp_path / "host.json") for _ in range(2))
+    with pytest.raises(Blocked):
+        PoliteSource(one.inner, one.limiter, attempts=1).get("x")
+    assert host.times == [0.0]
+    assert other.get("x") == one.get("x") == GOOD
+    assert host.times[1] == 300.0
+    assert 300 <= host.times[2] < 302
     assert one.limiter.rate == other.limiter.rate == 2.5
 
 
 def test_403_for_one_file_pauses_nothing() -> None:
-    clock = FakeClock()
-    with (
-        FaultServer(FILES, script=only("3.parquet", Kind.DENIED)) as server,
-        closing(over(server, clock, Policy())) as source,
-    ):
-        for path in FILES:
-            if path == "3.parquet":
-                with pytest.raises(Forbidden, match=r"3\.parquet answered 403: AccessDenied"):
-                    source.get(path, SUFFIX)
-            else:
-                source.get(path, SUFFIX)
-        assert server.requests == len(FILES)
-    assert clock.waits == []
+    host = Host(lambda _, path: Forbidden("AccessDenied") if path == "3" else GOOD)
+    source = host.open(Policy())
+    for path in "012345":
+        if path == "3":
+            with pytest.raises(Forbidden, match="AccessDenied"):
+                source.get(path)
+        else:
+            source.get(path)
+    assert host.times == [0.0] * 6
+    assert host.clock.waits == []
 
 
 def test_403_for_one_file_ends_a_block() -> None:
-    clock = FakeClock()
-    script = Timed(clock, lambda _: Fault(Kind.DENIED if clock.now() > START else Kind.BLOCKED))
-    with FaultServer(FILES, script=script) as server, closing(over(server, clock)) as source:
-        for _ in range(2):
-            with pytest.raises(Forbidden):
-                source.get("0.parquet", SUFFIX)
-    assert script.times == [0.0, 300.0, pytest.approx(300.4, abs=0.5)]
+    host = Host(lambda time, _: Forbidden("x") if time else Blocked("x"))
+    source = host.open()
+    for _ in range(2):
+        with pytest.raises(Forbidden):
+            source.get("x")
+    assert host.times == [0.0, 300.0, pytest.approx(300.4, abs=0.5)]
     assert source.limiter.state.blocks == 0
+
+
+# ---- max_wait ----
+
+
+def test_timeout_while_waiting_for_a_turn_takes_no_turn() -> None:
+    clock = FakeClock()
+    limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
+    limiter.acquire()
+    before = limiter.state
+    error = throttled(limiter.acquire, 0.1)
+    assert error.retry_after == pytest.approx(0.2)
+    assert "the host gets 5 requests per second, and other processes were first; ask again in 1 s" in str(error)
+    assert limiter.state == before
+    assert clock.waits == []
+    assert limiter.acquire(0.25) == pytest.approx(START + 0.2)
+
+
+def test_waits_only_for_turns_that_come_in_time() -> None:
+    clock = FakeClock()
+    limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
+    outcomes = clock.run(*[lambda: limiter.acquire(3.0)] * 10)
+    times = sorted(each for each in outcomes if isinstance(each, float))
+    refusals = [each for each in outcomes if isinstance(each, Throttled)]
+    assert times == pytest.approx([START, START + 1, START + 2, START + 3])
+    assert [each.retry_after for each in refusals] == pytest.approx([4.0] * 6)
+    clock.advance(1.0)
+    assert limiter.acquire(0.0) == START + 4.0  # none of those six took a turn
+
+
+def test_block_longer_than_max_wait_raises() -> None:
+    host = blocked_until(100)
+    source = host.open(COMMON_CRAWL, max_wait=60.0)
+    error = throttled(source.get, "x")
+    assert (str(error), error.retry_after) == ("blocked; ask again in 300 s", 300.0)
+    host.clock.advance(100.0)
+    error = throttled(source.get, "x")
+    assert (str(error), error.retry_after) == ("the host blocks this address for now; ask again in 200 s", 200.0)
+    assert (source.requests, host.clock.waits) == (1, [])
+    host.clock.advance(140.0)
+    assert source.get("x") is GOOD  # which is worth a minute
+    assert host.clock.waits == [60.0]
+    assert source.limiter.state.blocks == 0
+
+
+def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
+    """A client that may not wait does not take the turn of the probe."""
+    clock = FakeClock()
+    limiters = [Limiter(COMMON_CRAWL, clock=clock, file=tmp_path / "host.json") for _ in range(2)]
+    limiters[0].blocked(limiters[0].acquire())
+    for max_wait in (0.0, 299.0):
+        throttled(limiters[1].acquire, max_wait)
+    clock.advance(300.0)
+    requested = limiters[0].acquire(0.0)
+    assert requested == START + 300.0
+    for max_wait in (0.0, 0.9):
+        error = throttled(limiters[1].acquire, max_wait)
+        assert error.retry_after == 1.0
+        assert "another request is finding out whether the host still blocks this address" in str(error)
+    before = clock.now()
+    throttled(limiters[1].acquire, 5.5)
+    assert clock.now() - before == 5.0
+    limiters[0].succeeded(requested)
+    assert limiters[1].acquire(0.0) == clock.now()
+
+
+def test_max_wait_covers_all_attempts() -> None:
+    host = Host(lambda _, __: Throttled("slow down"))
+    source = host.open(COMMON_CRAWL, max_wait=60.0)
+    assert throttled(source.get, "x").retry_after == 45.0
+    assert host.clock.waits == [11.25, 22.5]  # and not 45 more
+    assert source.requests == 3
+
+
+def test_max_wait_includes_request_time() -> None:
+    def fail_late(_: float, __: str) -> Answer:
+        host.clock.advance(20.0)
+        return Unreachable("no answer")
+
+    host = Host(fail_late)
+    source = host.open(Policy(), max_wait=30.0)
+    error = throttled(source.get, "x")
+    assert (source.requests, str(error)) == (2, "no answer; ask again in 1 s")
+    source = host.open(Policy(), max_wait=10.0)
+    with pytest.raises(Unreachable, match=r"^no answer$"):  # there is nothing to wait for, but it is late
+        source.get("x")
+    assert source.requests == 1
+
+
+# ---- hosts that were given up ----
+
+
+@pytest.mark.parametrize("max_wait", [inf, 5.0])
+def test_unavailable_host_is_retried_after_an_hour(max_wait: float) -> None:
+    host = Host(lambda time, _: GOOD if time > 5000 else Unreachable("broken"))
+    source = host.open(Policy(), max_wait=max_wait, jitter=0.0)
+
+    def outcome() -> type[Exception] | None:
+        try:
+            source.get("x")
+        except CatalogueError as error:
+            return type(error)
+        return None
+
+    def until_unavailable() -> Iterator[type[Exception] | None]:
+        return islice(iter(outcome, SourceUnavailable), 1000)
+
+    assert {*until_unavailable()} == {Unreachable}
+    assert source.requests == 200
+    for _ in range(2):
+        host.clock.advance(1799.0)
+        assert outcome() is SourceUnavailable
+    assert source.requests == 200
+    host.clock.advance(3.0)
+    assert {*until_unavailable()} == {Unreachable}
+    assert source.requests == 400  # counted from zero
+    host.clock.advance(3600.0)
+    assert source.get("x") is GOOD
+
+
+def test_throttling_count_resets_after_an_hour() -> None:
+    clock = FakeClock()
+    source = PoliteSource(Answers(cycle([GOOD, Throttled("x")])), Limiter(Policy(slow_down=0.0), clock=clock))
+    counts = []
+    for _ in range(3):
+        before = source.requests
+        read = (source.get("x") for _ in range(5000))
+        with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
+            list(read)
+        counts.append(source.requests - before)
+        clock.advance(3600.0)
+    assert counts == [pytest.approx(1250, abs=5)] * 3

@@ -1,9 +1,10 @@
-"""No byte is fetched twice over a network, though many ask at once, and every answer is right."""
+"""Requests of several threads for the same bytes are sent once, and no thread waits for ever."""
 
 import re
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -11,28 +12,34 @@ from random import Random
 
 import pytest
 
-from catalogue.errors import CatalogueError, NotFound, SourceUnavailable, Unreachable
-from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
+from catalogue.errors import CatalogueError, Forbidden, NotFound, SourceUnavailable, Unreachable
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, resolve
 from catalogue.source.cache import RangeCache
-from catalogue.source.http import HttpSource
+from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.shared_requests import SharedSource
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
-from tests.support.shared_source import DATA, LARGE, PATH, SOON, THREADS, Span, large_cache
+from tests.support.sources import Arrivals, open_http
 
-cache = pytest.fixture(large_cache)
-
-
+PATH = "cc-index/part 0.parquet"
+DATA = Random(3).randbytes(200_000)
+LARGE = 1 << 30
+THREADS = 16
+SOON = 10
+"""Seconds after which a test fails that waits for something."""
 SLOW = 0.3
-"""Seconds until an answer, in which all threads have long asked."""
+"""Seconds until an answer, in which all threads have sent their requests."""
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
+@pytest.fixture
+def cache(tmp_path: Path) -> RangeCache:
+    return RangeCache(tmp_path / "cache", LARGE)
+
+
+# ---- over HTTP ----
 
 
 def over(server: FaultServer, cache: RangeCache) -> SharedSource:
-    return SharedSource(HttpSource(server.url, user_agent="test", connections=THREADS), cache)
+    return SharedSource(open_http(server.url, connections=THREADS), cache)
 
 
 def pin_of(source: SharedSource) -> FileVersion:
@@ -41,10 +48,10 @@ def pin_of(source: SharedSource) -> FileVersion:
 
 
 def together(source: SharedSource, requested: list[list[ByteRange]], pin: FileVersion) -> list[bytes | CatalogueError]:
-    """What each of so many threads is answered, which begin at the same moment."""
+    """Return the answers of as many threads as there are lists, which begin at the same moment."""
     start = threading.Barrier(len(requested))
 
-    def ask(ranges: list[ByteRange]) -> list[bytes | CatalogueError]:
+    def read(ranges: list[ByteRange]) -> list[bytes | CatalogueError]:
         start.wait(SOON)
         outcomes: list[bytes | CatalogueError] = []
         for each in ranges:
@@ -55,23 +62,23 @@ def together(source: SharedSource, requested: list[list[ByteRange]], pin: FileVe
         return outcomes
 
     with ThreadPoolExecutor(len(requested)) as executor:
-        return [outcome for outcomes in executor.map(ask, requested) for outcome in outcomes]
+        return [outcome for outcomes in executor.map(read, requested) for outcome in outcomes]
 
 
-def sent(server: FaultServer) -> list[Span]:
-    """The ranges that a server was asked for, ascending."""
+def sent(server: FaultServer) -> list[tuple[int, int]]:
+    """Return the requested ranges in ascending order."""
     texts = (re.fullmatch(r"bytes=(\d+)-(\d+)", each.range_header or "") for each in server.settle())
     return sorted((int(text[1]), int(text[2]) + 1) for text in texts if text)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_shared_requests_fetch_each_byte_once(cache: RangeCache, seed: int) -> None:
+def random_ranges(seed: int) -> list[list[ByteRange]]:
     dice = Random(seed)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
-    requested = [
-        [ByteRange(*sorted(dice.sample(places, 2))) if dice.random() < 0.9 else ByteRange(0, 5000) for _ in range(12)]
-        for _ in range(THREADS)
-    ]
+    return [[ByteRange(*sorted(dice.sample(places, 2))) for _ in range(12)] for _ in range(THREADS)]
+
+
+def test_shared_requests_fetch_each_byte_once(cache: RangeCache) -> None:
+    requested = random_ranges(1)
     with FaultServer({PATH: DATA}, latency=0.01) as server, closing(over(server, cache)) as source:
         pin = pin_of(source)
         first = ByteRange(90_000, 110_000)
@@ -84,21 +91,17 @@ def test_shared_requests_fetch_each_byte_once(cache: RangeCache, seed: int) -> N
 
 
 def test_shared_requests_survive_faults(cache: RangeCache) -> None:
-    dice = Random(5)
-    places = [dice.randrange(len(DATA)) for _ in range(40)]
-    requested = [[ByteRange(*sorted(dice.sample(places, 2))) for _ in range(12)] for _ in range(THREADS)]
+    requested = random_ranges(5)
 
     def script(request: Request) -> Fault | None:
         return {1: Fault(Kind.CUT_FIN), 2: Fault(Kind.NOT_FOUND)}.get(request.number % 6)
 
     with FaultServer({PATH: DATA}, latency=0.01, script=script) as server, closing(over(server, cache)) as source:
         answers = together(source, requested, pin_of(source))
-    met = Counter(type(answer) for answer in answers)
-    assert met.keys() <= {bytes, NotFound, Unreachable}
-    assert met[Unreachable] > 0 < met[bytes]
-    assert met[bytes] == sum(
-        answer == DATA[each.start : each.end] for answer, each in zip(answers, chain(*requested), strict=True)
-    )
+    wrong = [type(a) for a, each in zip(answers, chain(*requested), strict=True) if a != DATA[each.start : each.end]]
+    assert set(wrong) <= {NotFound, Unreachable}
+    assert wrong.count(Unreachable) > 0
+    assert len(wrong) < len(answers)
 
 
 @pytest.mark.parametrize("limit", [300_000, 40_000, 8])
@@ -107,36 +110,34 @@ def test_shared_requests_survive_eviction(tmp_path: Path, limit: int) -> None:
     starts = [dice.randrange(0, 60_000, 500) for _ in range(THREADS * 20)]
     ranges = [ByteRange(start, start + dice.randrange(500, 9000, 500)) for start in starts]
     requested = [ranges[number::THREADS] for number in range(THREADS)]
-    cache = RangeCache(tmp_path / "cache", limit)
-    with FaultServer({PATH: DATA}) as server, closing(over(server, cache)) as source:
+    with (
+        FaultServer({PATH: DATA}) as server,
+        closing(over(server, RangeCache(tmp_path / "cache", limit))) as source,
+    ):
         answers = together(source, requested, pin_of(source))
         assert answers == [DATA[each.start : each.end] for each in chain(*requested)]
         assert 0 < len(sent(server)) <= 2 * len(ranges)
 
 
-CASES = {"no ETag": (LARGE, True), "no cache": (0, False), "too large for the cache": (40_000, False)}
-"""Bytes that a cache may hold, and whether the version's ETag is not known."""
-
-
-@pytest.mark.parametrize(("limit", "weak"), [(LARGE, False), *CASES.values()], ids=["kept", *CASES])
-def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, weak: bool) -> None:
-    cache = RangeCache(tmp_path / "cache", limit)
-    with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
+@pytest.mark.parametrize(
+    ("limit", "strong"),
+    [(LARGE, True), (LARGE, False), (0, True), (40_000, True)],
+    ids=["cached", "no ETag", "no cache", "too large for the cache"],
+)
+def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, strong: bool) -> None:
+    with (
+        FaultServer({PATH: DATA}, latency=SLOW) as server,
+        closing(over(server, RangeCache(tmp_path / "cache", limit))) as source,
+    ):
         pin = pin_of(source)
-        version = FileVersion(pin.size, None) if weak else pin
-        answers = together(source, [[ByteRange(1000, 9000)]] * THREADS, version)
-        assert answers == [DATA[1000:9000]] * THREADS
+        pin = pin if strong else FileVersion(pin.size, None)
+        assert together(source, [[ByteRange(1000, 9000)]] * THREADS, pin) == [DATA[1000:9000]] * THREADS
         assert sent(server) == [(1000, 9000)]
-
-
-@pytest.mark.parametrize(("limit", "weak"), CASES.values(), ids=CASES)
-def test_overlapping_requests_are_sent_unchanged_without_cache(tmp_path: Path, limit: int, *, weak: bool) -> None:
-    cache = RangeCache(tmp_path / "cache", limit)
-    with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
-        pin = pin_of(source)
-        version = FileVersion(pin.size, None) if weak else pin
-        spans = [(1000, 9000), (2000, 10_000), (1000, 10_000)]
-        answers = together(source, [[ByteRange(*each)] for each in spans], version)
+        if limit == LARGE and strong:
+            return
+        server.reset()
+        spans = [(21_000, 29_000), (22_000, 30_000), (21_000, 30_000)]  # which overlap, and cannot be cached
+        answers = together(source, [[ByteRange(*each)] for each in spans], pin)
         assert answers == [DATA[start:end] for start, end in spans]
         assert sent(server) == sorted(spans)
 
@@ -150,23 +151,155 @@ def test_error_reaches_all_waiting_clients(cache: RangeCache) -> None:
 
 
 def test_close_ends_shared_waits(cache: RangeCache) -> None:
-    arrived = threading.Event()
-
-    def silent(_: object) -> Fault:
-        arrived.set()
-        return Fault(Kind.SILENT, hold=60)
-
+    arrivals, pin = Arrivals(), FileVersion(len(DATA), '"1"')
     with (
-        FaultServer({PATH: DATA}, script=silent) as server,
+        FaultServer({PATH: DATA}, script=arrivals) as server,
         closing(over(server, cache)) as source,
         ThreadPoolExecutor(THREADS) as executor,
     ):
-        question = [
-            executor.submit(source.get, PATH, ByteRange(start, 9000), pin=FileVersion(len(DATA), '"1"'))
-            for start in range(0, 8000, 1000)
-        ]
-        assert arrived.wait(SOON)
+        running = [executor.submit(source.get, PATH, ByteRange(at, 9000), pin=pin) for at in range(0, 8000, 1000)]
+        arrivals.wait(1)
         source.close()
-        for each in question:
+        for each in running:
             with pytest.raises(SourceUnavailable):
                 each.result(SOON)
+
+
+# ---- which threads wait for which requests ----
+
+
+class Interrupted(BaseException):
+    """An exception such as KeyboardInterrupt, which ends a thread and is no error of the source."""
+
+
+class Gated:
+    """A source that answers each range when the test says so, read through a shared source by threads."""
+
+    url = "test:/"
+    connections = 4
+
+    def __init__(self, cache: RangeCache, executor: ThreadPoolExecutor) -> None:
+        self.pin = FileVersion(len(DATA), '"1"')
+        self.requested: list[RequestedRange] = []
+        self.shared = SharedSource(self, cache)
+        self._executor = executor
+        self._changed = threading.Condition()
+        self._gates: dict[tuple[int, int], Future[None]] = {}
+
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - the same for all files
+        self.requested.append(requested)
+        span = resolve(requested, len(DATA)) if requested else ByteRange(0, len(DATA))
+        gate: Future[None] = Future()
+        with self._changed:
+            self._gates[span.start, span.end] = gate
+            self._changed.notify_all()
+        gate.result(SOON)
+        return Response(DATA[span.start : span.end], span.start, len(DATA), self.pin.etag, "yesterday")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def read(self, start: int, end: int, path: str = PATH, pin: FileVersion | None = None) -> "Future[Response]":
+        return self._executor.submit(self.shared.get, path, ByteRange(start, end), pin=pin or self.pin)
+
+    def wait(self, start: int, end: int) -> None:
+        """Wait until a range is requested."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: (start, end) in self._gates, SOON), self.requested
+
+    def answer(self, start: int, end: int, error: BaseException | None = None) -> None:
+        """Answer the request for a range as soon as it is sent."""
+        self.wait(start, end)
+        gate = self._gates.pop((start, end))
+        if error:
+            gate.set_exception(error)
+        else:
+            gate.set_result(None)
+
+
+@pytest.fixture
+def gated(cache: RangeCache) -> Iterator[Gated]:
+    with ThreadPoolExecutor(THREADS) as executor:
+        yield Gated(cache, executor)
+
+
+def check(answer: "Future[Response]", start: int, end: int) -> None:
+    found = answer.result(SOON)
+    assert (found.body, found.start, found.total_size) == (DATA[start:end], start, len(DATA))
+
+
+def test_waits_for_overlaps_and_requests_the_rest(gated: Gated) -> None:
+    first = gated.read(0, 100)
+    gated.wait(0, 100)
+    second = gated.read(50, 150)
+    gated.wait(100, 150)
+    third, inside = gated.read(20, 120), gated.read(100, 140)
+    gated.answer(0, 100)
+    check(first, 0, 100)
+    gated.answer(100, 150)
+    check(second, 50, 150)
+    check(third, 20, 120)
+    check(inside, 100, 140)
+    assert len(gated.requested) == 2
+    assert gated.shared.cached_ranges(PATH, gated.pin) == [ByteRange(0, 150)]
+
+
+def test_mutual_overlaps_do_not_deadlock(gated: Gated) -> None:
+    """Each has sent a request for which the other waits, and has another one to send."""
+    middle = gated.read(40, 60)
+    gated.wait(40, 60)
+    one = gated.read(30, 70)
+    gated.wait(30, 40)
+    other = gated.read(20, 80)
+    for span in ((20, 30), (70, 80), (30, 40), (60, 70), (40, 60)):
+        gated.answer(*span)
+    check(one, 30, 70)
+    check(other, 20, 80)
+    check(middle, 40, 60)
+    assert len(gated.requested) == 5
+
+
+def test_waiting_client_requests_after_the_other_thread_died(gated: Gated) -> None:
+    first = gated.read(0, 100)
+    gated.wait(0, 100)
+    waiting = [gated.read(0, 100) for _ in range(8)]
+    gated.answer(0, 100, Interrupted())
+    with pytest.raises(Interrupted):
+        first.result(SOON)
+    gated.answer(0, 100)
+    for each in waiting:
+        check(each, 0, 100)
+    assert len(gated.requested) == 2  # one of them requested it for all
+
+
+def test_dead_thread_releases_its_other_ranges(gated: Gated, cache: RangeCache) -> None:
+    cache.put(Gated.url, PATH, gated.pin, 40, DATA[40:60])
+    first = gated.read(0, 100)
+    gated.wait(0, 40)
+    waiting = gated.read(60, 100)
+    gated.answer(0, 40, Interrupted())
+    gated.answer(60, 100)
+    check(waiting, 60, 100)
+    with pytest.raises(Interrupted):
+        first.result(SOON)
+
+
+def test_later_requests_are_sent_after_an_error(gated: Gated) -> None:
+    first = gated.read(0, 100)
+    gated.answer(0, 100, Forbidden("not now"))
+    with pytest.raises(Forbidden):
+        first.result(SOON)
+    again = gated.read(0, 100)
+    gated.answer(0, 100)
+    check(again, 0, 100)
+
+
+def test_does_not_wait_for_other_files_and_versions(gated: Gated) -> None:
+    waiting = gated.read(0, 100)
+    gated.wait(0, 100)
+    for path, pin, end in ((PATH, FileVersion(len(DATA), '"2"'), 110), ("other", gated.pin, 120)):
+        other = gated.read(0, end, path, pin)
+        gated.answer(0, end)
+        check(other, 0, end)
+    gated.answer(0, 100)
+    check(waiting, 0, 100)

@@ -23,11 +23,6 @@ TAIL = 5000
 SUFFIX, FIRST, EXPLICIT = f"bytes=-{TAIL}", "bytes=0-0", "bytes=15000-19999"
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-
 @contextmanager
 def over(server: FaultServer, file: Path | None = None) -> Iterator[PoliteSource]:
     limiter = Limiter(Policy(), clock=FakeClock(), file=file)
@@ -36,12 +31,12 @@ def over(server: FaultServer, file: Path | None = None) -> Iterator[PoliteSource
 
 
 def ignores_suffixes(request: Request) -> Fault | None:
-    """As CloudFront's documentation allows itself (docs.aws.amazon.com/AmazonCloudFront, "Range GETs")."""
+    """CloudFront may ignore ranges (docs.aws.amazon.com/AmazonCloudFront, "Range GETs")."""
     return Fault(Kind.WHOLE_FILE) if "=-" in request.headers.get("range", "") else None
 
 
 def ranges(server: FaultServer) -> list[str | None]:
-    """What was asked for since the last time."""
+    """Return the ranges requested since the last call."""
     found = [exchange.range_header for exchange in server.settle()]
     server.reset()
     return found
@@ -110,7 +105,7 @@ def test_other_processes_know_that_suffixes_are_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 3])
 def test_one_file_does_not_decide_for_its_host(place: int) -> None:
-    """Neither the first nor a later one: it ignores every range, as some files at Common Crawl's do at times."""
+    """Some files of Common Crawl ignore every range at times."""
     odd = PATHS[place]
     with FaultServer(FILES, script=only(odd, Kind.WHOLE_FILE)) as server, over(server) as source:
         for path in PATHS:

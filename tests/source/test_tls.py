@@ -1,4 +1,4 @@
-"""Certificates: only those that are trusted, and the variables that say which are."""
+"""Certificates: which are trusted, and the variables that name them."""
 
 import datetime as dt
 import gc
@@ -9,11 +9,10 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 from cryptography import x509
@@ -34,14 +33,14 @@ _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate that signs itself, and its key."""
+    """A self-signed certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30) -> Identity:
-    """Make one that is valid for so many days; a negative number for one that has expired."""
+    """Make a certificate that is valid for some days, or has expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     try:
@@ -67,53 +66,18 @@ def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30
     return made
 
 
-class TlsServer(ThreadingHTTPServer):
-    """Answers every request with the same tail, and notes the headers."""
-
-    daemon_threads = True
-
-    def __init__(self, shown: Identity) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(shown.certificate, shown.key)
-        self.socket = context.wrap_socket(self.socket, server_side=True)
-        self.seen: list[dict[str, str]] = []
-        self.url = f"https://127.0.0.1:{self.server_port}/"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: TlsServer
-
-    def do_GET(self) -> None:
-        self.server.seen.append({name.lower(): value for name, value in self.headers.items()})
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes 295000-299999/{len(DATA)}")
-        self.send_header("Content-Length", "5000")
-        self.end_headers()
-        self.wfile.write(DATA[-5000:])
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        pass
-
-
-@contextmanager
-def serving(shown: Identity) -> Iterator[TlsServer]:
-    with TlsServer(shown) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def serving(shown: Identity) -> FaultServer:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.certificate, shown.key)
+    return FaultServer({"x": DATA}, tls=context)
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("no_proxy", "*")
     yield
-    gc.collect()  # what was not closed would warn now, and warnings are errors
+    gc.collect()  # unclosed sources warn now, and warnings are errors
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +91,7 @@ def good(folder: Path) -> Identity:
 
 
 @pytest.fixture
-def server(good: Identity) -> Iterator[TlsServer]:
+def server(good: Identity) -> Iterator[FaultServer]:
     with serving(good) as server:
         yield server
 
@@ -138,19 +102,19 @@ def opened(url: str) -> PoliteSource:
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_honours_certificate_variables(
-    server: TlsServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, str(good.certificate))
     with closing(opened(server.url)) as source:
         assert source.get("x", SUFFIX).body == DATA[-5000:]
         assert source.get("x", SUFFIX).body == DATA[-5000:]
-    assert len(server.seen) == 2
+    assert server.requests == 2
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="it makes the names that such folders have")
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the file names of such folders")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
-    server: TlsServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["openssl", "x509", "-noout", "-subject_hash", "-in", str(good.certificate)]
     name = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
@@ -161,7 +125,7 @@ def test_honours_certificate_folders(
 
 
 def refused(url: str, reason: str) -> None:
-    """The first answer is enough, for asking again changes no certificate."""
+    """A rejected certificate is not requested again."""
     with closing(opened(url)) as source:
         with pytest.raises(
             SourceUnavailable, match=f"{url} shows a certificate that is not trusted.*{reason}"
@@ -174,9 +138,9 @@ def refused(url: str, reason: str) -> None:
         assert clock.waits == []
 
 
-def test_rejects_untrusted_certificates(server: TlsServer) -> None:
+def test_rejects_untrusted_certificates(server: FaultServer) -> None:
     refused(server.url, "self.signed")
-    assert server.seen == []
+    assert server.requests == 0
 
 
 def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +148,7 @@ def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
     with serving(other) as server:
         refused(server.url, "IP address mismatch")
-        assert server.seen == []
+        assert server.requests == 0
 
 
 def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +156,13 @@ def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SSL_CERT_FILE", str(old.certificate))
     with serving(old) as server:
         refused(server.url, "expired")
-        assert server.seen == []
+        assert server.requests == 0
 
 
 def test_server_without_tls_is_unreachable() -> None:
     with FaultServer(FILES) as server:
         url = server.url.replace("http:", "https:")
-        impatient = Timeouts(connect=0.3)  # each waits for the other to say something that makes sense
+        impatient = Timeouts(connect=0.3)  # client and server wait for each other
         with (
             closing(HttpSource(url, user_agent="test", connections=1, timeouts=impatient)) as source,
             pytest.raises(Unreachable, match=f"{url}x: no usable answer"),
@@ -225,7 +189,7 @@ def test_rejects_unreadable_certificate_files(
 
 
 class Tunnel(threading.Thread):
-    """A proxy that opens one tunnel at a time, whatever is asked for, and notes what it was told."""
+    """A proxy that opens one tunnel at a time and records requests."""
 
     def __init__(self) -> None:
         super().__init__(name="tunnel", daemon=True)
@@ -271,7 +235,7 @@ def _pour(source: socket.socket, sink: socket.socket) -> None:
 
 
 def test_proxy_password_is_not_sent_through_the_tunnel(
-    server: TlsServer, good: Identity, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(good.certificate))
     with Tunnel() as tunnel:
@@ -281,8 +245,8 @@ def test_proxy_password_is_not_sent_through_the_tunnel(
             assert source.get("x", SUFFIX).body == DATA[-5000:]
             assert "canary" not in f"{source!r} {source.inner!r}"
         (head,) = tunnel.heads
-    assert head.startswith(f"CONNECT 127.0.0.1:{server.server_port} HTTP/1.1\r\n")
+    assert head.startswith(f"CONNECT {server.url[8:-1]} HTTP/1.1\r\n")
     assert "Proxy-Authorization: Basic bWU6Y2FuYXJ5" in head
-    (seen,) = server.seen
-    assert "proxy-authorization" not in seen
-    assert "me@example.org" in seen["user-agent"]
+    (seen,) = server.log
+    assert "proxy-authorization" not in seen.headers
+    assert "me@example.org" in seen.headers["user-agent"]

@@ -1,18 +1,24 @@
-"""All of it or nothing, whoever else is at work."""
+"""All of a transaction or nothing, while other threads and processes use the store."""
 
-import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import catalogue
 from catalogue.errors import StoreLocked
+from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
+from tests.support.commands import Command
+from tests.support.faults import FaultServer
 from tests.support.stores import (
     CRAWL,
     SCRIPT,
@@ -29,9 +35,7 @@ from tests.support.stores import (
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
-
-
-# A process beside this one. It says "ready" when it is, and goes on when it is told to.
+needs_forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
 def go_on(process: subprocess.Popen[str]) -> str:
@@ -57,14 +61,13 @@ BAD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("place", [0, 7, 15])
 @pytest.mark.parametrize("what", BAD)
-def test_invalid_item_rolls_back(store: Store, what: str, place: int) -> None:
+def test_invalid_item_rolls_back(store: Store, what: str) -> None:
     store.put("files", batch(100, 3))
     store.put("failures", [(path_of(0), stored_file(b"", note="Missing"))])
     state = store.state()
     items: list[Any] = batch(0, 15, 10)
-    items.insert(place, BAD[what])
+    items.insert(7, BAD[what])
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever Python or SQLite say to a mistake of ours
         store.put("files", items)
     assert store.state() == state
@@ -193,17 +196,14 @@ def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
         assert go_on(other) == "released"
         with store.harvesting(CRAWL):
             pass
+    with Store(path) as same, store.harvesting(CRAWL), pytest.raises(StoreLocked), same.harvesting(CRAWL):
+        pass
     with run_script(path, HARVEST) as other:
         assert line(other) == "ready"
         other.kill()
         other.wait()
         with store.harvesting(CRAWL):  # a lock does not outlive who holds it
             pass
-
-
-def test_one_thread_harvests_a_crawl(store: Store, path: Path) -> None:
-    with Store(path) as other, store.harvesting(CRAWL), pytest.raises(StoreLocked), other.harvesting(CRAWL):
-        pass
 
 
 def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
@@ -223,40 +223,112 @@ def test_makes_no_other_locks(store: Store, path: Path, name: str) -> None:
     assert all(file.name.startswith(path.name) for file in path.parent.iterdir())
 
 
-FORK = """
-import contextlib
-store = Store(path)
-store.put("files", batch(0, 1))
-child = os.fork()
-if child == 0:
-    answers = []
-    for use in (
-        lambda: store.get("files", path_of(0)),
-        lambda: store.put("files", batch(1, 1)),
-        lambda: store.delete("files", [path_of(0)]),
-        lambda: store.keys("files"),
-        lambda: store.versions("files", [path_of(0)]),
-        store.state,
-    ):
+# Readers, copies and forks
+
+
+def elsewhere(work: Callable[[], object]) -> str:
+    """Return what a forked process reports; it ends as a killed one does, and closes nothing."""
+    here, there = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
+        number = os.fork()
+    if not number:
         try:
-            use()
-        except CatalogueError as error:
-            answers.append("open it again in this one" in str(error))
-    store.close()
-    with Store(path) as own:
-        own.put("files", batch(2, 1))
-    print(answers, flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-store.put("files", batch(3, 1))
-print(len(store.keys("files")), flush=True)
+            messages = str(work())
+        except BaseException as error:  # noqa: BLE001 - reported to the test
+            messages = f"{type(error).__name__}: {error}"
+        os.write(there, messages.encode())
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as reported:
+        messages = reported.read().decode()
+    os.waitpid(number, 0)
+    return messages
+
+
+@needs_forks
+def test_copy_without_log_is_an_older_state(path: Path, tmp_path: Path) -> None:
+    def put(start: int, count: int) -> None:
+        """End without closing, so that the log stays."""
+        store = Store(path, create=True)
+        for number in range(start, start + count):
+            store.put("files", batch(10 * number, 10))
+
+    assert elsewhere(lambda: put(0, 45)) == "None"
+    Store(path).close()
+    assert elsewhere(lambda: put(45, 3)) == "None"
+    assert path.with_name(path.name + "-wal").stat().st_size
+    copy = Path(shutil.copy(path, tmp_path / "copy.sqlite"))
+    assert integrity(copy) == "ok"
+    with Store(copy) as early:
+        assert early.keys("files") == [path_of(number) for number in range(450)]
+    with Store(path) as store:
+        assert store.count("files") == 480
+
+
+CHECKPOINTS = """
+store = Store(path)
+print("ready", flush=True)
+while True:
+    store.put("files", batch(0, 2))
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(RESTART)")
+    connection.close()
 """
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-def test_refuses_use_after_fork(path: Path) -> None:
+def test_readers_work_during_checkpoints(path: Path) -> None:
     Store(path, create=True).close()
-    with run_script(path, FORK) as process:
-        assert line(process) == str([True] * 6)
-        assert line(process) == "3"
-    assert integrity(path) == "ok"
+    with run_script(path, CHECKPOINTS) as other:
+        assert line(other) == "ready"
+        for _ in range(100):
+            with Store(path) as store:
+                assert store.count("files") in {0, 2}
+
+
+def test_log_shrinks_after_a_long_reader(path: Path, tmp_path: Path) -> None:
+    command = Command(path.parent, str(tmp_path), tmp_path)
+    with Store(path, create=True) as store, raw(path) as reader, raw(path) as writer:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM files").fetchone() == (0,)
+        writer.execute("INSERT INTO facts VALUES ('much', zeroblob(?))", [33 << 20])
+        writer.execute("DELETE FROM facts")
+        assert store.log_size() > 33 << 20
+        reported = command("status")
+        assert "because a program keeps reading the store; stop it" in reported.out, reported
+        assert command("status", "--json").json()["store_log_bytes"] > 33 << 20
+        reader.execute("ROLLBACK")
+        store.put("files", batch(0, 1))  # moves the log into the file
+        store.put("files", batch(1, 1))  # begins another log
+        assert store.log_size() <= 16 << 20
+        assert "keeps reading" not in command("status").out
+
+
+@needs_forks
+def test_refuses_use_after_fork(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    with FaultServer(mirror) as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache")
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(crawl)
+            found = cat.captures("*.example.com", crawls=crawl, limit=3)
+            rows = found.to_arrow().num_rows
+            uses: dict[str, Callable[[], object]] = {
+                "a query": lambda: cat.captures("*", columns="url"),
+                "a plan": lambda: cat.captures("*.example.com", columns="url").plan,
+                "SQL": lambda: cat.sql("from files"),
+                "crawls": lambda: cat.crawls(fetch=True),
+                "a harvest": lambda: cat.harvest(crawl, refresh=True),
+                "records": lambda: list(cat.records(found)),
+                "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),
+            }
+            for name, use in uses.items():
+                messages = elsewhere(use)
+                assert "opened by another process; open it again in this one" in messages, (name, messages)
+            assert elsewhere(found.to_arrow) == str(found.to_arrow())  # which were read before
+
+            def again() -> int:
+                cat.close()
+                return int(cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows)
+
+            assert elsewhere(again) == str(rows)
+            assert cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows == rows

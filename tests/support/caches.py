@@ -1,4 +1,4 @@
-"""A source behind a cache on disk, and processes beside this one that use the same."""
+"""A source with a cache on disk, and other processes that use the same cache."""
 
 import subprocess
 import sys
@@ -24,13 +24,13 @@ PIN = FileVersion(len(DATA), '"0123456789abcdef-8"')
 LARGE = 1 << 30
 
 LONG_AGO = 1_000_000_000
-"""Seconds; the time of last use of the first entry, where the order matters."""
+"""Time of last use of the first entry, where the order matters."""
 
 WANTED = ByteRange(1000, 1500)
 
 
 class Memory:
-    """A source of files in memory, all of one ETag, that notes what it is asked for."""
+    """A source of files in memory with one ETag, which records requested ranges."""
 
     url = URL
     connections = 3
@@ -42,7 +42,7 @@ class Memory:
         self._lock = threading.Lock()
         self._closed = False
 
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - the same for all
         if self._closed:
             message = "closed"
             raise SourceUnavailable(message)

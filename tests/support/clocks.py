@@ -1,4 +1,4 @@
-"""A clock for tests: waits take no time, but are remembered."""
+"""A clock for tests: waits take no time and are recorded."""
 
 import threading
 from collections.abc import Callable
@@ -10,15 +10,14 @@ from catalogue.errors import SourceUnavailable
 T = TypeVar("T")
 
 START = 1000.0
-"""Seconds since a machine started that has been up for a while."""
+"""Seconds since the start of the machine."""
 
 
 class FakeClock:
-    """Time that passes only where somebody waits for it.
+    """Time that passes only during ``sleep``.
 
-    By itself, whoever sleeps wakes up at once, that much later. Where it matters what several threads do at the same
-    time they are started by ``run``, and then time stands still while one of them is awake: a wait ends when all of
-    them wait and no other wait ends earlier.
+    A thread that sleeps wakes up at once, and the clock shows its time. In threads that ``run`` starts, time stands
+    still while one of them is awake: when all of them sleep, the one whose wait ends first wakes up.
     """
 
     def __init__(self, start: float = START) -> None:
@@ -28,7 +27,7 @@ class FakeClock:
         self._asleep: dict[object, float] = {}
         self._stopped = False
         self.waits: list[float] = []
-        """What was asked of ``sleep``, in that order."""
+        """Arguments of ``sleep``."""
 
     def now(self) -> float:
         with self._changed:
@@ -52,12 +51,12 @@ class FakeClock:
             self._changed.notify_all()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in which nobody did anything."""
+        """Let time pass."""
         with self._changed:
             self._now += seconds
 
     def run(self, *works: Callable[[], T]) -> "list[T | Exception]":
-        """Run each in a thread of its own as a worker; their results, or what they raised."""
+        """Run each function in a thread; return results and exceptions."""
         with self._changed:
             self._workers += len(works)
         with ThreadPoolExecutor(max(1, len(works))) as executor:
@@ -66,7 +65,7 @@ class FakeClock:
     def _worker(self, work: Callable[[], T]) -> "T | Exception":
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - for the test to look at
+        except Exception as error:  # noqa: BLE001 - returned
             return error
         finally:
             with self._changed:
@@ -74,7 +73,7 @@ class FakeClock:
                 self._pass()
 
     def _pass(self) -> None:
-        """Go on to the first moment at which a wait ends, if nobody is awake who could do something before."""
+        """Continue at the time at which the first wait ends, unless a worker is awake."""
         if self._asleep and len(self._asleep) >= self._workers:
             self._now = max(self._now, min(self._asleep.values()))
             for sleeper in [one for one, end in self._asleep.items() if end <= self._now]:

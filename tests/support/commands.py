@@ -1,4 +1,4 @@
-"""Running the command line as a user does, in a process of its own."""
+"""Run the command line as a user does, in another process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.support import canaries, warm
 
 
 def wait_until(process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool]) -> None:
-    """Wait until something is so, or the process has ended, and take no core away from it meanwhile."""
+    """Wait for a condition or for the end of the process, without using a core."""
     while not is_so():
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.002)
@@ -38,7 +38,7 @@ class Ran:
 
 
 def ended(process: subprocess.Popen[bytes] | warm.Forked) -> Ran:
-    """What a command came to, when it has ended."""
+    """Return the result of a command when it has ended."""
     out, err = process.communicate(timeout=90)
     assert process.returncode is not None
     return Ran(process.returncode, out.decode(), err.decode())
@@ -46,7 +46,7 @@ def ended(process: subprocess.Popen[bytes] | warm.Forked) -> Ran:
 
 @dataclass(frozen=True)
 class Command:
-    """The command with a data folder and a source, away from the user's own settings."""
+    """The command with a data folder and a source, and without the user's own settings."""
 
     data: Path
     source: str
@@ -71,19 +71,19 @@ class Command:
         )
 
     def start(self, *words: str, **environment: str) -> warm.Forked:
-        """Begin it; see ``tests.support.warm`` for how that is quick."""
+        """Start it in a process that has imported everything; see ``tests.support.warm``."""
         return warm.Forked(words, self.environment(**environment), self.home)
 
     def start_in_one(self, *words: str, **environment: str) -> warm.Forked:
-        """Begin it with one stream for output and errors, as a terminal shows them."""
+        """Start it with one stream for output and errors, as a terminal shows them."""
         return warm.Forked(words, self.environment(**environment), self.home, in_one=True)
 
     def start_on(self, terminal: int, *words: str, keyboard: bool = False, **environment: str) -> warm.Forked:
-        """Begin it on a terminal, which is an open file; see ``Forked``."""
+        """Start it on a terminal, which is an open file; see ``Forked``."""
         return warm.Forked(words, self.environment(**environment), self.home, terminal=terminal, keyboard=keyboard)
 
     def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Begin it in a Python that has imported nothing yet."""
+        """Start it in a new Python interpreter."""
         return subprocess.Popen(
             [sys.executable, "-m", "catalogue", *words],
             env=self.environment(**environment),
@@ -94,13 +94,13 @@ class Command:
         )
 
     def __call__(self, *words: str, **environment: str) -> Ran:
-        """What it comes to."""
+        """Run it."""
         if any(name.startswith("PYTHON") for name in environment):  # which is read when Python starts
             return self.again(*words, **environment)
         with self.start(*words, **environment) as process:
             return ended(process)
 
     def again(self, *words: str, **environment: str) -> Ran:
-        """Likewise, by a Python that has imported nothing yet."""
+        """Run it in a new Python interpreter."""
         with self.start_anew(*words, **environment) as process:
             return ended(process)

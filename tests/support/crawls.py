@@ -1,4 +1,4 @@
-"""Crawls of a few files with whatever is in them, to be served or read from their folder."""
+"""Write crawls of a few files."""
 
 import gzip
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ CRAWL = "CC-MAIN-2022-33"
 
 
 def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
-    """Rows with these keys, and a number and a status each."""
+    """Return rows with these keys, and with URLs and statuses."""
     numbers = range(len(keys))
     return pa.table(
         {
@@ -28,7 +28,7 @@ def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
 
 
 def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
-    """A path for an index file, whose folder is there."""
+    """Return the path of an index file; make its folder."""
     part = f"part-{number:05}-{UUID(int=number)}.c000.gz.parquet"
     path = folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc" / part
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
 
 
 def write_manifest(folder: Path, crawl: str = CRAWL) -> None:
-    """List the index files that are there."""
+    """Write a manifest of the existing index files."""
     manifest = folder / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     paths = sorted(str(path.relative_to(folder)) for path in folder.rglob(f"crawl={crawl}/*/*.parquet"))
@@ -50,7 +50,7 @@ def crawl_of(
     change: Callable[[Path], object] = lambda _: None,
     **options: Any,
 ) -> Path:
-    """A crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
+    """Write a crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
     for number, rows in enumerate(tables):
         path = index_path(folder, number, crawl)
         settings = {"write_page_index": True, "use_dictionary": False} | options

@@ -1,8 +1,4 @@
-"""The faults of the server in ``tests.support.faults``, and scripts that choose one for each request.
-
-Each kind is in exactly one of ``DETECTABLE``, ``UNDETECTABLE``, ``THROTTLING``, ``BLOCKING`` and ``PERMANENT``.
-``SLOW`` and ``HARMLESS`` are parts of ``DETECTABLE``.
-"""
+"""The faults of the server in ``tests.support.faults``, and scripts that choose one for each request."""
 
 import random
 from collections import Counter
@@ -53,23 +49,12 @@ class Kind(Enum):
     NOT_FOUND = "not-found"
     UNSATISFIABLE = "unsatisfiable"  # 416 for a valid range
     SERVER_ERROR = "server-error"
-    BAD_GATEWAY = "bad-gateway"
-    GATEWAY_TIMEOUT = "gateway-timeout"
     REDIRECT_HERE = "redirect-here"  # 301, 302, 307 or 308 to the same path with a query
     REDIRECT_AWAY = "redirect-away"  # the same to ``target``
 
 
 ALL_KINDS = tuple(Kind)
-UNDETECTABLE = frozenset({Kind.FLIPPED_BIT, Kind.OTHER_OBJECT})
-THROTTLING = frozenset({Kind.SLOW_DOWN, Kind.RETRY_AFTER, Kind.TOO_MANY, Kind.XML_IN_200})
-BLOCKING = frozenset({Kind.BLOCKED})
-PERMANENT = frozenset(
-    {Kind.DENIED, Kind.NOT_FOUND, Kind.UNSATISFIABLE, Kind.EMPTY, Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY}
-)
-DETECTABLE = frozenset(ALL_KINDS) - UNDETECTABLE - THROTTLING - BLOCKING - PERMANENT
-"""Faults that a client sees by its checks, and that pass when it repeats the request."""
 SLOW = frozenset({Kind.SILENT, Kind.DRIP_BODY, Kind.DRIP_HEADERS})
-HARMLESS = frozenset({Kind.WEAK_ETAG, Kind.NO_ETAG})
 
 MALFORMED_CONTENT_RANGES = (
     *("", "bytes", "bytes {first}-{last}", "bytes {first}-{last}/", "bytes {first}-/{total}", "bytes -{last}/{total}"),

@@ -20,31 +20,30 @@ import os
 import select
 import signal
 import socket
+import ssl
 import struct
 import threading
 import time
-from collections import Counter, deque
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
+from functools import lru_cache
 from http import HTTPStatus
+from http.client import HTTPException, parse_headers
+from io import BufferedReader
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote
 
-from tests.support.fault_answers import PIECE, Answer, Content, right_answer, wrong_answer
+from tests.support.fault_answers import PIECE, Answer, Content, right_answer, text_answer, wrong_answer
 from tests.support.fault_kinds import (
     ALL_KINDS,
-    BLOCKING,
-    DETECTABLE,
-    HARMLESS,
     MALFORMED_CONTENT_RANGES,
-    PERMANENT,
     SLOW,
-    THROTTLING,
-    UNDETECTABLE,
     Fault,
     Kind,
     Request,
@@ -56,12 +55,8 @@ from tests.support.fault_kinds import (
 )
 from tests.support.gates import Gate
 
-__all__ = ["ALL_KINDS", "BLOCKING", "DETECTABLE", "HARMLESS", "MALFORMED_CONTENT_RANGES", "PERMANENT", "SLOW"]
-__all__ += ["THROTTLING", "UNDETECTABLE", "Exchange", "Fault", "FaultServer", "Kind", "Request", "Script", "Step"]
-__all__ += ["always", "first", "only", "seeded"]
-
-_HEAD_LIMIT = 64 << 10
-_EPOCH = 1_577_836_800.0  # 2020-01-01
+__all__ = ["ALL_KINDS", "MALFORMED_CONTENT_RANGES", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
+__all__ += ["Script", "Step", "always", "first", "only", "seeded"]
 
 
 class Step(Enum):
@@ -81,14 +76,15 @@ class Exchange:
 
     method: str
     path: str
-    range_header: str | None
     headers: Mapping[str, str]
     connection: int
     fault: Fault | None
-    started: float
-    finished: float
     status: int = 0
     body_bytes_sent: int = 0
+
+    @property
+    def range_header(self) -> str | None:
+        return self.headers.get("range")
 
 
 class FaultServer:
@@ -101,6 +97,7 @@ class FaultServer:
         latency: seconds before each answer.
         rate: bytes of body per second and connection.
         host: a loopback address.
+        tls: a context for https.
         port: 0 for a free one.
     """
 
@@ -114,20 +111,19 @@ class FaultServer:
         rate: float | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.step = Step.IN
-        self._files = files.resolve(strict=True) if isinstance(files, Path) else files
-        self._script, self._gate, self._latency, self._rate = script, gate, latency, rate
+        self._files, self._script, self._gate, self._latency, self._rate = files, script, gate, latency, rate
+        self._tls = tls
         self._listener = socket.create_server((host, port), backlog=1024)
-        self.url = "http://{}:{}/".format(*self._listener.getsockname()[:2])
+        self.url = "{}://{}:{}/".format("https" if tls else "http", *self._listener.getsockname()[:2])
         self._changed = threading.Condition()
-        self._log: deque[Exchange] = deque(maxlen=100_000)
+        self._log: list[Exchange] = []
         self._attempts: Counter[str] = Counter()
-        self._running = self._accepted = 0
-        self.requests = self.body_bytes_sent = 0
+        self._running = 0
         self._connections: dict[threading.Thread, socket.socket] = {}
-        self._failures: list[BaseException] = []
-        self._etags: dict[str, tuple[bytes, Content]] = {}
+        self._failures: list[Exception] = []
         self._thread = threading.Thread(target=self._accept, name="fault server", daemon=True)
 
     def __enter__(self) -> Self:
@@ -154,6 +150,14 @@ class FaultServer:
         with self._changed:
             return list(self._log)
 
+    @property
+    def requests(self) -> int:
+        return len(self._log)
+
+    @property
+    def body_bytes_sent(self) -> int:
+        return sum(exchange.body_bytes_sent for exchange in self.log)
+
     def settle(self, timeout: float = 5.0) -> list[Exchange]:
         """Return the log when no exchange runs; raise TimeoutError if one still does after ``timeout`` seconds."""
         with self._changed:
@@ -166,39 +170,23 @@ class FaultServer:
         with self._changed:
             self._log.clear()
             self._attempts.clear()
-            self.requests = self.body_bytes_sent = 0
-
-    # ---- files ----
 
     def _content(self, path: str) -> Content | None:
-        return self._from_folder(path, self._files) if isinstance(self._files, Path) else self._from_memory(path)
-
-    def _from_folder(self, path: str, folder: Path) -> Content | None:
-        where = folder / path
-        if not {"", ".", ".."}.isdisjoint(path.split("/")) or not where.is_file():
+        if not isinstance(self._files, Path):
+            data = self._files.get(path)
+            return None if data is None else _in_memory(data)
+        file = self._files / path
+        if not {"", ".", ".."}.isdisjoint(path.split("/")) or not file.is_file():
             return None
-        found = where.stat()
+        found = file.stat()
 
         def read(start: int, end: int) -> bytes:
-            with where.open("rb") as file:
-                return os.pread(file.fileno(), end - start, start)
+            with file.open("rb") as opened:
+                return os.pread(opened.fileno(), end - start, start)
 
         return Content(found.st_size, f'"{found.st_size:x}-{found.st_mtime_ns:x}"', found.st_mtime, read)
 
-    def _from_memory(self, path: str) -> Content | None:
-        """Return a file as it is now; each change makes it an hour younger."""
-        data = self._files.get(path) if isinstance(self._files, Mapping) else None
-        if data is None:
-            return None
-        before, content = self._etags.get(path, (None, None))
-        if before is not data or content is None:
-            modified = _EPOCH if content is None else content.modified + 3600 * (before != data)
-            etag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
-            content = Content(len(data), etag, modified, lambda start, end: data[start:end])
-            self._etags[path] = (data, content)
-        return content
-
-    def _others(self, path: str) -> list[str]:
+    def _names(self, path: str) -> list[str]:
         if isinstance(self._files, Path):
             return sorted(str(each.relative_to(self._files)) for each in (self._files / path).parent.iterdir())
         return list(self._files)
@@ -206,23 +194,45 @@ class FaultServer:
     # ---- connections ----
 
     def _accept(self) -> None:
+        number = 0
         with suppress(OSError):  # the listener is shut down
             while True:
                 connection, _ = self._listener.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                target, args = self._serve, (connection, self._accepted)
+                target, args = self._serve, (connection, number)
                 thread = threading.Thread(target=target, args=args, name="fault connection", daemon=True)
-                self._accepted += 1
+                number += 1
                 self._connections[thread] = connection
                 thread.start()
 
     def _serve(self, connection: socket.socket, number: int) -> None:
-        previous: list[Request] = []
+        previous: Request | None = None
         try:
-            with connection:
-                while head := _read_head(connection):
-                    if not self._answer(connection, number, head, previous):
-                        break
+            if self._tls:
+                connection = self._connections[threading.current_thread()] = self._tls.wrap_socket(
+                    connection, server_side=True
+                )
+            with connection, connection.makefile("rb") as reader:
+                while head := _read_head(reader):
+                    method, path, headers = head
+                    if path in {"-/log", "-/reset"}:
+                        _send(connection, self._report(path), method)
+                        continue
+                    with self._changed:
+                        request = Request(method, path, headers, self.requests, self._attempts[path])
+                        fault = self._script(request) if self._script else None
+                        exchange = Exchange(method, path, headers, number, fault)
+                        self._attempts[path] += 1
+                        self._log.append(exchange)
+                        self._running += 1
+                    try:
+                        if not self._answer(connection, request, exchange, previous or request):
+                            break
+                    finally:
+                        with self._changed:
+                            self._running -= 1
+                            self._changed.notify_all()
+                    previous = request if path.endswith(".parquet") else None
         except OSError:
             pass  # the client has left
         except Exception as error:  # noqa: BLE001 - raised in __exit__
@@ -230,138 +240,104 @@ class FaultServer:
         finally:
             self._connections.pop(threading.current_thread(), None)
 
-    def _answer(
-        self,
-        connection: socket.socket,
-        number: int,
-        head: tuple[str, str, dict[str, str], bool],
-        previous: list[Request],
-    ) -> bool:
+    def _answer(self, connection: socket.socket, request: Request, exchange: Exchange, previous: Request) -> bool:
         """Answer a request; return whether another one may follow."""
-        method, path, headers, last = head
-        if not method:
-            self._send(connection, Answer(400, {"Content-Length": "0"}, ending="fin"), None, None)
+        if self._gate:
+            self._gate.pass_through(request)
+        time.sleep(self._latency)
+        fault = exchange.fault
+        if fault and fault.kind in {Kind.DISCONNECT, Kind.SILENT}:
+            _wait_unless_closed(connection, fault.hold if fault.kind is Kind.SILENT else 0.0)
             return False
-        if path in {"-/log", "-/reset"}:
-            return self._send(connection, self._report(path), None, None)
-        now = time.monotonic()
-        with self._changed:
-            request = Request(method, path, headers, self.requests, self._attempts[path])
-            fault = self._script(request) if self._script else None
-            exchange = Exchange(method, path, headers.get("range"), headers, number, fault, now, now)
-            self.requests += 1
-            self._attempts[path] += 1
-            self._log.append(exchange)
-            self._running += 1
-        try:
-            if self._gate:
-                self._gate.pass_through(request)
-            time.sleep(self._latency)
-            step = self.step if path.endswith(".parquet") else Step.IN
-            answer = self._choose(previous[-1] if step is Step.BEHIND and previous else request, exchange)
-            again = b"" if step is Step.IN else b"".join(_pieces(self._choose(request, exchange), "GET", PIECE))
-            previous[:] = [request] if step is not Step.IN else []
-            exchange.status = answer.status
-            if step is Step.TWICE:
-                answer = replace(answer, body=[b"".join(answer.body) + again])
-            answer = replace(answer.plus(Connection="close"), ending=max(answer.ending, "fin")) if last else answer
-            more = self._send(connection, answer, exchange, fault)
+        step = self.step if request.path.endswith(".parquet") else Step.IN
+        answer = self._choose(previous if step is Step.BEHIND else request, exchange)
+        exchange.status = answer.status
+        if step in {Step.TWICE, Step.TWICE_SLOWLY}:
+            again = b"".join(piece for _, piece in _pieces(self._choose(request, exchange), "GET", PIECE))
             if step is Step.TWICE_SLOWLY:
+                _send(connection, answer, request.method, exchange)
                 connection.sendall(again)
-            return more
-        finally:
-            with self._changed:
-                exchange.finished = time.monotonic()
-                self._running -= 1
-                self._changed.notify_all()
+                return True
+            answer = replace(answer, body=[b"".join(answer.body) + again])
+        # The body of a request is not read, so that the next request could not be found after it.
+        if request.method not in {"GET", "HEAD"} or request.headers.get("connection", "").lower() == "close":
+            answer = replace(answer.plus(Connection="close"), ending=max(answer.ending, "fin"))
+        return _send(connection, answer, request.method, exchange, self._rate)
 
     def _choose(self, request: Request, exchange: Exchange) -> Answer:
         if exchange.fault:
-            answer = wrong_answer(exchange.fault, request, self._content, lambda: self._others(request.path))
-            if answer:
+            if answer := wrong_answer(exchange.fault, request, self._content, lambda: self._names(request.path)):
                 return answer
             exchange.fault = None
         return right_answer(request, self._content(request.path))
 
-    def _send(self, connection: socket.socket, answer: Answer, exchange: Exchange | None, fault: Fault | None) -> bool:
-        if answer.wait:
-            _wait_unless_closed(connection, answer.wait)
-        end = time.monotonic() + (fault.hold if fault else 0.0)
-        head = True
-        size = min(PIECE, int(self._rate / 50)) if self._rate else PIECE
-        for piece in _pieces(answer, exchange.method if exchange else "GET", size) if answer.status else ():
-            if answer.drip == "all" or (answer.drip and not head):
-                for at in range(len(piece)):
-                    if time.monotonic() >= end:
-                        break
-                    self._note(exchange, 0 if head else 1)
-                    connection.sendall(piece[at : at + 1])
-                    _wait_unless_closed(connection, min(fault.interval if fault else 0.0, end - time.monotonic()))
-            else:
-                if self._rate and not head:
-                    _wait_unless_closed(connection, len(piece) / self._rate)
-                self._note(exchange, 0 if head else len(piece))
-                connection.sendall(piece)
-            head = head and not piece.endswith(b"\r\n\r\n")
-        if answer.ending == "rst":
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        return answer.ending == "keep"
-
-    def _note(self, exchange: Exchange | None, size: int) -> None:
-        """Count bytes before they are sent, so that a client that has them finds them counted."""
-        if exchange and size:
-            with self._changed:
-                exchange.finished = time.monotonic()
-                exchange.body_bytes_sent += size
-                self.body_bytes_sent += size
-
     def _report(self, path: str) -> Answer:
         if path == "-/reset":
             self.reset()
-        names = {"method": "method", "path": "path", "range": "range_header", "status": "status"}
-        names["bytes"] = "body_bytes_sent"
-        with self._changed:
-            exchanges = [{name: getattr(one, field) for name, field in names.items()} for one in self._log]
-            report = {"requests": self.requests, "body_bytes_sent": self.body_bytes_sent, "exchanges": exchanges}
-        data = json.dumps(report).encode()
-        return Answer(200, {"Content-Type": "application/json", "Content-Length": str(len(data))}, (data,))
+        exchanges = [{"method": each.method, "status": each.status} for each in self.log]
+        report = {"body_bytes_sent": self.body_bytes_sent, "exchanges": exchanges}
+        return text_answer(200, "application/json", json.dumps(report))
 
 
-def _read_head(connection: socket.socket) -> tuple[str, str, dict[str, str], bool] | None:
-    """Return method, path, headers and whether it is the last request; an empty method if it is not HTTP."""
-    data = b""
-    while not data.endswith(b"\r\n\r\n"):
-        received = connection.recv(_HEAD_LIMIT)
-        if not received or len(data) > _HEAD_LIMIT:
-            return None if not received else ("", "", {}, True)
-        data += received
-    first_line, *lines = data[:-4].decode("latin-1").split("\r\n")
-    method, _, rest = first_line.partition(" ")
+@lru_cache(maxsize=1000)
+def _in_memory(data: bytes) -> Content:
+    """Return a file as it is now; another content has another ETag and another time."""
+    etag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
+    return Content(len(data), etag, 1_577_836_800.0 + zlib.crc32(data) % 10**8, lambda start, end: data[start:end])
+
+
+def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None:
+    """Return method, path and headers of the next request; None if there is none, or it is not HTTP."""
+    method, _, rest = reader.readline(64 << 10).decode("latin-1").strip().partition(" ")
     target, _, version = rest.partition(" ")
-    if not version.startswith("HTTP/1.") or not all(":" in line for line in lines):
-        return "", "", {}, True
-    headers = {line.partition(":")[0].lower(): line.partition(":")[2].strip() for line in lines}
-    path = unquote(target.partition("?")[0].removeprefix("/"), errors="surrogateescape")
-    # A body is not read, so that the next request could not be found after it.
-    body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    return method, path, headers, body or version == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
+    if version != "HTTP/1.1":
+        return None
+    try:
+        headers = {name.lower(): text.strip() for name, text in parse_headers(reader).items()}
+    except HTTPException:
+        return None
+    return method, unquote(target.partition("?")[0].removeprefix("/"), errors="surrogateescape"), headers
 
 
-def _pieces(answer: Answer, method: str, size: int) -> Iterator[bytes]:
-    """All bytes of an answer; its headers end with the first piece that ends with an empty line."""
+def _send(
+    connection: socket.socket, answer: Answer, method: str, exchange: Exchange | None = None, rate: float | None = None
+) -> bool:
+    """Send an answer; return whether another request may follow."""
+    fault = exchange.fault if exchange else None
+    end = time.monotonic() + (fault.hold if fault else 0.0)
+    for in_body, piece in _pieces(answer, method, min(PIECE, int(rate / 50)) if rate else PIECE):
+        drips = answer.drip == "all" or (answer.drip == "body" and in_body)
+        size = 1 if drips else len(piece)
+        for at in range(0, len(piece), size):
+            if drips and time.monotonic() >= end:
+                return False
+            if exchange and in_body:  # before it is sent, so that a client that has it finds it counted
+                exchange.body_bytes_sent += size
+            if drips and fault:
+                _wait_unless_closed(connection, fault.interval)
+            elif rate and in_body:
+                _wait_unless_closed(connection, size / rate)
+            connection.sendall(piece[at : at + size])
+    if answer.ending == "rst":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return answer.ending == "keep"
+
+
+def _pieces(answer: Answer, method: str, size: int) -> Iterator[tuple[bool, bytes]]:
+    """All bytes of an answer, and whether they are of its body."""
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", f"Date: {formatdate(usegmt=True)}"]
     lines += [f"{name}: {text}" for name, text in answer.headers.items()]
-    start = ("\r\n".join(lines) + "\r\n").encode("latin-1")
+    head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
     for filler in answer.filler:
-        yield start
-        start = filler
-    yield start + b"\r\n"
+        yield False, head
+        head = filler
+    yield False, head + b"\r\n"
     for data in answer.body if method != "HEAD" else ():
         for at in range(0, len(data), size):
             piece = data[at : at + size]
-            yield b"%x\r\n%b\r\n" % (len(piece), piece) if answer.chunked else piece
+            yield True, b"%x\r\n%b\r\n" % (len(piece), piece) if answer.chunked else piece
     if answer.chunked and answer.ending == "keep":
-        yield b"0\r\n\r\n"
+        yield True, b"0\r\n\r\n"
 
 
 def _wait_unless_closed(connection: socket.socket, seconds: float) -> None:
@@ -376,12 +352,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--rate", type=float, help="bytes of body per second and connection")
-    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 for a free one")
-    given = parser.parse_args()
+    options = parser.parse_args()
     # Blocked before threads start, which inherit that; sigwait receives them.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    with FaultServer(given.folder, latency=given.latency, rate=given.rate, host=given.host, port=given.port) as server:
+    with FaultServer(options.folder, latency=options.latency, rate=options.rate, port=options.port) as server:
         print(server.url, flush=True)  # noqa: T201 - what it is started for
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
 

@@ -174,29 +174,6 @@ def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
     return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
 
 
-def scrambled(footer: bytes, rng: Random) -> bytes:
-    """Some bytes of a footer changed, lost, repeated or put in."""
-    out = bytearray(footer)
-    for _ in range(rng.choice([1, 1, 1, 2, 8])):
-        at = rng.randrange(len(out))
-        length = rng.choice([1, 2, 9, 70])
-        match rng.randrange(7):
-            case 0 | 1:
-                out[at] ^= 1 << rng.randrange(8)
-            case 2:
-                out[at] = rng.choice([0, 0x0C, 0x19, 0x7F, 0x80, 0xF9, 0xFC, 0xFF, rng.randrange(256)])
-            case 3:
-                del out[at : at + length]
-            case 4:
-                out[at:at] = out[at : at + length]
-            case 5:
-                out[at:at] = rng.choice([b"\xff" * 9 + b"\x01", rng.randbytes(length), b"\x1c" * length])
-            case _:
-                del out[at:]
-        out = out or bytearray(footer)
-    return bytes(out)
-
-
 def confused(footer: bytes, rng: Random) -> bytes:
     """A well-formed struct in which a few fields have another type, another value, or are missing."""
     fields = take_apart(footer)

@@ -1,4 +1,4 @@
-"""Holding a request until somebody else is done, so that which comes first is no matter of luck."""
+"""Hold a request until a test opens the gate, so that the order of events is certain."""
 
 import threading
 from collections.abc import Callable
@@ -6,18 +6,13 @@ from collections.abc import Callable
 from tests.support.fault_kinds import Request
 
 _PATIENCE = 60.0
-"""Seconds until a test that went wrong ends."""
+"""Seconds until a failed test ends."""
 
 
 class Gate:
-    """Holds the first request that it is closed for, and those that follow by the same connection; no other."""
+    """Holds the first request for which it is closed, and no other connection."""
 
     def __init__(self, closed: Callable[[Request], bool]) -> None:
-        """Close it.
-
-        Args:
-            closed: whether it holds a request; asked in the server's thread, of each request until one is held.
-        """
         self._closed = closed
         self._come = threading.Event()
         self._open = threading.Event()
@@ -27,18 +22,18 @@ class Gate:
         assert self._come.wait(_PATIENCE), "no request came to the gate"
 
     def open(self) -> None:
-        """Let it through."""
+        """Let the request pass."""
         self._open.set()
 
     def pass_through(self, request: Request) -> None:
-        """Return when a request may go on."""
+        """Return when a request may be answered."""
         if not (self._come.is_set() or self._open.is_set()) and self._closed(request):
             self._come.set()
             self._open.wait(_PATIENCE)
 
 
 def nth(number: int, part: str = "") -> Callable[[Request], bool]:
-    """Whether a request is the n-th, from 0, of those whose path has a part."""
+    """Close a gate for the n-th request, from 0, whose path contains a part."""
     left = number
 
     def closed(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""A store of what tests can tell apart, and processes beside this one that use it."""
+"""Stores, and other processes that use them."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def path_of(number: int) -> str:
 
 
 def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, StoredFile]]:
-    """Files whose values can be told apart and hardly be compressed."""
+    """Different files that can hardly be compressed."""
     return [(path_of(number), stored_file(Random(number).randbytes(size))) for number in range(start, start + count)]
 
 
@@ -49,7 +49,7 @@ def empty_store(path: Path) -> Iterator[Store]:
 
 @contextmanager
 def raw(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file itself, as anybody may open it."""
+    """Open the file without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
@@ -59,7 +59,7 @@ def integrity(path: Path) -> str:
         return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 
 
-# Says "ready" when it is, and goes on when it is told to. It is quick to start, since nothing of pytest is imported.
+# Prints "ready", and continues after a line of input. It starts quickly, since pytest is not imported.
 SCRIPT = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -98,7 +98,7 @@ def digest(path: Path) -> str:
 
 
 def signed(body: bytes) -> bytes:
-    """A value whose digest is right, as a stranger can make one."""
+    """Return a value with a correct digest, which an attacker can compute."""
     return b"\x01" + hashlib.blake2b(body, digest_size=16).digest() + body
 
 

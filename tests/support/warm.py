@@ -1,7 +1,7 @@
-"""Commands that start at once: forked by a process that has imported what they need.
+"""Commands that start quickly, since they are forked by a process that has imported everything.
 
-Importing takes most of the time of most commands. What is forked is a process as a command is one, with arguments,
-environment, folder, streams, signals and exit of its own.
+Imports take most of the time of most commands. A forked process has its own arguments, environment, folder, streams,
+signals and exit.
 """
 
 import atexit
@@ -28,13 +28,13 @@ from typing import NoReturn, Self
 from tests.support import canaries
 
 IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
-"""By functions of the package, besides its own modules, and so not imported with these."""
+"""Modules that functions of the package import."""
 
 ROOT = Path(__file__).parents[2]
 
 
 class Forked:
-    """A command that runs, with the methods of ``subprocess.Popen`` that tests need."""
+    """A running command, with the methods of ``subprocess.Popen`` that tests need."""
 
     def __init__(
         self,
@@ -48,39 +48,39 @@ class Forked:
         given: bytes = b"",
         preload: str = "",
     ) -> None:
-        """Begin a command.
+        """Start a command.
 
         Args:
             words: its arguments.
-            environment: all of it.
-            folder: the current one.
-            in_one: whether what it says of errors comes with its output.
-            terminal: where both are to go; they are pipes of ours if there is none.
-            keyboard: whether the terminal is its standard input, too.
-            given: on its standard input.
-            preload: a library that the process is loaded with before any other.
+            environment: the complete environment.
+            folder: the current folder.
+            in_one: one stream for output and errors.
+            terminal: an open terminal for output and errors, instead of pipes.
+            keyboard: the terminal is the standard input, too.
+            given: the standard input.
+            preload: a library for LD_PRELOAD.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-        self._told, told_end = socket.socketpair()
+        self._status, status_end = socket.socketpair()
         requested = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent(preload)
         streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
         with TemporaryFile() as input_:
             input_.write(given)
             input_.seek(0)
-            ends = [terminal if keyboard and terminal else input_.fileno(), *streams, told_end.fileno()]
+            ends = [terminal if keyboard and terminal else input_.fileno(), *streams, status_end.fileno()]
             socket.send_fds(parent, [len(requested).to_bytes(4, "little")], ends)
         parent.sendall(requested)
         os.close(out_end)
         os.close(err_end)
-        told_end.close()
+        status_end.close()
         self.args = list(words)
         self.stdout, self.stderr = open(out, "rb"), open(err, "rb")  # noqa: PTH123, SIM115 - closed by __exit__
         self.returncode: int | None = None
         self.pid = self._number()
 
     def _number(self) -> int:
-        answer = self._told.recv(4, socket.MSG_WAITALL)
+        answer = self._status.recv(4, socket.MSG_WAITALL)
         assert len(answer) == 4, "the process that forks commands has died"
         return int.from_bytes(answer, "little", signed=True)
 
@@ -94,35 +94,33 @@ class Forked:
         self._close()
 
     def poll(self) -> int | None:
-        """The exit status; None if it has not ended."""
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+        """Return the exit status; None while it runs."""
+        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
             self.returncode = self._number()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status when it has ended."""
-        if self.returncode is None and not select.select([self._told], [], [], timeout)[0]:
+        """Wait for the end; return the exit status."""
+        if self.returncode is None and not select.select([self._status], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         status = self.poll()
         assert status is not None
         return status
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal if it still runs."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, whatever it does."""
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float = 90) -> tuple[bytes, bytes]:
-        """All that it wrote, when it has ended."""
+        """Wait for the end; return everything that it wrote."""
         with ThreadPoolExecutor(2) as executor:
             streams = [executor.submit(stream.read) for stream in (self.stdout, self.stderr)]
             try:
@@ -135,13 +133,13 @@ class Forked:
         return out, err
 
     def _close(self) -> None:
-        for each in (self.stdout, self.stderr, self._told):
+        for each in (self.stdout, self.stderr, self._status):
             each.close()
 
 
 @cache
 def _parent(preload: str) -> socket.socket:
-    """Where that process is asked."""
+    """Start the process that forks commands; return a socket for requests."""
     ours, theirs = socket.socketpair()
     remaining = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
     process = subprocess.Popen(
@@ -162,20 +160,20 @@ def _parent(preload: str) -> socket.socket:
     return ours
 
 
-# ---- in that process ----
+# ---- in the process that forks ----
 
 
 def main(requested: socket.socket) -> None:
-    """Fork commands until nobody asks for more."""
+    """Fork commands until the socket is closed."""
     _import_everything()
     gc.collect()
-    gc.freeze()  # so that commands neither go through it nor copy it
-    # By which whoever ran the command finds out.
+    gc.freeze()  # so that commands neither visit nor copy it
+    # A test finds the marks in the output of its command.
     canaries.watch(lambda text: os.write(2, text.encode()))
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command decides what that means
-    told_of: dict[int, int] = {}
-    """Where to tell how a command ended, by its number."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command sets its own handler
+    reports: dict[int, int] = {}
+    """Where to write the exit status of each process."""
     ended, wake = socket.socketpair()
     with ended, wake:
         wake.settimeout(0)
@@ -185,7 +183,7 @@ def main(requested: socket.socket) -> None:
             ready = select.select([requested, ended], [], [])[0]
             if ended in ready:
                 ended.recv(4096)
-                _tell(told_of)
+                _report(reports)
             if requested not in ready:
                 continue
             length, ends, *_ = socket.recv_fds(requested, 4, 4)
@@ -196,14 +194,14 @@ def main(requested: socket.socket) -> None:
             )
             *streams, reported = ends
             if number := _fork():
-                told_of[number] = reported
+                reports[number] = reported
                 _write(reported, number)
                 for end in streams:
                     os.close(end)
                 continue
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (reported, *told_of.values(), *(each.detach() for each in (requested, ended, wake))):
+            for end in (reported, *reports.values(), *(each.detach() for each in (requested, ended, wake))):
                 os.close(end)
             _become(words, environment, folder, streams)
 
@@ -218,23 +216,23 @@ def _import_everything() -> None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads are those of libraries that know of forks
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads belong to libraries that support forks
         return os.fork()
 
 
-def _tell(told_of: dict[int, int]) -> None:
-    """Tell of the commands that have ended by now."""
-    while told_of:
+def _report(reports: dict[int, int]) -> None:
+    """Report the commands that have ended."""
+    while reports:
         number, status = os.waitpid(-1, os.WNOHANG)
         if not number:
             return
-        reported = told_of.pop(number)
+        reported = reports.pop(number)
         _write(reported, os.waitstatus_to_exitcode(status))
         os.close(reported)
 
 
 def _write(reported: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # whoever asked has gone
+    with suppress(BrokenPipeError):  # the client has ended
         os.write(reported, number.to_bytes(4, "little", signed=True))
 
 
@@ -242,7 +240,7 @@ def _become(words: list[str], environment: dict[str, str], folder: str, streams:
     for number, end in enumerate(streams):
         os.dup2(end, number)
         os.close(end)
-    if os.isatty(1):  # where lines come as they are written; open() sees to it
+    if os.isatty(1):  # where open() buffers lines
         sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
@@ -254,7 +252,7 @@ def _become(words: list[str], environment: dict[str, str], folder: str, streams:
     except SystemExit as end:
         status = end.code
     assert isinstance(status, int)
-    # What Python does at its end, but for taking down all that was imported, which takes longer than most commands.
+    # As Python does at its end, without deleting all modules, which takes longer than most commands.
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
     sys.stdout.flush()

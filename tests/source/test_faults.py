@@ -1,0 +1,192 @@
+"""HTTP and S3 sources return only bytes that were requested, and read no more than these."""
+
+import re
+import time
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from catalogue.errors import CatalogueError, FileChanged, SourceError, Throttled, Unreachable, WrongRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
+from tests.support import canaries
+from tests.support.faults import ALL_KINDS, MALFORMED_CONTENT_RANGES, SLOW, Fault, FaultServer, Kind, Request
+from tests.support.sources import BUCKET, DATA, FILES, IMPATIENT, PATH, RIGHT, SUFFIX, WANTED, Served, expected, quick
+
+PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
+EASILY_READ = 64 << 10
+"""Bytes that a server may have sent more than were requested before it saw the client hang up."""
+
+each_kind_of_range = pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
+both_protocols = pytest.mark.parametrize("protocol", ["http", "s3"])
+
+
+@pytest.fixture(scope="module", params=["http", "s3"])
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """On a slow line, so that the server has sent hardly more than what was read."""
+    with Served(request.param, FILES, rate=400_000.0).open() as opened:
+        yield opened
+
+
+@each_kind_of_range
+@pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
+def test_every_fault_raises_its_error(served: Served, kind: Kind, requested: ByteRange | SuffixRange) -> None:
+    error = expected(kind, requested)
+    served.script(quick(kind))
+    if error:
+        with pytest.raises(error) as raised:
+            served.source.get(PATH, requested)
+        assert raised.type is error
+        assert f"{served.source.url}{PATH}" in str(raised.value)
+        assert len(str(raised.value)) < 1000
+    else:
+        assert len(served.source.get(PATH, requested).body) == len(RIGHT[requested])
+    assert served.source.get(PATH, requested).body == RIGHT[requested]
+    first, second = served.exchanges()  # one request each
+    assert first.fault
+    assert first.body_bytes_sent <= 5000 + EASILY_READ
+    assert not second.fault
+
+
+@each_kind_of_range
+@pytest.mark.parametrize("kind", [Kind.LONG_BODY, Kind.SHORT_RANGE, Kind.CUT_FIN, Kind.CLOSE_DELIMITED])
+def test_rejects_bodies_that_are_too_short_or_too_long(
+    served: Served, kind: Kind, requested: ByteRange | SuffixRange
+) -> None:
+    for variant in (1, 2, 4999):
+        served.script(quick(kind, variant=variant))
+        with pytest.raises(SourceError, match=r"part 0\.parquet"):
+            served.source.get(PATH, requested)
+        (exchange,) = served.exchanges()
+        assert exchange.body_bytes_sent <= 5000 + EASILY_READ
+
+
+@each_kind_of_range
+def test_rejects_malformed_content_ranges(served: Served, requested: ByteRange | SuffixRange) -> None:
+    for variant in range(len(MALFORMED_CONTENT_RANGES)):
+        served.script(quick(Kind.MALFORMED_CONTENT_RANGE, variant=variant))
+        with pytest.raises(WrongRange, match=r"part 0\.parquet"):
+            served.source.get(PATH, requested)
+
+
+@each_kind_of_range
+@pytest.mark.parametrize("kind", [Kind.CHANGED_ETAG, Kind.OTHER_OBJECT])
+def test_rejects_versions_other_than_the_pinned_one(
+    served: Served, kind: Kind, requested: ByteRange | SuffixRange
+) -> None:
+    served.script(None, quick(kind))
+    seen = served.source.get(PATH, requested)
+    with pytest.raises(FileChanged, match=r"part 0\.parquet"):
+        served.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag))
+
+
+@each_kind_of_range
+@pytest.mark.parametrize("kind", [Kind.WEAK_ETAG, Kind.NO_ETAG])
+def test_compares_sizes_where_there_is_no_strong_etag(
+    served: Served, kind: Kind, requested: ByteRange | SuffixRange
+) -> None:
+    served.script(None, quick(kind), quick(kind))
+    seen = served.source.get(PATH, requested)
+    assert served.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag)).body == RIGHT[requested]
+    with pytest.raises(FileChanged, match="299,999"):
+        served.source.get(PATH, requested, pin=FileVersion(299_999, None))
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [(Kind.RETRY_AFTER, 60), (Kind.TOO_MANY, 60), (Kind.SLOW_DOWN, None)])
+def test_passes_on_retry_after(served: Served, kind: Kind, seconds: int | None) -> None:
+    served.script(quick(kind, retry_after=60))
+    with pytest.raises(Throttled) as raised:
+        served.source.get(PATH, SUFFIX)
+    assert raised.value.retry_after == (seconds and pytest.approx(seconds + 1, abs=1))
+
+
+def test_internal_error_in_200_is_unreachable(served: Served) -> None:
+    served.script(quick(Kind.XML_IN_200, variant=1))
+    with pytest.raises(Unreachable, match="InternalError"):
+        served.source.get(PATH, SUFFIX)
+
+
+@both_protocols
+def test_documents_are_checked_as_ranges_are(protocol: str) -> None:
+    """A document has no Content-Range to check; the rest is checked."""
+    kinds = [Kind.CUT_FIN, Kind.CUT_RST, Kind.CLOSE_DELIMITED, Kind.CHUNKED_CUT, Kind.GZIP_BOMB, Kind.HTML_200]
+    kinds += [Kind.XML_IN_200, Kind.ENDLESS, Kind.SLOW_DOWN, Kind.BLOCKED, Kind.REDIRECT_HERE]
+    with Served(protocol, FILES).open() as served:
+        served.script(*(quick(kind) for kind in kinds))
+        for _ in kinds:
+            with pytest.raises(SourceError, match=r"part 0\.parquet"):
+                served.source.get(PATH)
+        assert served.source.get(PATH).body == DATA
+
+
+def test_errors_contain_no_secrets(served: Served) -> None:
+    messages = [repr(served.source), str(served.source), served.source.url]
+    for kind in PROMPT:
+        served.script(quick(kind))
+        try:
+            served.source.get(PATH, SUFFIX)
+        except CatalogueError as error:
+            messages += [f"{error} {error!r} {error.__cause__} {error.__cause__!r}"]
+    text = "\n".join(messages)
+    assert "AccessDenied" in text
+    assert canaries.MARK not in text
+    assert "Signature" not in text
+    assert canaries.AWS["AWS_SECRET_ACCESS_KEY"] not in repr([each.headers for each in served.exchanges()])
+
+
+@both_protocols
+@pytest.mark.parametrize("kind", [Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY])
+def test_never_follows_redirects(protocol: str, kind: Kind) -> None:
+    """The AWS SDK would follow them, with the session's token."""
+    with FaultServer({}, host="127.0.0.2") as elsewhere, Served(protocol, FILES).open() as served:
+        target = elsewhere.url + "landing?token=canary"
+        served.script(*(quick(kind, variant=variant, target=target) for variant in range(4)))
+        for _ in range(4):
+            with pytest.raises(SourceError, match="redirects to") as raised:
+                served.source.get(PATH, SUFFIX)
+            assert ("127.0.0.2" in str(raised.value)) == (kind is Kind.REDIRECT_AWAY)
+            assert "canary" not in str(raised.value)
+        assert [exchange.status for exchange in served.exchanges()] == [301, 302, 307, 308]
+        assert not elsewhere.log
+
+
+@both_protocols
+def test_slow_responses_time_out(protocol: str) -> None:
+    slow = {f"{kind.value}/{name}": quick(kind, hold=30.0) for kind in SLOW for name in WANTED}
+    files = dict.fromkeys(["prepare", *slow], DATA)
+
+    def script(request: Request) -> Fault | None:
+        return None if request.attempt else slow.get(request.path.removeprefix(f"{BUCKET}/"))
+
+    served = Served(protocol, files, script)
+
+    def read_twice(path: str) -> bytes:
+        requested = WANTED[path.partition("/")[2]]
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable answer")):
+            served.source.get(path, requested)
+        assert time.monotonic() - began < 10
+        return served.source.get(path, requested).body
+
+    with served.open(connections=len(files), timeouts=IMPATIENT), ThreadPoolExecutor(len(slow)) as executor:
+        served.source.get("prepare", SUFFIX)  # which takes the AWS SDK some time
+        bodies = executor.map(read_twice, slow)
+        assert [*bodies] == [RIGHT[WANTED[path.partition("/")[2]]] for path in slow]
+        assert served.server.requests == 1 + 2 * len(slow)
+
+
+def test_oversized_responses_use_little_memory() -> None:
+    kinds = [Kind.LONG_BODY, Kind.ENDLESS, Kind.GZIP_BOMB, Kind.MANY_HEADERS, Kind.HUGE_HEADER, Kind.WHOLE_FILE]
+    faults = [quick(kind, excess=1 << 30, variant=variant) for kind in kinds for variant in range(3)]
+    with Served("http", {"huge": bytes(64 << 20)}).open() as served:
+        served.script(*faults)
+        tracemalloc.start()
+        try:
+            for _ in faults:
+                with pytest.raises(SourceError):
+                    served.source.get("huge", SUFFIX)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 16 << 20  # with the server's own memory, such as a header of 1 MiB
