@@ -84,7 +84,6 @@ HOMES = {
     "starlette": {"server"},
     "uvicorn": {"server"},
     "warcio": {"records", "server", "output"},
-    "yarl": {"source"},
 }
 
 FORBIDDEN_NAMES = {"base", "common", "core", "helpers", "manager", "misc", "types", "utils"}
