@@ -85,7 +85,7 @@ class Sample(ReprMixin):
         metadata, dataset = session.metadata(), session.dataset
         short = _STRATA if dataset == COMMON_CRAWL else {}
         stratum = check_columns([short.get(per, per)], metadata.columns, dataset) if per is not None else ()
-        without_key = metadata.without(dataset.key, scope.candidates)
+        without_key = tuple(each.path for each in scope.candidates if dataset.key not in each.columns)
         self.size = size
         self.missing = scope.missing + tuple(
             f"{path} has no column {dataset.key} to find rows by" for path in without_key
@@ -94,7 +94,11 @@ class Sample(ReprMixin):
         self._session = session
         self._space = captures.space_of
         self._files = {file.path: file for file in scope.candidates}
-        self._sizes = metadata.sizes(scope.candidates)
+        self._sizes = {
+            (each.path, ordinal): num_rows
+            for each in scope.candidates
+            for (ordinal, _), num_rows in zip(each.row_groups, each.num_rows, strict=True)
+        }
         self._considered = scope.considered
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))

@@ -35,8 +35,6 @@ from catalogue.store.stored_lists import load_dataset
 DATABASE_NAME = "catalogue.duckdb"
 _TEMPORARY_CACHE = 8 << 30
 """Bytes of a cache that is deleted when the session is closed."""
-_SMALL_DATABASE = 16 << 20
-"""Bytes of a metadata database of about ten thousand index files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +96,7 @@ class Session:
 
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
-        if self._snapshot:
-            self._snapshot.close()
-            self._snapshot = None
+        self._snapshot = None
         while self._opened:
             self._opened.pop().close()
         for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers"):
@@ -232,14 +228,10 @@ class Session:
     def metadata(self) -> metadata_db.MetadataSnapshot:
         """Return the metadata database as it is now, kept open for planning."""
         state = self.store.state()
-        if self._snapshot and self._snapshot.state != state:
-            self._snapshot.close()
-            self._snapshot = None
-        if not self._snapshot:
+        if not self._snapshot or self._snapshot.state != state:
             path = self.writable_database(indexes=False)
-            connection = metadata_db.connect_fresh(path, self.store, self.dataset, indexes=False)
-            small = path.stat().st_size < _SMALL_DATABASE
-            self._snapshot = metadata_db.MetadataSnapshot(connection, state, self.dataset, small=small)
+            bounds = metadata_db.open_bounds(path, self.store, self.dataset)
+            self._snapshot = metadata_db.MetadataSnapshot(bounds, state, self.dataset, path)
         return self._snapshot
 
     @contextmanager

@@ -17,7 +17,7 @@ def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnectio
     """Return a read-only connection; see ``Catalogue.connect``."""
     if lake:
         return connect_for(session, "FROM cc.captures")
-    return metadata_db.connect_fresh(session.writable_database(), session.store, session.dataset, indexes=True)
+    return metadata_db.connect_fresh(session.writable_database(), session.store, session.dataset)
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:

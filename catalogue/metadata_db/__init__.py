@@ -6,7 +6,7 @@ from catalogue.metadata_db.connection import answerable, connect, queries_folder
 from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_rows import are_of, packed
 from catalogue.metadata_db.gaps import Gaps, gaps
-from catalogue.metadata_db.refresh import STORAGE_VERSION, connect_fresh, is_fresh, reading_fresh, refresh
+from catalogue.metadata_db.refresh import STORAGE_VERSION, connect_fresh, is_fresh, open_bounds, reading_fresh, refresh
 
 __all__ = [
     "MARGIN",
@@ -22,6 +22,7 @@ __all__ = [
     "gaps",
     "is_fresh",
     "lake_files",
+    "open_bounds",
     "packed",
     "problems",
     "queries_folder",

@@ -1,22 +1,18 @@
 """Find the files and row groups that a query may have to read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
-
-import duckdb
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
-from catalogue.metadata_db.connection import readable
+from catalogue.metadata_db.bounds_file import BoundsFile, RowGroupPlace
+from catalogue.metadata_db.connection import readable, reading
 from catalogue.parquet.column_types import wider
-from catalogue.query.literals import literal, literals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.surt import text_after, text_from
 
-_FEW = 32
-"""Maximum intervals of keys that are written into the statement."""
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
 
@@ -34,6 +30,10 @@ class Candidate:
     """Ordinal of each row group, ascending, and its offset in the footer."""
     least: str = ""
     """A lower bound of the keys in the file, from its footer."""
+    num_rows: tuple[int, ...] = ()
+    """Of each row group; empty where they are not needed."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns of the file; empty where they are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Candidates:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        bounds: BoundsFile,
         counts: _Counts,
         crawls: Sequence[str],
         subsets: Sequence[str],
@@ -70,11 +70,10 @@ class Candidates:
         if not crawls:
             message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
             raise QueryError(message)
-        self._connection = connection
+        self._bounds = bounds
         self._table = table
         self._counts = counts
         known = counts.files.keys() | counts.requested | (counts.listed.keys() if subsets else set())
-        self._crawls, self._subsets = list(crawls), list(subsets)
         self._pairs = sorted(
             (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
         )
@@ -88,60 +87,16 @@ class Candidates:
             raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
     def files(self, query: ResolvedQuery) -> list[Candidate]:
-        """Return files with row groups that may match, or whose keys and times are unknown."""
-        # Small statements, one after the other, are planned in half the time that one large one takes.
-        groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
-        if not groups:
-            return []
-        rows = self._run(
-            f"""
-            SELECT
-              file, any_value(path), any_value(version), any_value(footer_rest),
-              CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END
-            FROM derived.row_groups JOIN derived.files USING (file)
-            WHERE file IN {literals(groups)} GROUP BY file ORDER BY any_value(path)
-            """  # noqa: S608 - numbers
-        )
-        return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
-
-    def _groups(self, query: ResolvedQuery) -> list[tuple[int, list[int], list[int]]]:
-        """Return the number of each file with the ordinals, ascending, and offsets of row groups that may match."""
-        ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
-        closed = [(low, high) for low, high in ends if high is not None]
-        known = "least IS NULL"
-        if len(closed) < len(ends):  # only the last can be open
-            known += f" OR greatest >= {literal(ends[-1][0])}"
-        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
-        if not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals):
-            known += " OR bounds_from = 'footer (signed)'"
-        if len(closed) <= _FEW:
-            for low, high in closed:
-                known += f" OR (greatest >= {literal(low)} AND least < {literal(high)})"
-            matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - literals
-        else:
-            # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
-            names = "SELECT file, row_group, footer_offset FROM known"
-            matching = f"{names} ASOF JOIN intervals ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
-        lows, highs = zip(*closed, strict=True) if len(closed) > _FEW else ((), ())
-        chosen = f"crawl IN {literals(self._crawls)}"
-        if self._subsets:
-            chosen += f" AND subset IN {literals(self._subsets)}"
-        sql = f"""
-            WITH
-            intervals AS (
-              SELECT unnest({literals(lows)}::VARCHAR[]) AS low, unnest({literals(highs)}::VARCHAR[]) AS high
-            ),
-            known AS (
-              SELECT
-                file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
-                coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest
-              FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
-              WHERE file IN (SELECT file FROM derived.files WHERE {chosen}) AND {_fetched_in(query)}
-            )
-            SELECT file, list(row_group ORDER BY row_group), list(footer_offset ORDER BY row_group)
-            FROM (SELECT DISTINCT * FROM ({matching})) GROUP BY file
-            """  # noqa: S608 - literals
-        return self._run(sql)
+        """Return files with row groups that may match, or whose keys and times are unknown, by path."""
+        columns = [tuple(names) for names, _ in self._bounds.columns]
+        files: dict[str, dict[int, RowGroupPlace]] = {}
+        for pair in self._pairs:
+            if part := self._bounds.part(pair):
+                times = self._bounds.crawl_times(pair[0])
+                for place in part.places(part.matching(query.intervals)):
+                    if _may_be_fetched_in(query, place, times):
+                        files.setdefault(place.path, {})[place.row_group] = place
+        return [_candidate([group for _, group in sorted(files[path].items())], columns) for path in sorted(files)]
 
     @property
     def row_groups(self) -> int:
@@ -163,46 +118,46 @@ class Candidates:
                 )
         return tuple(sentences)
 
-    def _run(self, sql: str) -> list[tuple[Any, ...]]:
-        return _rows(self._connection, sql)
+
+def _candidate(groups: Sequence[RowGroupPlace], columns: Sequence[tuple[str, ...]]) -> Candidate:
+    first = groups[0]
+    return Candidate(
+        first.path,
+        first.version,
+        first.footer_rest,
+        tuple((group.row_group, group.footer_offset) for group in groups),
+        first.file_least,
+        tuple(group.num_rows for group in groups),
+        columns[first.columns],
+    )
 
 
-def _fetched_in(query: ResolvedQuery) -> str:
-    """Return a condition: whether a row group may have been fetched in time, by its footer or the list of crawls."""
-    if query.from_ms is None and query.to_ms is None:
-        return "true"
-    start, end = literal(query.from_ms), literal(query.to_ms)
-    return f"""CASE
-        WHEN last_fetch IS NOT NULL
-        THEN ({start} IS NULL OR last_fetch >= {start}) AND ({end} IS NULL OR first_fetch < {end})
-        ELSE file NOT IN (
-          SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
-          WHERE c.first_fetch <= c.last_fetch AND (
-            epoch_ms(c.last_fetch) + {MARGIN} < {start} OR epoch_ms(c.first_fetch) - {MARGIN} >= {end}
-          )
-        )
-      END"""  # noqa: S608 - literals
+def _may_be_fetched_in(query: ResolvedQuery, place: RowGroupPlace, crawl_times: tuple[int, int] | None) -> bool:
+    """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
+    first, last = place.first_fetch, place.last_fetch
+    if first is None or last is None:
+        if crawl_times is None or crawl_times[0] > crawl_times[1]:
+            return True
+        first, last = crawl_times[0] - MARGIN, crawl_times[1] + MARGIN
+    return (query.from_ms is None or last >= query.from_ms) and (query.to_ms is None or first < query.to_ms)
 
 
 class MetadataSnapshot:
-    """The database in one state of the store, for planning."""
+    """The metadata in one state of the store, for planning."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Dataset, *, small: bool) -> None:
-        """Take a connection, which ``close`` closes; ``small`` databases are read with one thread."""
-        if small:
-            connection.execute("SET threads = 1")
+    def __init__(self, bounds: BoundsFile, state: str, table: Dataset, database: Path) -> None:
+        """Plan by ``bounds``; ``database`` is opened for SQL."""
         self.state = state
+        self._bounds = bounds
         self._table = table
-        self._connection = connection
+        self._database = database
         self._last: tuple[object, Candidates | None] = (None, None)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a statement over the views, as dicts."""
-        rows = _rows(self._connection, sql, *parameters)
-        names = [name for name, *_ in self._connection.description or ()]
+        with readable(), reading(self._database) as connection:
+            rows = connection.execute(sql, parameters or None).fetchall()
+            names = [name for name, *_ in connection.description or ()]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     @cached_property
@@ -217,17 +172,13 @@ class MetadataSnapshot:
 
     @cached_property
     def _counts(self) -> _Counts:
-        def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
-            sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
-            return {(crawl, subset): count for crawl, subset, count in _rows(self._connection, sql)}
-
-        failures = counted("derived.failures")
+        failures = self._bounds.counts("failures")
         return _Counts(
-            counted("derived.files"),
-            counted("derived.row_groups JOIN derived.files USING (file)"),
-            counted("derived.listed", "sum(files)::BIGINT"),
+            self._bounds.counts("files"),
+            self._bounds.counts("row_groups"),
+            self._bounds.counts("listed"),
             failures,
-            frozenset(failures | counted("derived.listed WHERE requested")),
+            frozenset(failures | self._bounds.counts("requested")),
         )
 
     @cached_property
@@ -236,44 +187,17 @@ class MetadataSnapshot:
 
         They do not depend on the query, so that each result has the same types.
         """
-        rows = _rows(
-            self._connection, "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
-        )
         found: dict[str, str] = {}
-        for names, kinds in rows:
+        for names, kinds in self._bounds.columns:
             for name, kind in zip(names, kinds, strict=True):
                 found[name] = wider(found.get(name, kind), kind)
         return found
-
-    def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
-        """Return the number of rows of each candidate row group, by path and ordinal, ascending."""
-        requested = {(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups}
-        sql = f"""
-            SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file)
-            WHERE path IN {literals({path for path, _ in requested})} ORDER BY ALL
-            """  # noqa: S608 - literals
-        rows = _rows(self._connection, sql)
-        return {(path, group): num_rows for path, group, num_rows in rows if (path, group) in requested}
-
-    def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-        """Return the paths of files without a column."""
-        rows = _rows(
-            self._connection,
-            f"SELECT path FROM derived.files WHERE NOT list_contains(column_names, {literal(column)}) ORDER BY path",  # noqa: S608
-        )
-        paths = {candidate.path for candidate in candidates}
-        return tuple(path for (path,) in rows if path in paths)
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``; the last ones are cached."""
         parameters, known = (tuple(crawls), tuple(subsets)), self._last
         candidates = known[1] if known[0] == parameters else None
         if candidates is None:
-            candidates = Candidates(self._connection, self._counts, crawls, subsets, self._table)
+            candidates = Candidates(self._bounds, self._counts, crawls, subsets, self._table)
             self._last = (parameters, candidates)
         return candidates
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-    with readable():
-        return connection.execute(sql, parameters or None).fetchall()

@@ -8,6 +8,7 @@ import duckdb
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import DiskFailed, StoreLocked
+from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.connection import reading
 from catalogue.metadata_db.refresh import refresh
 from catalogue.metadata_db.suspects import alike, intruders
@@ -21,7 +22,8 @@ def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         crawls = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
-    path.unlink(missing_ok=True)  # processes that have it open keep it
+    for file in (path, bounds_path(path)):
+        file.unlink(missing_ok=True)  # processes that have it open keep it
     refresh(path, store, dataset, column_chunks=[crawl for (crawl,) in crawls])
 
 
@@ -53,6 +55,9 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
             raise
         yield _first_line(error.__cause__)
         return
+    bounds = BoundsFile.open(bounds_path(path))
+    if bounds is None or not bounds.is_complete():
+        yield f"{bounds_path(path).name} is damaged"
     stored = store.versions("files", store.keys("files"))
     for path_ in sorted(stored.keys() | shown.keys()):
         if path_ not in shown and dataset.file(path_) and path_ not in failed:

@@ -123,6 +123,8 @@ def answerable() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
+        if "Corrupt database file" in str(error):
+            raise _damaged(error) from error
         message = first_paragraph(error)
         if "Table with name captures does not exist" in message:
             message = "captures are in the DuckLake that catalogue export ducklake writes, as cc.captures"
@@ -141,8 +143,11 @@ def readable() -> Iterator[None]:
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        message = f"the catalogue cannot be read ({first_paragraph(error)}); run: catalogue check --repair"
-        raise DiskFailed(message) from error
+        raise _damaged(error) from error
+
+
+def _damaged(error: duckdb.Error) -> DiskFailed:
+    return DiskFailed(f"the catalogue cannot be read ({first_paragraph(error)}); run: catalogue check --repair")
 
 
 def quoted(path: Path) -> str:

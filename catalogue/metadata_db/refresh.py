@@ -16,8 +16,10 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
+from catalogue.metadata_db.write_bounds import ROW_GROUPS, write_bounds
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 from catalogue.store.locks import alone
@@ -64,6 +66,10 @@ def refresh(
         building = folder / path.name
         with _unwritten(db, path) as shown:
             if not requested and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it
+                if not _has_bounds(path, store, indexes=True):
+                    db.execute("USE shown")
+                    write_bounds(db, bounds_path(path), shown)
+                    db.execute("USE memory")
                 return
             since = _rows_since(shown, store)
             if since:
@@ -73,7 +79,9 @@ def refresh(
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
                 Build(db, store, table, since, folder).run(made_from, facts or {}, requested)
+                write_bounds(db, bounds_path(building), made_from)
             _swap(building, path)
+            put_in_place(bounds_path(building), bounds_path(path))
 
 
 @contextmanager
@@ -121,28 +129,39 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return _is_of(_meta(path), _meta_of(store), indexes=indexes)
+    return _has_bounds(path, store, indexes=indexes) and _is_of(_meta(path), _meta_of(store), indexes=indexes)
 
 
-def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) -> duckdb.DuckDBPyConnection:
-    """Connect to the database, after an update if necessary; ``indexes``: it must show all page indexes.
+def _has_bounds(path: Path, store: Store, *, indexes: bool) -> bool:
+    bounds = BoundsFile.open(bounds_path(path))
+    return bounds is not None and _is_of(bounds.meta, _meta_of(store), indexes=indexes)
+
+
+def open_bounds(path: Path, store: Store, table: Dataset) -> BoundsFile:
+    """Open the bounds of a database, after an update if necessary.
+
+    Raises:
+        DiskFailed: if it cannot be written.
+        StoreLocked: if another program has the database open for writing.
+    """
+    if not path.exists() or not _has_bounds(path, store, indexes=False):
+        refresh(path, store, table, stale=True)
+    bounds = BoundsFile.open(bounds_path(path))
+    if bounds is None:
+        message = f"{bounds_path(path)} cannot be read; delete it, and run the command again"
+        raise DiskFailed(message)
+    return bounds
+
+
+def connect_fresh(path: Path, store: Store, table: Dataset) -> duckdb.DuckDBPyConnection:
+    """Connect to the updated database; see ``connect``.
 
     Raises:
         DiskFailed: if it cannot be written.
         StoreLocked: if another program has it open for writing.
     """
-    requested = _meta_of(store)
-    if path.exists():
-        with suppress(duckdb.Error):
-            connection = connect(path)
-            try:
-                if _is_of(_read_meta(path, connection), requested, indexes=indexes):
-                    return connection
-            except BaseException:
-                connection.close()
-                raise
-            connection.close()
-    refresh(path, store, table, stale=True)
+    if not is_fresh(path, store):
+        refresh(path, store, table, stale=True)
     return connect(path)
 
 
@@ -174,7 +193,7 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
 def _layout() -> str:
     """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
     sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
-    sql += [macro.statement for macro in MACROS]
+    sql += [*(macro.statement for macro in MACROS), ROW_GROUPS]
     return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
 
 

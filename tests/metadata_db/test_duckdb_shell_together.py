@@ -133,6 +133,7 @@ def test_log_of_a_killed_shell_changes_no_result(command: Command) -> None:
         writer.end()
     assert log.exists()
     assert len(command("query", "*", "--yes").json_lines()) == 18
+    assert command("sql", "SELECT count(*) AS n FROM row_groups", "--format", "csv").out == "n\n2\n"
     assert not log.exists()
 
 
@@ -147,6 +148,7 @@ def test_ignores_a_log_written_next_to_a_newer_file(command: Command) -> None:
         assert writer.run("INSERT INTO derived.row_groups SELECT * FROM derived.row_groups") == "[(2,)]"
         assert log.exists()
         assert len(command("query", "*", "--yes").json_lines()) == 18
+        assert command("sql", "SELECT count(*) AS n FROM row_groups", "--format", "csv").out == "n\n2\n"
         assert not log.exists()
         assert writer.run("SELECT count(*) FROM derived.row_groups") == "[(4,)]"
 

@@ -1,0 +1,226 @@
+"""The bounds of all row groups in a mapped file, in which a query finds its row groups by bisection.
+
+Each crawl and subset has a part: an Arrow stream of its row groups, sorted by least key. A header in JSON has what a
+plan needs besides. Header and parts have digests, since wrong bounds would hide rows. The file is derived from the
+metadata database, like which it can be deleted.
+"""
+
+import json
+import mmap
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from itertools import starmap
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from catalogue.errors import DiskFailed
+from catalogue.parquet.arrow_arrays import positions
+from catalogue.surt import KeyInterval
+
+Pair: TypeAlias = tuple[str, str]
+"""A crawl and a subset."""
+
+_MAGIC = b"CATBND1\n"
+_DIGEST_SIZE = 16
+_LENGTH_SIZE = 8
+_ALIGNMENT = 64
+"""Of parts, for Arrow."""
+_MANY = 64
+"""Intervals from which on keys are converted once instead of one by one."""
+
+
+def bounds_path(database: Path) -> Path:
+    """Return the path of the bounds that belong to a database."""
+    return database.with_suffix(".bounds")
+
+
+class RowGroupPlace(NamedTuple):
+    """A row group that may match."""
+
+    path: str
+    version: bytes
+    """Digest of the file's value in the store."""
+    footer_rest: int | None
+    """See ``Footer.rest``."""
+    file_least: str
+    """A lower bound of the keys in the file, from its footer."""
+    columns: int
+    """Number of the combination of columns; see ``BoundsFile.columns``."""
+    row_group: int
+    footer_offset: int
+    num_rows: int
+    first_fetch: int | None
+    """In milliseconds; None if the footer does not say."""
+    last_fetch: int | None
+
+
+class BoundsPart:
+    """The row groups of one crawl and subset; those without bounds first, the others by least key."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        self._least, self._greatest, self._reached = (
+            _as_bytes(self._columns[name]) for name in ("min_key", "max_key", "reached")
+        )
+        self._start = self._least.null_count
+
+    def matching(self, intervals: Sequence[KeyInterval]) -> list[int]:
+        """Return the numbers of the rows whose keys may be in one of the ascending, disjoint intervals, ascending."""
+        least, greatest, reached = self._keys(len(intervals))
+        found = {*range(self._start)}
+        for interval in intervals:
+            end = bisect_left(least, interval.end, self._start)
+            start = bisect_left(reached, interval.start, self._start, end)
+            found.update(row for row in range(start, end) if greatest[row] >= interval.start)
+        if not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
+            found.update(self._signed)  # bounds in signed order are valid for ASCII only; see resolved_query.near
+        return sorted(found)
+
+    def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:
+        """Yield what rows say of their row groups."""
+        chosen = positions(np.array(rows, np.int64))
+        columns = (self._columns[name].take(chosen).to_pylist() for name in RowGroupPlace._fields)
+        return starmap(RowGroupPlace, zip(*columns, strict=True))
+
+    def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
+        return self._as_lists if intervals >= _MANY else tuple(map(_Keys, (self._least, self._greatest, self._reached)))
+
+    @cached_property
+    def _as_lists(self) -> tuple[list[bytes], ...]:
+        return tuple(each.to_pylist() for each in (self._least, self._greatest, self._reached))
+
+    @cached_property
+    def _signed(self) -> list[int]:
+        return [row for row, signed in enumerate(self._columns["signed"].to_pylist()) if signed]
+
+
+class _Keys(Sequence[bytes]):
+    """Keys that are converted when they are needed, as in a bisection."""
+
+    def __init__(self, array: pa.BinaryArray) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
+        return self._array[row].as_py()
+
+
+class BoundsFile:
+    """The open file."""
+
+    def __init__(self, content: memoryview, header: Mapping[str, Any]) -> None:
+        self._content = content
+        self._header = header
+        self._parts: dict[Pair, BoundsPart] = {}
+        self.meta: dict[str, str] = header["meta"]
+        """From which state of the store it was made."""
+
+    @classmethod
+    def open(cls, path: Path) -> "BoundsFile | None":
+        """Map a file; None if it does not exist or is damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            start = len(_MAGIC) + _LENGTH_SIZE + _DIGEST_SIZE
+            length = int.from_bytes(content[len(_MAGIC) : len(_MAGIC) + _LENGTH_SIZE], "little")
+            header = bytes(content[start : start + length])
+            if content[: len(_MAGIC)] == _MAGIC and content[start - _DIGEST_SIZE : start] == _digest(header):
+                return cls(content, json.loads(header))
+        return None
+
+    def counts(self, name: str) -> dict[Pair, int]:
+        """Return counts by crawl and subset; see ``write_bounds``."""
+        return {(crawl, subset): count for crawl, subset, count in self._header["counts"][name]}
+
+    @property
+    def columns(self) -> list[tuple[list[str], list[str]]]:
+        """Names and kinds of the columns of files, each combination once, oldest file first."""
+        return [(names, kinds) for names, kinds in self._header["columns"]]
+
+    def crawl_times(self, crawl: str) -> tuple[int, int] | None:
+        """Return when a crawl was fetched by the list of crawls, in milliseconds."""
+        times = self._header["crawls"].get(crawl)
+        return (times[0], times[1]) if times else None
+
+    def part(self, pair: Pair) -> BoundsPart | None:
+        """Return the row groups of a crawl and subset; None if it has none.
+
+        Raises:
+            DiskFailed: if the part is damaged.
+        """
+        if pair not in self._parts:
+            place = next((each for each in self._header["parts"] if (each[0], each[1]) == pair), None)
+            if place is None:
+                return None
+            _, _, start, size, digest = place
+            stored = self._content[start : start + size]
+            if _digest(stored).hex() != digest:
+                message = "the bounds of row groups are damaged; run: catalogue check --repair"
+                raise DiskFailed(message)
+            self._parts[pair] = BoundsPart(pa.ipc.open_stream(pa.py_buffer(stored)).read_all())
+        return self._parts[pair]
+
+    def is_complete(self) -> bool:
+        """Check all digests."""
+        try:
+            return all(self.part((crawl, subset)) for crawl, subset, *_ in self._header["parts"])
+        except DiskFailed:
+            return False
+
+
+def write_bounds_file(file: BinaryIO, header: Mapping[str, Any], parts: Iterable[tuple[Pair, pa.Table]]) -> None:
+    """Write a file; ``header`` has ``meta``, ``counts``, ``columns`` and ``crawls``."""
+    streams = [(pair, _stream(table)) for pair, table in parts]
+
+    def encode(base: int) -> bytes:
+        places, start = [], base
+        for (crawl, subset), stream in streams:
+            places.append([crawl, subset, start, len(stream), _digest(stream).hex()])
+            start += _padded(len(stream))
+        return json.dumps({**header, "parts": places}).encode()
+
+    prefix = len(_MAGIC) + _LENGTH_SIZE + _DIGEST_SIZE
+    base = _padded(prefix + len(encode(1 << 60)))  # the header is as long as this, or shorter
+    encoded = encode(base)
+    file.write(_MAGIC + len(encoded).to_bytes(_LENGTH_SIZE, "little") + _digest(encoded) + encoded)
+    file.write(bytes(base - prefix - len(encoded)))
+    for _, stream in streams:
+        file.write(stream)
+        file.write(bytes(_padded(len(stream)) - len(stream)))
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _digest(data: bytes | memoryview) -> bytes:
+    return blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+
+def _as_bytes(texts: pa.StringArray) -> pa.BinaryArray:
+    return texts.cast(pa.binary())
+
+
+def parts_of(table: pa.Table) -> Iterator[tuple[Pair, pa.Table]]:
+    """Split a table that is sorted by its first two columns, ``crawl`` and ``subset``."""
+    crawls, subsets = (table.column(name).to_pylist() for name in ("crawl", "subset"))
+    start = 0
+    for row in range(1, table.num_rows + 1):
+        if row == table.num_rows or (crawls[row], subsets[row]) != (crawls[start], subsets[start]):
+            part = table.slice(start, row - start).drop_columns(["crawl", "subset"])
+            yield (crawls[start], subsets[start]), part
+            start = row
