@@ -19,7 +19,7 @@ from botocore.exceptions import (
 )
 
 from catalogue.errors import CatalogueError, Forbidden, Unreachable
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
@@ -50,7 +50,7 @@ class S3Source:
             connections: open at most at once.
             timeouts: for every request.
         """
-        be_discreet()
+        hide_credentials()
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()

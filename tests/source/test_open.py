@@ -160,8 +160,8 @@ def test_passes_options_to_the_source(settings: Settings) -> None:
         assert server.requests == ATTEMPTS
     with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
         clock = FakeClock()
-        impatient = open_source(server.url, Settings(patience=60.0), clock=clock, patience=59.0)
-        with closing(impatient) as source, pytest.raises(Throttled, match=r"SlowDown.*; ask again in"):
+        too_short = open_source(server.url, Settings(patience=60.0), clock=clock, max_wait=59.0)
+        with closing(too_short) as source, pytest.raises(Throttled, match=r"SlowDown.*; try again in"):
             source.get(PATH, SUFFIX)
         assert (server.requests, clock.waits) == (1, [])
 

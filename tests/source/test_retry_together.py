@@ -32,7 +32,7 @@ class Host:
         self, policy: Policy = POLICY, *, file: Path | None = None, max_wait: float = inf, jitter: float = 0.5
     ) -> PoliteSource:
         limiter = Limiter(policy, clock=self.clock, file=file)
-        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, patience=max_wait)
+        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait)
 
 
 def blocked_until(seconds: float) -> Host:
@@ -117,7 +117,7 @@ def test_timeout_while_waiting_for_a_turn_takes_no_turn() -> None:
     before = limiter.state
     error = throttled(limiter.acquire, 0.1)
     assert error.retry_after == pytest.approx(0.2)
-    assert "the host gets 5 requests per second, and other processes were first; ask again in 1 s" in str(error)
+    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(error)
     assert limiter.state == before
     assert clock.waits == []
     assert limiter.acquire(0.25) == pytest.approx(START + 0.2)
@@ -139,10 +139,10 @@ def test_block_longer_than_max_wait_raises() -> None:
     host = blocked_until(100)
     source = host.open(COMMON_CRAWL, max_wait=60.0)
     error = throttled(source.get, "x")
-    assert (str(error), error.retry_after) == ("blocked; ask again in 300 s", 300.0)
+    assert (str(error), error.retry_after) == ("blocked; try again in 300 s", 300.0)
     host.clock.advance(100.0)
     error = throttled(source.get, "x")
-    assert (str(error), error.retry_after) == ("the host blocks this address for now; ask again in 200 s", 200.0)
+    assert (str(error), error.retry_after) == ("the host blocks this address for now; try again in 200 s", 200.0)
     assert (source.requests, host.clock.waits) == (1, [])
     host.clock.advance(140.0)
     assert source.get("x") is GOOD  # which is worth a minute
@@ -163,7 +163,7 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
     for max_wait in (0.0, 0.9):
         error = throttled(limiters[1].acquire, max_wait)
         assert error.retry_after == 1.0
-        assert "another request is finding out whether the host still blocks this address" in str(error)
+        assert "another request is checking whether the host still blocks this address" in str(error)
     before = clock.now()
     throttled(limiters[1].acquire, 5.5)
     assert clock.now() - before == 5.0
@@ -187,7 +187,7 @@ def test_max_wait_includes_request_time() -> None:
     host = Host(fail_late)
     source = host.open(Policy(), max_wait=30.0)
     error = throttled(source.get, "x")
-    assert (source.requests, str(error)) == (2, "no answer; ask again in 1 s")
+    assert (source.requests, str(error)) == (2, "no answer; try again in 1 s")
     source = host.open(Policy(), max_wait=10.0)
     with pytest.raises(Unreachable, match=r"^no answer$"):  # there is nothing to wait for, but it is late
         source.get("x")
@@ -232,7 +232,7 @@ def test_throttling_count_resets_after_an_hour() -> None:
     for _ in range(3):
         before = source.requests
         read = (source.get("x") for _ in range(5000))
-        with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
+        with pytest.raises(SourceUnavailable, match="throttles too many requests"):
             list(read)
         counts.append(source.requests - before)
         clock.advance(3600.0)

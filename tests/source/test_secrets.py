@@ -20,7 +20,7 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import without_secrets
 from catalogue.session import Session
 from catalogue.settings import Settings, load_settings
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 from tests.support import canaries
 from tests.support.canaries import MARK
 from tests.support.commands import Command
@@ -83,7 +83,7 @@ def test_no_command_repeats_a_secret_or_writes_it_down(untaught_data: Path, mirr
 
 
 def test_the_sdk_logs_nothing_of_how_it_signs() -> None:
-    be_discreet()
+    hide_credentials()
     for name in ("botocore.auth", "botocore.endpoint", "botocore.parsers"):
         logger = logging.getLogger(name)
         found: list[str] = []
