@@ -162,20 +162,20 @@ class PoliteSource:
         raise last
 
     @contextmanager
-    def apart(self) -> Iterator["PoliteSource"]:
-        """Yield a copy of this source with new connections."""
-        own = copy(self)
+    def with_new_connection(self) -> Iterator["PoliteSource"]:
+        """Yield a copy of this source with a new connection."""
+        other = copy(self)
         if self._new_source:
-            own.inner = self._new_source()
-        requests, received = own.requests, own.bytes
+            other.inner = self._new_source()
+        requests, received = other.requests, other.bytes
         try:
-            yield own
+            yield other
         finally:
             if self._new_source:
-                own.inner.close()
+                other.inner.close()
             with self._lock:
-                self.requests += own.requests - requests
-                self.bytes += own.bytes - received
+                self.requests += other.requests - requests
+                self.bytes += other.bytes - received
 
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""

@@ -23,7 +23,7 @@ RANGES = st.builds(lambda start, length: ByteRange(start, start + length), st.in
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 3), (-4, -2), (0, 0)])
 def test_rejects_empty_and_negative_ranges(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match=f"not a byte range: {start} to {end}"):
+    with pytest.raises(ValueError, match=f"invalid byte range: {start} to {end}"):
         ByteRange(start, end)
 
 
@@ -76,7 +76,7 @@ def test_rejects_other_forms_of_content_range(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["bytes 9-0/10", "bytes 0-10/10", "bytes 5-20/10", "bytes 10-10/10", "bytes 0-0/0"])
 def test_rejects_contradictory_content_range(text: str) -> None:
-    with pytest.raises(WrongRange, match="contradicts itself"):
+    with pytest.raises(WrongRange, match="is contradictory"):
         parse_content_range(text)
 
 
@@ -92,7 +92,7 @@ def test_resolves_ranges_against_the_file_size() -> None:
 
 
 def test_rejects_ranges_outside_of_the_file() -> None:
-    with pytest.raises(WrongRange, match="bytes 99 to 101 were requested of a file of 100 bytes"):
+    with pytest.raises(WrongRange, match="requested bytes 99 to 101 of a file of 100 bytes"):
         resolve(ByteRange(99, 101), 100)
     with pytest.raises(WrongRange, match="the file is empty"):
         resolve(SuffixRange(8), 0)

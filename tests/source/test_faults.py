@@ -164,7 +164,7 @@ def test_slow_responses_time_out(protocol: str) -> None:
     def read_twice(path: str) -> bytes:
         requested = WANTED[path.partition("/")[2]]
         began = time.monotonic()
-        with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable answer")):
+        with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable response")):
             served.source.get(path, requested)
         assert time.monotonic() - began < 10
         return served.source.get(path, requested).body

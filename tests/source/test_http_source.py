@@ -30,7 +30,7 @@ def test_connection_refused() -> None:
         url = server.url
     with (
         closing(open_http(url)) as source,
-        pytest.raises(ConnectionRefused, match=rf"nobody listens at {url} \(connection refused\)") as raised,
+        pytest.raises(ConnectionRefused, match=rf"nothing listens at {url} \(connection refused\)") as raised,
     ):
         source.get("x", SUFFIX)
     assert isinstance(raised.value, ConnectionError)

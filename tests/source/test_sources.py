@@ -241,7 +241,7 @@ def test_unreadable_files_are_errors(folder: Path) -> None:
     if user == 0:  # who may read everything
         os.seteuid(65534)
     try:
-        with pytest.raises(Forbidden, match=r"part 0\.parquet may not be read") as raised:
+        with pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
             source.get(PATH, SUFFIX)
     finally:
         os.seteuid(user)
