@@ -93,7 +93,7 @@ def test_bounds_the_inflated_size_of_values() -> None:
     bomb = zlib.compress(bytes(200 << 20), 1)
     tracemalloc.start()
     try:
-        with pytest.raises(StoreDamaged, match="holds 1 bytes instead of 0"):
+        with pytest.raises(StoreDamaged, match="has 1 bytes instead of 0"):
             decode(signed(json.dumps([0, HEADER]).encode() + b"\n" + bomb))
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -163,7 +163,7 @@ def test_rejects_unknown_tables(path: Path, what: str) -> None:
     instead = [f"DROP TABLE {name}" for name in TABLES if f'TABLE "{name}"' in statement or f" {name} AS" in statement]
     instead += ["DROP TABLE documents"] if "VIRTUAL" in statement else []
     altered(path, *instead, statement)
-    with pytest.raises(StoreDamaged, match=r"holds a .* that no store has; it is not opened"):
+    with pytest.raises(StoreDamaged, match=r"has a .* that is not part of a store; it is not opened"):
         Store(path)
 
 

@@ -54,7 +54,7 @@ with Store(path) as store:
             store.put("files", batch(20 * number, 20))
             number += 1
     except CatalogueError as error:
-        print(number, type(error).__name__, "what was committed before is kept" in str(error), flush=True)
+        print(number, type(error).__name__, "committed data is not lost" in str(error), flush=True)
     print(len(store.keys("files")), all(store.get("files", k) == v for k, v in batch(0, 20 * number)), flush=True)
     try:
         store.put("files", batch(20 * number, 20))
