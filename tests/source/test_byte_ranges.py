@@ -1,4 +1,4 @@
-"""Half-open everywhere; HTTP's text, whose ranges include their last byte, is made and read in one place."""
+"""Half-open byte ranges, and their conversion to and from HTTP's inclusive ranges."""
 
 from itertools import pairwise
 
@@ -114,7 +114,7 @@ def test_merges_ranges_within_gap_and_length() -> None:
 @given(st.lists(RANGES, max_size=20), st.integers(0, 50), st.integers(1, 400))
 def test_merged_ranges_cover_all_and_waste_nothing(ranges: list[ByteRange], max_gap: int, max_length: int) -> None:
     merged = coalesce(ranges, max_gap=max_gap, max_length=max_length)
-    assert all(any(part in whole for whole in merged) for part in ranges)
+    assert all(any(part in one for one in merged) for part in ranges)
     for before, after in pairwise(merged):
         assert before.end <= after.start
         assert after.start - before.end > max_gap or after.end - before.start > max_length

@@ -1,4 +1,4 @@
-"""Servers and proxies that send too many answers on a kept connection, and equal files."""
+"""Servers and proxies that send surplus responses on a connection, and equal files."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_each_file_gets_its_own_footer_from_out_of_step_connections(
 
 
 def test_a_connection_that_sends_more_than_was_requested_is_closed() -> None:
-    """These answers are so long that their heads are read before their ends are sent."""
+    """These responses are so long that the client reads their headers before the server sends their end."""
     files = {f"{number}.parquet": bytes([number]) * (8 << 20) for number in range(4)}
     with FaultServer(files) as server:
         server.step = Step.TWICE
@@ -56,7 +56,7 @@ def test_a_connection_that_sends_more_than_was_requested_is_closed() -> None:
 
 
 def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> None:
-    """Each answer states another range, if files are longer than the suffix."""
+    """Then each response states another range, if files are longer than the suffix."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache")
@@ -67,7 +67,7 @@ def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> No
 
 
 def test_files_with_the_same_footer_are_reported(tmp_path: Path) -> None:
-    """One may have been served for the other, also if one was stored before."""
+    """One response may be for the other file, even if that was stored before."""
     mirror = written(tmp_path / "mirror")
     one, same = (index_path(mirror, number) for number in (1, 4))
     command = Command(tmp_path / "data", str(mirror), tmp_path)

@@ -1,4 +1,4 @@
-"""Certificates: which are trusted, and the variables that name them."""
+"""Trusted and untrusted certificates, and environment variables for them."""
 
 import datetime as dt
 import gc
@@ -160,9 +160,9 @@ def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_server_without_tls_is_unreachable() -> None:
     with FaultServer(FILES) as server:
         url = server.url.replace("http:", "https:")
-        impatient = Timeouts(connect=0.3)  # client and server wait for each other
+        short = Timeouts(connect=0.3)  # client and server wait for each other
         with (
-            closing(HttpSource(url, user_agent="test", connections=1, timeouts=impatient)) as source,
+            closing(HttpSource(url, user_agent="test", connections=1, timeouts=short)) as source,
             pytest.raises(Unreachable, match=f"{url}x: no usable response"),
         ):
             source.get("x", SUFFIX)
