@@ -150,7 +150,7 @@ class CachedSource:
         return self.cache.cached_ranges(self.url, path, pin)
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; a fully cached range of a known version needs no request."""
+        """See ``Source.get``; a fully cached range of a pinned version needs no request."""
         if self._closed or pin is None or not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
         body = self.cache.get(self.url, path, pin, requested)

@@ -135,7 +135,7 @@ class Request:
             headers: by lower-case name.
             body: its beginning, decoded.
         """
-        message = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
+        message = f"{self.where} returned {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
             return Throttled(message, retry_after=_retry_after(headers))
         match status:

@@ -140,14 +140,14 @@ class Connection:
             self._received.deadline = time.monotonic() + seconds
             self._socket.settimeout(seconds)
             self._http.request("GET", target, headers=dict(headers))
-            answer = self._http.getresponse()
+            http_response = self._http.getresponse()
             for _ in range(_MAX_INTERIM):
-                if answer.status >= 200:  # noqa: PLR2004
+                if http_response.status >= 200:  # noqa: PLR2004
                     break
-                answer = HTTPResponse(self._http.sock, method="GET")
-                answer.begin()
-            response = request.read(answer.status, _fields(answer), partial(self._read, answer))
-            self.reusable = answer.isclosed() and not answer.will_close and self._is_quiet()
+                http_response = HTTPResponse(self._http.sock, method="GET")
+                http_response.begin()
+            response = request.read(http_response.status, _fields(http_response), partial(self._read, http_response))
+            self.reusable = http_response.isclosed() and not http_response.will_close and self._is_quiet()
         if exchange.surplus:
             message = f"{request.where}: received surplus bytes; the response may belong to another request"
             raise Unreachable(message)
@@ -166,9 +166,9 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, answer: HTTPResponse, size: int) -> bytes:
-        body = answer.read(size)
-        if len(body) < size and answer.length:  # bytes missing of its Content-Length
+    def _read(self, http_response: HTTPResponse, size: int) -> bytes:
+        body = http_response.read(size)
+        if len(body) < size and http_response.length:  # bytes missing of its Content-Length
             message = "the connection was closed before the end of the response"
             raise ConnectionError(message)
         return body
@@ -193,10 +193,10 @@ class Connection:
                 self._lock.release()
 
 
-def _fields(answer: HTTPResponse) -> dict[str, str]:
+def _fields(http_response: HTTPResponse) -> dict[str, str]:
     """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
     fields: dict[str, str] = {}
-    for name, value in answer.headers.items():
+    for name, value in http_response.headers.items():
         key = name.lower()
         fields[key] = f"{fields[key]}, {value}" if key in fields else value
     return fields
@@ -231,8 +231,8 @@ def _open_tunnel(connected: socket.socket, host: tuple[str, int], headers: Mappi
     place = f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{name}: {text}" for name, text in headers.items())]
     connected.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    with HTTPResponse(connected, method="CONNECT") as answer:
-        answer.begin()
-    if answer.status != 200:  # noqa: PLR2004
-        message = f"the proxy answered {answer.status}"
+    with HTTPResponse(connected, method="CONNECT") as http_response:
+        http_response.begin()
+    if http_response.status != 200:  # noqa: PLR2004
+        message = f"the proxy returned {http_response.status}"
         raise ConnectionError(message)

@@ -41,7 +41,7 @@ class State:
     probed: float | None = None
     """Time of the request that checks whether a block is over."""
     ignores_suffixes: bool = False
-    """Whether the host answers suffix ranges with the complete file."""
+    """Whether the host sends complete files for suffix ranges."""
     noted: float = 0.0
     """Time of the last write."""
 

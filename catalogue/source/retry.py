@@ -83,10 +83,10 @@ class PoliteSource:
         self.bytes = 0
         """Bytes of bodies received so far."""
         self.honoured_suffixes = False
-        """Whether the host has answered a suffix range with that range."""
+        """Whether the host has honoured a suffix range."""
         self._honoured_ranges = False
         self._answered = False
-        """Whether the host has answered."""
+        """Whether the host has sent a usable response."""
         self._rangeless: set[str] = set()
         """Files for which every range was ignored."""
         self._throttled_until = 0.0
@@ -147,7 +147,7 @@ class PoliteSource:
             except SourceUnavailable:
                 raise
             except CatalogueError:
-                # The error is about this file; the host itself answers.
+                # The error is about this file; the host itself works.
                 self._count(failed=False)
                 self.limiter.succeeded(acquired_at)
                 raise

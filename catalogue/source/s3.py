@@ -112,13 +112,13 @@ class S3Source:
             raise _failure(request, reason) from error
 
 
-async def _read(answer: Any, request: Request) -> Response:  # noqa: ANN401 - the SDK has no types
+async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - the SDK has no types
     """Read a response, and of its body at most one byte more than is valid."""
-    meta = answer["ResponseMetadata"]
+    meta = response["ResponseMetadata"]
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
     limit = request.max_length + 1 if status == request.expected_status else EXCERPT
     received = bytearray()
-    async with answer["Body"] as body:
+    async with response["Body"] as body:
         while len(received) < limit and (piece := await body.read(limit - len(received))):
             received += piece
     return request.read(status, headers, BytesIO(received).read)
@@ -149,12 +149,12 @@ class _Redirect(Exception):
 
 async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Raise an error for redirects; the SDK finds the region of a bucket without them."""
-    answer = await send(request)
-    location = answer.headers.get("Location")
-    if 300 <= answer.status < 400 and location:  # noqa: PLR2004
-        answer.close()
-        raise _Redirect(answer.status, location)
-    return answer
+    response = await send(request)
+    location = response.headers.get("Location")
+    if 300 <= response.status < 400 and location:  # noqa: PLR2004
+        response.close()
+        raise _Redirect(response.status, location)
+    return response
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
