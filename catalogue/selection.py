@@ -21,7 +21,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import plural
 from catalogue.session import Session
-from catalogue.store.stored_lists import known_crawls
+from catalogue.store.stored_lists import listed_crawls
 
 
 def several(words: str | Iterable[str]) -> list[str]:
@@ -38,7 +38,7 @@ def select_stored(
         NotHarvested: if a selected crawl is not stored.
         UnknownCrawl: if it does not exist.
     """
-    selection = _Selection(session.dataset, stored, subsets, lambda: known_crawls(session.store))
+    selection = _Selection(session.dataset, stored, subsets, lambda: listed_crawls(session.store))
     return selection.select(several(crawls))
 
 
@@ -49,7 +49,7 @@ def missing_crawls(
     words, dataset = several(crawls), session.dataset
     if dataset != COMMON_CRAWL or all(word in {"all", *stored} for word in words):
         return ()
-    ranges = incomplete_ranges(words, stored, known_crawls(session.store))
+    ranges = incomplete_ranges(words, stored, listed_crawls(session.store))
     return tuple(f"{gap}; run: {dataset.harvest_command(closed, subsets)}" for closed, gap in ranges)
 
 

@@ -261,7 +261,7 @@ class Session:
             clock=self.clock(),
             notify=self.notify,
             attempts=attempts,
-            patience=min(self.max_wait, max_wait),
+            max_wait=min(self.max_wait, max_wait),
         )
 
     @cached_property

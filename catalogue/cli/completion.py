@@ -15,16 +15,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import names_of
+    from catalogue.store.glance import document_names
 
-    names = names_of(_folder(context) / STORE_NAME)
+    names = document_names(_folder(context) / STORE_NAME)
     return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
 
 
 def complete_listed_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import named_in
+    from catalogue.store.glance import document_ids
 
-    return _crawls(named_in(_folder(context) / STORE_NAME, "collinfo.json"), incomplete)
+    return _crawls(document_ids(_folder(context) / STORE_NAME, "collinfo.json"), incomplete)
 
 
 def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

@@ -24,7 +24,7 @@ from catalogue.errors import FormatError, NotFound, SourceError, UnknownCrawl
 from catalogue.formatting import plural
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, known_crawls, stored_crawls, stored_document, stored_response
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_crawls, stored_document, stored_response
 
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
@@ -131,7 +131,7 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
     except NotFound as error:
         if stored:  # from another path, see resolve_manifest_paths
             return parse_manifest(crawl, stored.data)
-        message = f"{source.url} has no columnar index of {crawl}; {suggest_crawl(crawl, known_crawls(store))}"
+        message = f"{source.url} has no columnar index of {crawl}; {suggest_crawl(crawl, listed_crawls(store))}"
         raise UnknownCrawl(message) from error
     files = parse_manifest(crawl, response.body)
     store.put("documents", [(path, stored_response(response, source))])

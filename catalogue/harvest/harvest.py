@@ -26,7 +26,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
-from catalogue.store.stored_lists import listed, note_requested, stored_paths
+from catalogue.store.stored_lists import listed_files, note_requested, stored_paths
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
@@ -88,7 +88,7 @@ def harvest(  # noqa: PLR0913 - each is named
         if table == COMMON_CRAWL:
             files = fetch_manifest(crawl, store, source, refresh=refresh)
         else:
-            files = listed(store, table).get(crawl, [])
+            files = listed_files(store, table).get(crawl, [])
         requested = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
         requested.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         note_requested(store, requested)

@@ -18,7 +18,14 @@ from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.read_only import unwritable
-from catalogue.store.stored_lists import REQUESTED, known_crawls, listed, load_dataset, save_dataset, stored_paths
+from catalogue.store.stored_lists import (
+    REQUESTED,
+    listed_crawls,
+    listed_files,
+    load_dataset,
+    save_dataset,
+    stored_paths,
+)
 from catalogue.surt import Keys
 
 FILES_OF_A_SUBSET = 300
@@ -162,7 +169,7 @@ def estimate_crawls(
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
     _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
     store, dataset = session.create_store(), session.dataset
-    known = listed(store, dataset)
+    known = listed_files(store, dataset)
     files = requests = 0
     for crawl in chosen:
         count = FILES_OF_A_SUBSET * len(chosen_subsets)
@@ -183,15 +190,15 @@ def _select(
     if session.is_read_only:
         raise unwritable(session.store.path)
     if session.dataset == COMMON_CRAWL:
-        words = parse_crawl_words(several(crawls or ()), _known_crawls(session))
+        words = parse_crawl_words(several(crawls or ()), _listed_crawls(session))
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
     words = several(crawls or "all")
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 
-def _known_crawls(session: Session) -> list[str]:
-    return known_crawls(session.store) if session.store_path.exists() else []
+def _listed_crawls(session: Session) -> list[str]:
+    return listed_crawls(session.store) if session.store_path.exists() else []
 
 
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
@@ -200,7 +207,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
         message = "no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest"
         raise QueryError(message)
     plain = list(plain_names(words))
-    select_crawls(plain, _known_crawls(session))
+    select_crawls(plain, _listed_crawls(session))
     if len(plain) < len(words):
         return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
     with suppress(SourceError, FormatError):
@@ -212,7 +219,7 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
     """Return the parts of a dataset with one list of files that the words select."""
     store, dataset = session.create_store(), session.dataset
     fetch_path_list(dataset, store, session.source, refresh=refresh)
-    files = listed(store, dataset)
+    files = listed_files(store, dataset)
     paths = {file.path for each in files.values() for file in each}
     if not paths and store.keys("files"):  # a list that names nothing is none
         message = (

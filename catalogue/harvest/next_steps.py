@@ -13,7 +13,7 @@ from catalogue.formatting import format_cost, plural
 from catalogue.harvest.backfill import prepare_backfill
 from catalogue.reports import coverage_rows
 from catalogue.session import Session
-from catalogue.store.stored_lists import crawl_list_age, known_crawls
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls
 
 _OLD_LIST = timedelta(days=45)
 """Age of a list of crawls after which about one crawl is missing."""
@@ -36,7 +36,7 @@ def next_steps(session: Session) -> list[Step]:
     with suppress(QueryError):  # of an invalid source
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
             price = format_cost(prepare_backfill(session, only_gaps=True).estimate)
-    listed = known_crawls(session.store) if session.dataset == COMMON_CRAWL else []
+    listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else []
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))
 

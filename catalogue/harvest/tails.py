@@ -136,7 +136,7 @@ class FooterFetcher:
 
     def fetch_apart(self, file: IndexFile) -> FetchedFile:
         """Fetch a file on a new connection, including a stored footer."""
-        with self.source.apart() as source:
+        with self.source.with_new_connection() as source:
             return FooterFetcher(source, self.tails, {}, self.table, self.pages).fetch(file)
 
     def _indexes(

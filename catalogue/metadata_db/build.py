@@ -22,7 +22,7 @@ from catalogue.query.literals import literals
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
-from catalogue.store.stored_lists import REQUESTED, listed, manifests, requested_subsets
+from catalogue.store.stored_lists import REQUESTED, listed_files, manifests, requested_subsets
 from catalogue.surt import MACROS, Keys
 
 _BATCH = 1000
@@ -252,7 +252,7 @@ class Build:
         else:
             return
         counts: dict[tuple[str, str], int] = {}
-        for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
+        for file in chain.from_iterable(listed_files(self._store, self._table, documents).values()):
             counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
         requested = requested_subsets(self._store.keys("documents", REQUESTED))
         # Interrupted pulls and older stores do not say what was requested: at least the pages.

@@ -22,7 +22,7 @@ from catalogue.metadata_db.connection import attach, connect, lent, log_of, quer
 from catalogue.metadata_db.write_bounds import ROW_GROUPS, write_bounds
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
-from catalogue.store.locks import alone
+from catalogue.store.locks import exclusive_lock
 from catalogue.surt import MACROS
 
 STORAGE_VERSION = "v1.1.0"
@@ -60,9 +60,9 @@ def refresh(
     if not (requested or facts or stale) and is_fresh(path, store):
         return
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
-    alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
+    lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
+    with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
         with _unwritten(db, path) as shown:
             if not requested and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from catalogue.atomic_files import make_folder, put_in_place
 from catalogue.errors import OutputFailed, QueryError
 from catalogue.settings import install_command
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects appear when they are complete; elsewhere a file is uploaded under a temporary name."""
@@ -217,7 +217,7 @@ def digest_of(text: str) -> str:
 
 
 def _files(url: str) -> tuple[Any, str]:
-    be_discreet()
+    hide_credentials()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # overrides fsspec's settings for reading
     try:

@@ -2,15 +2,15 @@
 
 import logging
 
-_TALKATIVE = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-"""Loggers that, at their lowest level, log signatures and responses: keys and session tokens."""
+_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
+"""Loggers whose debug messages contain signatures and responses, with keys and session tokens."""
 
 
-def be_discreet() -> None:
-    """Keep credentials out of all logs, whatever their level."""
-    for name in _TALKATIVE:
-        logging.getLogger(name).addFilter(_worth_a_word)
+def hide_credentials() -> None:
+    """Keep credentials out of logs of any level."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_is_above_debug)
 
 
-def _worth_a_word(record: logging.LogRecord) -> bool:
+def _is_above_debug(record: logging.LogRecord) -> bool:
     return record.levelno > logging.DEBUG

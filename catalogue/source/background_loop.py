@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that requests work in a notebook whose loop is running."""
+"""An event loop in a separate thread, for notebooks, whose own event loop is already running."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ class Background:
     """Run coroutines for callers in any thread, until it is closed."""
 
     def __init__(self, name: str) -> None:
-        """Start the thread, whose name appears in messages."""
+        """Start the thread; ``name`` appears in messages."""
         self._name = name
         self._process = os.getpid()
         self._lock = Lock()
@@ -26,16 +26,16 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end.
+        """Run a coroutine and return its result.
 
         Raises:
             SourceUnavailable: if the loop was closed, or this process was forked from the one that started it.
         """
-        if self._process != os.getpid():  # where there is no such thread, and the lock may be held for ever
+        if self._process != os.getpid():  # a fork has no such thread, and its lock may stay locked
             work.close()
             message = f"{self._name} was opened by another process; open it again in this one"
             raise SourceUnavailable(message)
-        # Under the lock, so that nothing is handed to a loop that will not come to it any more.
+        # The lock ensures that the loop still runs what it is passed.
         with self._lock:
             if self._closed:
                 work.close()
@@ -45,11 +45,11 @@ class Background:
         try:
             return future.result()
         except CancelledError as error:
-            message = f"{self._name} was closed while a request was under way"
+            message = f"{self._name} was closed during a request"
             raise SourceUnavailable(message) from error
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Cancel what is under way, run a last coroutine, and end the thread."""
+        """Cancel running coroutines, run ``last``, and stop the thread."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -57,7 +57,7 @@ class Background:
                 return
             self._closed = True
         ending = asyncio.run_coroutine_threadsafe(self._end(last), self._loop)
-        if current_thread() is self._thread:  # where garbage was collected, and nobody can wait
+        if current_thread() is self._thread:  # called by the garbage collector: waiting would deadlock
             ending.add_done_callback(lambda _: self._loop.stop())
             return
         ending.result()

@@ -20,7 +20,7 @@ class ByteRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
-            message = f"not a byte range: {self.start} to {self.end}"
+            message = f"invalid byte range: {self.start} to {self.end}"
             raise ValueError(message)
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class SuffixRange:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            message = f"not a suffix: {self.length} bytes"
+            message = f"invalid suffix length: {self.length}"
             raise ValueError(message)
 
 
@@ -50,7 +50,7 @@ class FileVersion:
     size: int
     """Bytes of the file."""
     etag: str | None
-    """As the source sent it; None if it sent none, or if the version comes from another source."""
+    """As sent by the source; None if it sent none, or if the version is of another source."""
 
 
 def range_header(requested: ByteRange | SuffixRange) -> str:
@@ -62,9 +62,9 @@ def range_header(requested: ByteRange | SuffixRange) -> str:
             return f"bytes={start}-{end - 1}"
 
 
-def content_range(given: ByteRange, total: int) -> str:
-    """Return the ``Content-Range`` of a response that holds bytes of a file of ``total`` bytes."""
-    return f"bytes {given.start}-{given.end - 1}/{total}"
+def content_range(part: ByteRange, total: int) -> str:
+    """Return the ``Content-Range`` of a response with a part of a file of ``total`` bytes."""
+    return f"bytes {part.start}-{part.end - 1}/{total}"
 
 
 def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
@@ -75,17 +75,17 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     """
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
-        message = f"the answer's Content-Range is {text and text[:200]!r}"
+        message = f"the response's Content-Range is {text and text[:200]!r}"
         raise WrongRange(message)
     first, last, total = map(int, matched.groups())
     if not first <= last < total:
-        message = f"the answer's Content-Range contradicts itself: {text!r}"
+        message = f"the response's Content-Range is contradictory: {text!r}"
         raise WrongRange(message)
     return ByteRange(first, last + 1), total
 
 
 def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
-    """Return the range that answers a request to a file of ``total`` bytes.
+    """Return the range of a correct response, for a file of ``total`` bytes.
 
     A suffix longer than the file is the complete file.
 
@@ -100,7 +100,7 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
             return ByteRange(max(0, total - length), total)
         case ByteRange(start, end):
             if end > total:
-                message = f"bytes {start} to {end} were requested of a file of {total} bytes"
+                message = f"requested bytes {start} to {end} of a file of {total} bytes"
                 raise WrongRange(message)
             return requested
 
@@ -114,7 +114,7 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
         max_length: limit of a merged range; overlapping ranges and a single longer one are not split.
 
     Returns:
-        Disjoint ascending ranges that cover all given ones.
+        Disjoint ascending ranges that cover ``ranges``.
     """
     merged: list[ByteRange] = []
     for current in sorted(ranges):
@@ -132,11 +132,11 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
 def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
     """Return the parts of ``ranges`` that are in none of the other ranges."""
     left = list(ranges)
-    for each in others:
+    for other in others:
         left = [
             ByteRange(start, end)
-            for one in left
-            for start, end in ((one.start, min(one.end, each.start)), (max(one.start, each.end), one.end))
+            for part in left
+            for start, end in ((part.start, min(part.end, other.start)), (max(part.start, other.end), part.end))
             if start < end
         ]
     return left

@@ -15,67 +15,63 @@ from catalogue.source.checks import RequestedRange, Response, Source, is_strong
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
-"""A body above this share of the limit is not cached: it would evict too much."""
+"""A body larger than ``limit / 8`` is not cached, as it would evict too much."""
 _VERSION = re.compile("[0-9a-f]{32}")
 _ENTRY = re.compile("(0|[1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
-_BESIDE = re.compile(r"\.[a-z0-9_]+\.part")
-"""An entry that is being written. After a kill it is evicted like any other."""
+_TEMPORARY = re.compile(r"\.[a-z0-9_]+\.part")
+"""An entry that is being written. If the process is killed, it stays until it is evicted."""
 
 
 class RangeCache:
     """Byte ranges in a folder that threads and processes share.
 
-    Each range is a file ``<version>/<start>-<end>``: a digest, then the bytes. A full, read-only, damaged or missing
-    disk raises nothing here: such entries count as missing.
+    Each entry is a file ``<version>/<start>-<end>``: a digest, then the bytes. Entries that cannot be read or written
+    count as missing; errors of the disk are not raised.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
         """Prepare; the first call reads the folder.
 
         Args:
-            folder: created for the user alone when the first range is saved.
-            limit: bytes of the folder; 0 disables the cache. Each process measures the folder once for every eighth
-                that
-                it adds, so each of several processes may exceed the limit by that much.
+            folder: created when the first range is saved, with access for the user only.
+            limit: bytes of the folder; 0 disables the cache. A process measures the folder again after it has added
+                an eighth of the limit, so each process may exceed the limit by that much.
         """
         self.folder = folder
         self.limit = limit
         self._lock = Lock()
-        self._room = 0
+        self._unmeasured = 0
         """Bytes that may be added before the folder is measured again."""
 
     def cached_ranges(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
-        """Return the cached ranges, disjoint and ascending. Only ``get`` finds out that one is damaged."""
+        """Return the cached ranges, disjoint and ascending; damaged entries, which only ``get`` detects, included."""
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
     def get(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bytes | None:
-        """Return the bytes of a range, from one or several entries; None if some are missing.
-
-        A damaged entry is removed.
-        """
+        """Return the bytes of a range, joined from entries; None if bytes are missing. Remove damaged entries."""
         entries = self._entries(url, path, pin)
         while cover := _cover(entries, requested):
-            body, place = [], requested.start
+            body, position = [], requested.start
             for entry in cover:
                 data = _read(self._file(url, path, pin, entry), len(entry))
                 if data is None:
                     entries.remove(entry)
                     break
-                body.append(data[place - entry.start : requested.end - entry.start])
-                place = entry.end
+                body.append(data[position - entry.start : requested.end - entry.start])
+                position = entry.end
             else:
                 return b"".join(body)
         return None
 
     def put(self, url: str, path: str, pin: FileVersion, start: int, body: bytes) -> None:
-        """Save bytes of a file from ``start`` on, unless they are cached or more than an eighth of the limit.
+        """Save bytes of a file from ``start`` on, unless they are cached or larger than an eighth of the limit.
 
-        Above the limit, the least recently used entries are removed until nine tenths of it are left.
+        If the folder exceeds the limit, remove the least recently used entries until it has nine tenths of the limit.
         """
         if not 0 <= start < start + len(body):
             return
         added = ByteRange(start, start + len(body))
-        if not self.keeps(pin, added) or any(added in stored for stored in self.cached_ranges(url, path, pin)):
+        if not self.can_store(pin, added) or any(added in stored for stored in self.cached_ranges(url, path, pin)):
             return
         file = self._file(url, path, pin, added)
         digest = _digest(file, body)
@@ -84,11 +80,11 @@ class RangeCache:
             file.parent.mkdir(mode=0o700, exist_ok=True)
             if not file.parent.is_symlink():
                 _write(file, digest, body)
-                self._room -= len(digest) + len(body)
-            if self._room < 0:
-                self._make_room()
+                self._unmeasured -= len(digest) + len(body)
+            if self._unmeasured < 0:
+                self._evict()
 
-    def keeps(self, pin: FileVersion, added: ByteRange) -> bool:
+    def can_store(self, pin: FileVersion, added: ByteRange) -> bool:
         """Return whether a range of this version can be cached."""
         return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
 
@@ -102,39 +98,39 @@ class RangeCache:
     def _entries(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
         if not self.limit:
             return []
-        named = (_parsed(file.name) for file in _listed(self._version(url, path, pin), _parsed))
-        return [entry for entry in named if entry and entry.end <= pin.size]
+        entries = (_parse(file.name) for file in _list(self._version(url, path, pin), _parse))
+        return [entry for entry in entries if entry and entry.end <= pin.size]
 
     def size(self) -> int:
-        """Measure the folder, in bytes."""
-        return sum(size for _, size, _ in self._found())
+        """Return the bytes of all entries."""
+        return sum(size for _, size, _ in self._measure())
 
-    def _found(self) -> Iterator[tuple[int, int, str]]:
+    def _measure(self) -> Iterator[tuple[int, int, str]]:
         """Yield time of last use in nanoseconds, size and path of each entry."""
-        for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
-            for file in _listed(Path(version.path), lambda name: _parsed(name) or _BESIDE.fullmatch(name)):
+        for version in _list(self.folder, _VERSION.fullmatch, folders=True):
+            for file in _list(Path(version.path), lambda name: _parse(name) or _TEMPORARY.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
                     status = file.stat(follow_symlinks=False)
                     yield status.st_mtime_ns, status.st_size, file.path
 
-    def _make_room(self) -> None:
-        found = list(self._found())
-        for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
-            with suppress(OSError):  # unless it is empty, as a kill may leave it
+    def _evict(self) -> None:
+        entries = list(self._measure())
+        for version in _list(self.folder, _VERSION.fullmatch, folders=True):
+            with suppress(OSError):  # only empty folders, left by a killed process, can be removed
                 Path(version.path).rmdir()
-        total = sum(size for _, size, _ in found)
-        enough = total if total <= self.limit else self.limit * 9 // 10
-        for _, size, name in sorted(found):
-            if total <= enough:
+        total = sum(size for _, size, _ in entries)
+        target = total if total <= self.limit else self.limit * 9 // 10
+        for _, size, name in sorted(entries):
+            if total <= target:
                 break
             if _remove(Path(name)):
                 total -= size
-        # What other processes add is seen only by looking.
-        self._room = min(self.limit - total, self.limit // _LARGEST_SHARE)
+        # Other processes add entries, too, so the folder is measured again soon.
+        self._unmeasured = min(self.limit - total, self.limit // _LARGEST_SHARE)
 
 
 class CachedSource:
-    """A source that requests only what the cache does not have, and caches it."""
+    """A source that caches ranges and requests only ranges that are not cached."""
 
     def __init__(self, inner: Source, cache: RangeCache) -> None:
         self.inner = inner
@@ -154,17 +150,17 @@ class CachedSource:
         return self.cache.cached_ranges(self.url, path, pin)
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; a fully cached range of a known version needs no request."""
+        """See ``Source.get``; a fully cached range of a pinned version needs no request."""
         if self._closed or pin is None or not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
         body = self.cache.get(self.url, path, pin, requested)
         if body is not None:
             return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
-        return self._fetched(path, requested, pin)
+        return self._fetch(path, requested, pin)
 
-    def _fetched(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
+    def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         response = self.inner.get(path, requested, pin=pin)
-        # An answer without an ETag passes for the pinned version, but does not prove to be it.
+        # A response without an ETag passes the checks, but may be of another version.
         if (response.etag, response.total_size) == (pin.etag, pin.size):
             self.cache.put(self.url, path, pin, response.start, response.body)
         return response
@@ -175,49 +171,51 @@ class CachedSource:
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
-    """Return the fewest entries that cover a range, ascending, the shorter of equally good ones; none if none do."""
+    """Return the fewest entries that cover a range, ascending; short ones are preferred. Empty if bytes are missing."""
     cover: list[ByteRange] = []
-    place = requested.start
-    while place < requested.end:
-        here = [entry for entry in entries if entry.start <= place < entry.end]
-        if not here:
+    position = requested.start
+    while position < requested.end:
+        candidates = [entry for entry in entries if entry.start <= position < entry.end]
+        if not candidates:
             return []
-        cover.append(max(here, key=lambda entry: (min(entry.end, requested.end), -len(entry))))
-        place = cover[-1].end
+        cover.append(max(candidates, key=lambda entry: (min(entry.end, requested.end), -len(entry))))
+        position = cover[-1].end
     return cover
 
 
-def _parsed(name: str) -> ByteRange | None:
+def _parse(name: str) -> ByteRange | None:
     matched = _ENTRY.fullmatch(name)
     start, end = map(int, matched.groups()) if matched else (0, 0)
     return ByteRange(start, end) if start < end else None
 
 
-def _listed(folder: Path, named: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
-    """List the files (or folders) whose names are valid, without following links."""
+def _list(folder: Path, is_valid: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
+    """List the files (or folders) with valid names, without following links."""
     kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
     with suppress(OSError):
-        if folders or not folder.is_symlink():  # the cache's own folder may be wherever the user put it
-            with os.scandir(folder) as found:
-                return [entry for entry in found if named(entry.name) and kind(entry, follow_symlinks=False)]
+        if folders or not folder.is_symlink():  # the user may have made the cache folder a link
+            with os.scandir(folder) as entries:
+                return [entry for entry in entries if is_valid(entry.name) and kind(entry, follow_symlinks=False)]
     return []
 
 
 def _digest(file: Path, body: bytes) -> bytes:
-    """Return a digest that includes the entry's name, so that a renamed entry is invalid."""
+    """Return a digest of name and body: a renamed entry is invalid."""
     digest = hashlib.blake2b(f"{file.parent.name}/{file.name}\n".encode(), digest_size=_DIGEST_SIZE)
     digest.update(body)
     return digest.digest()
 
 
 def _read(file: Path, length: int) -> bytes | None:
-    """Return an entry's bytes and update its time of use; None if it cannot be read or was damaged and removed."""
+    """Return an entry's bytes and update its time of use. If it is damaged, remove it and return None."""
     try:
         with file.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_size == _DIGEST_SIZE + length:  # or memory would be set aside for a name
+            if (
+                os.fstat(opened.fileno()).st_size == _DIGEST_SIZE + length
+            ):  # a false name could demand any amount of memory
                 digest, body = opened.read(_DIGEST_SIZE), opened.read(length)
                 if digest == _digest(file, body):
-                    with suppress(OSError):  # what cannot be written can be read
+                    with suppress(OSError):  # a read-only folder can still be read
                         os.utime(file)
                     return body
     except OSError:
@@ -227,7 +225,7 @@ def _read(file: Path, length: int) -> bytes | None:
 
 
 def _write(file: Path, *parts: bytes) -> None:
-    """Write an entry atomically. No fsync: the digest reveals what a power cut damaged."""
+    """Write an entry atomically. No fsync: the digest detects damage by a power cut."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
     temporary = Path(name)
     try:

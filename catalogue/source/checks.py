@@ -1,7 +1,7 @@
 """The ``Source`` protocol, and the checks of every response.
 
-HTTP and S3 clients for Python accept some wrong responses: short bodies, other ranges, other versions of a file. So
-every response is compared with its request before its bytes are used.
+Python's HTTP and S3 clients accept some wrong responses: short bodies, other ranges, other versions of a file. So every
+response is compared with its request before its bytes are used.
 """
 
 import re
@@ -32,10 +32,10 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, pa
 MAX_DOCUMENT = 16 << 20
 """Default limit in bytes for files that are read completely."""
 EXCERPT = 2000
-"""Bytes of an error's body that are read; Common Crawl names a contact there when it blocks a client."""
+"""Bytes read of an error's body; Common Crawl names a contact there when it blocks a client."""
 
 _TEXTS = ("text/html", "application/xml", "text/xml")
-"""Content types of errors and captive portals, never of index files, manifests or records."""
+"""Content types of error pages and captive portals; no index file, manifest or record has one of these."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
@@ -43,15 +43,15 @@ RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request and its response on a connection that carries one after the other."""
+    """A request and its response on a connection for several requests."""
 
     look: Callable[[], None]
     """Updates ``surplus``."""
     surplus: bool = False
-    """Whether a connection that was used before received more bytes than the response has."""
+    """Whether bytes came after the response; never set by the first exchange of a connection."""
 
     def is_doubtful(self) -> bool:
-        """Return whether the response may belong to another request, by all that was received until now."""
+        """Return whether the response may belong to another request, by the bytes received until now."""
         self.look()
         return self.surplus
 
@@ -72,11 +72,11 @@ class Response:
     server: str | None = None
     """The ``Server`` header."""
     exchange: Exchange | None = field(default=None, compare=False)
-    """None where no response can belong to another request."""
+    """None if the response cannot belong to another request."""
 
 
 class Source(Protocol):
-    """Where files are read from."""
+    """Files that are read by byte ranges."""
 
     @property
     def url(self) -> str:
@@ -84,18 +84,18 @@ class Source(Protocol):
 
     @property
     def connections(self) -> int:
-        """Return how many requests may be under way at once."""
+        """Return the maximum number of concurrent requests."""
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """Make exactly one request.
 
         Args:
             path: relative to the source.
-            requested: a range of the file; None for all of it, up to ``MAX_DOCUMENT`` bytes.
-            pin: the expected version of the file; any other is refused.
+            requested: a range of the file; None for the complete file, up to ``MAX_DOCUMENT`` bytes.
+            pin: the expected version of the file; another version is an error.
 
         Raises:
-            SourceError: with the file and what went wrong.
+            SourceError: if the request fails; the message names the file.
             NotParquet: if a suffix of an empty file was requested.
         """
 
@@ -105,7 +105,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, and what its response must be."""
+    """One request, which checks its response."""
 
     where: str
     """Source and path, for messages."""
@@ -113,12 +113,12 @@ class Request:
     pin: FileVersion | None
 
     @property
-    def good_status(self) -> int:
+    def expected_status(self) -> int:
         return 200 if self.requested is None else 206
 
     @property
-    def most(self) -> int:
-        """Return the largest length of the body."""
+    def max_length(self) -> int:
+        """Return the largest valid length of the body."""
         match self.requested:
             case None:
                 return MAX_DOCUMENT
@@ -128,33 +128,33 @@ class Request:
                 return len(requested)
 
     def refuse(self, status: int, headers: Mapping[str, str], body: str) -> CatalogueError:
-        """Return the error for a response with another status than the expected one.
+        """Return the error for a response with an unexpected status or a text as its content type.
 
         Args:
             status: of the response.
             headers: by lower-case name.
             body: its beginning, decoded.
         """
-        message = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
+        message = f"{self.where} returned {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
             return Throttled(message, retry_after=_retry_after(headers))
         match status:
             case 200 | 206 if _is_text(headers):
                 return UnexpectedHtml(f"{message}, as {headers['content-type']!r} instead of the file")
-            case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
-                return RangeIgnored(f"{self.where} was sent completely instead of a range")
-            # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
+            case 200 if headers.get("content-length") != "0":  # an empty file has no ranges
+                return RangeIgnored(f"{self.where}: the complete file was sent instead of a range")
+            # CloudFront forwards S3's refusals of single files; its own refusals are blocks, whatever their text.
             case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
                 return Blocked(message)
             case 404 | 410:
                 return NotFound(f"{self.where} does not exist")
             case 412:
-                return FileChanged(f"{self.where} is not the file that it was known to be", refused=True)
+                return FileChanged(f"{self.where} is another version than expected", refused=True)
             case 200 | 416:
                 return self._unsatisfiable(headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
-                place = without_secrets(headers.get("location", "nowhere"))
-                return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
+                location = without_secrets(headers.get("location", ""))
+                return Redirected(f"{self.where} redirects to {location!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
                 return Forbidden(message)
         return Unreachable(message)
@@ -163,9 +163,9 @@ class Request:
         start = self.requested.start if isinstance(self.requested, ByteRange) else 0
         size = headers.get("content-range", "").rpartition("/")[2]
         if self.requested is None or (_LENGTH.fullmatch(size) and int(size) > start):
-            return Forbidden(f"{message}, though it has bytes there")
+            return Forbidden(f"{message}, although the range is inside the file")
         if start or self.pin:
-            return FileChanged(f"{self.where} is shorter than it was known to be")
+            return FileChanged(f"{self.where} is shorter than expected")
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
@@ -174,18 +174,18 @@ class Request:
         Args:
             status: of the response.
             headers: by lower-case name.
-            read: returns as many bytes of the body, or all if there are fewer.
+            read: returns up to the given number of bytes of the body.
         """
-        if status != self.good_status or _is_text(headers):
-            # Nothing is read of a complete file instead of a range, unless its type says that it is an error's text.
+        if status != self.expected_status or _is_text(headers):
+            # A complete file instead of a range is not read, unless its type is that of an error page.
             excerpt = bytearray()
             if status != 200 or _is_text(headers):  # noqa: PLR2004
-                with suppress(Exception):  # the status is enough, and so is a part
+                with suppress(Exception):  # the status is enough
                     while len(excerpt) < EXCERPT and (byte := read(1)):
                         excerpt += byte
             raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
-        given, total = self.check(headers)
-        return self.response(read((len(given) if given else self.most) + 1), given, total, headers)
+        sent, total = self.check(headers)
+        return self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
 
     def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
         """Check the headers of a response before its body is read.
@@ -194,21 +194,20 @@ class Request:
             headers: by lower-case name.
 
         Returns:
-            The range that the body must hold (None for a complete file of unknown size) and the file's size (0 if
-                unknown).
+            The range of the body (None for a complete file of unknown size) and the file's size (0 if unknown).
         """
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            message = f"{self.where} was encoded ({encoding!r}) against our wish"
+            message = f"{self.where} has Content-Encoding {encoding!r}, which was not accepted"
             raise WrongRange(message)
         if headers.get("content-type", "").lower().startswith("multipart/"):
-            message = f"{self.where} came in parts"
+            message = f"{self.where} was sent as multipart, which was not requested"
             raise WrongRange(message)
         length = headers.get("content-length")
         if self.requested is not None:
             return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
-            message = f"{self.where} came without a length, so that nobody can tell whether it came whole"
+            message = f"{self.where} was sent without a length, so it may be incomplete"
             raise WrongLength(message)
         size = int(length or 0)
         if size > MAX_DOCUMENT:
@@ -221,42 +220,41 @@ class Request:
         self, requested: ByteRange | SuffixRange, headers: Mapping[str, str], length: str | None
     ) -> tuple[ByteRange, int]:
         try:
-            given, total = parse_content_range(headers.get("content-range"))
+            sent, total = parse_content_range(headers.get("content-range"))
             self._check_pin(total, headers)
             expected = resolve(requested, total)
         except WrongRange as error:
             message = f"{self.where}: {error}"
             raise WrongRange(message) from error
-        if given != expected:
+        if sent != expected:
             message = (
-                f"{self.where}: bytes {given.start} to {given.end} came when "
-                f"{expected.start} to {expected.end} were requested"
+                f"{self.where}: received bytes {sent.start} to {sent.end} instead of {expected.start} to {expected.end}"
             )
             raise WrongRange(message)
-        if length is not None and length != str(len(given)):
-            message = f"{self.where}: {length} bytes were announced for a range of {len(given)}"
+        if length is not None and length != str(len(sent)):
+            message = f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes"
             raise WrongLength(message)
-        return given, total
+        return sent, total
 
     def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
         if self.pin and total != self.pin.size:
-            message = f"{self.where} has {total:,} bytes; it was known to have {self.pin.size:,}"
+            message = f"{self.where} has {total:,} bytes; expected {self.pin.size:,}"
             raise FileChanged(message)
         if self.pin and _differ(self.pin.etag, headers.get("etag")):
-            message = f"{self.where} has ETag {headers['etag']!r}; it was known to have {self.pin.etag!r}"
+            message = f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}"
             raise FileChanged(message)
 
-    def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
+    def response(self, body: bytes, sent: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """Check the length of the body and return the response."""
-        most = len(given) if given else MAX_DOCUMENT
-        if len(body) > most or (given and len(body) < most):
-            message = f"{self.where}: {len(body):,} bytes came, {most:,} were expected"
+        limit = len(sent) if sent else MAX_DOCUMENT
+        if len(body) > limit or (sent and len(body) < limit):
+            message = f"{self.where}: received {len(body):,} bytes; expected {limit:,}"
             raise WrongLength(message)
-        if given is None:
+        if sent is None:
             self._check_pin(len(body), headers)
         return Response(
             body=body,
-            start=given.start if given else 0,
+            start=sent.start if sent else 0,
             total_size=total or len(body),
             etag=_printable(headers.get("etag")),
             last_modified=_printable(headers.get("last-modified")),
@@ -266,7 +264,7 @@ class Request:
 
 
 def is_strong(etag: str | None) -> bool:
-    """Return whether equal ETags promise equal bytes (RFC 9110, section 8.8.1)."""
+    """Return whether an ETag is strong: equal ones mean equal bytes (RFC 9110, section 8.8.1)."""
     return etag is not None and etag.startswith('"')
 
 
@@ -274,8 +272,8 @@ def _printable(value: str | None) -> str | None:
     return value if value and value.isprintable() else None
 
 
-def _differ(stored: str | None, found: str | None) -> bool:
-    return is_strong(stored) and is_strong(found) and stored != found
+def _differ(expected: str | None, sent: str | None) -> bool:
+    return is_strong(expected) and is_strong(sent) and expected != sent
 
 
 def _is_text(headers: Mapping[str, str]) -> bool:

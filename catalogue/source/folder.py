@@ -26,17 +26,17 @@ class FolderSource:
             message = f"{self.url} was closed"
             raise SourceUnavailable(message)
         try:
-            # Opening a pipe would wait for ever.
-            inside = ".." not in file.parts and file.is_relative_to(self._folder)
-            if inside and S_ISREG(file.stat().st_mode):
+            # A pipe is not opened: that would block.
+            is_inside = ".." not in file.parts and file.is_relative_to(self._folder)
+            if is_inside and S_ISREG(file.stat().st_mode):
                 with file.open("rb") as opened:
                     return _read(opened, request)
         except CatalogueError:
             raise
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for a path with a NUL
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
             pass
         except PermissionError as error:
-            message = f"{request.where} may not be read: {error.strerror}"
+            message = f"{request.where} cannot be read: {error.strerror}"
             raise Forbidden(message) from error
         except OSError as error:
             message = f"{request.where} cannot be read: {error.strerror}"
@@ -53,19 +53,19 @@ def _read(file: BinaryIO, request: Request) -> Response:
     total = status.st_size
     headers = {"etag": f'"{total:x}-{status.st_mtime_ns:x}"', "content-length": f"{total}"}
     if request.requested is not None:
-        start, end = _place(request.requested, total)
+        start, end = _resolve(request.requested, total)
         if start >= end:
             raise request.refuse(416, {}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
-    given, total = request.check(headers)
-    if not given:
+    sent, total = request.check(headers)
+    if not sent:
         return request.response(b"", None, 0, headers)
-    file.seek(given.start)
-    return request.response(file.read(len(given)), given, total, headers)
+    file.seek(sent.start)
+    return request.response(file.read(len(sent)), sent, total, headers)
 
 
-def _place(requested: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
-    """Return start and end of the bytes that a server would send."""
+def _resolve(requested: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
+    """Return start and end of the bytes that an HTTP server would send."""
     match requested:
         case SuffixRange(length):
             return max(0, total - length), total

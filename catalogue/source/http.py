@@ -26,10 +26,10 @@ from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
 from catalogue.source.http_connection import Connection, Route
 
-_SLOWEST = 100_000
+_MIN_SPEED = 100_000
 """Bytes per second; a slower body is an error."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables for certificates of requests and curl; OpenSSL reads SSL_CERT_FILE and SSL_CERT_DIR itself."""
+"""Environment variables of requests and curl for certificates; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -41,11 +41,11 @@ class Timeouts:
     silence: float = 20.0
     """Without a byte received."""
     total: float = 60.0
-    """In all, without the time that the length of the body adds."""
+    """For the complete request, plus time for the body by its length."""
 
     def of(self, request: Request) -> float:
-        """Return the seconds for a request in all."""
-        return self.total + request.most / _SLOWEST
+        """Return the seconds for the complete request."""
+        return self.total + request.max_length / _MIN_SPEED
 
 
 class HttpSource:
@@ -56,8 +56,8 @@ class HttpSource:
 
         Args:
             url: ends with a slash; without query or credentials.
-            user_agent: names the tool and a contact.
-            connections: open at most at once.
+            user_agent: the tool and a contact.
+            connections: maximum number of open connections.
             timeouts: for every request.
 
         Raises:
@@ -68,15 +68,15 @@ class HttpSource:
         self._timeouts = timeouts or Timeouts()
         self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         parts = urlsplit(url)
-        self._place = parts.path
+        self._target = parts.path
         proxy = _proxy(parts)
         authorization = _authorization(proxy) if proxy else {}
         if proxy and parts.scheme == "http":
-            self._place = url
+            self._target = url
             self._headers |= authorization
         self._proxied = proxy is not None
         self._pool = _Pool(url, _route(parts, proxy, authorization), connections, self._timeouts)
-        finalize(self, self._pool.close)  # of a source that nobody closes, as in a script
+        finalize(self, self._pool.close)  # scripts may not close their sources
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         request = Request(f"{self.url}{path}", requested, pin)
@@ -85,20 +85,20 @@ class HttpSource:
             headers["Range"] = range_header(requested)
         if pin and pin.etag and is_strong(pin.etag):
             headers["If-Match"] = pin.etag
-        target = self._place + quote(path, safe="/=+,~")
+        target = self._target + quote(path, safe="/=+,~")
         try:
             with self._pool.connection() as connection:
                 return connection.get(request, target, headers, self._timeouts.of(request))
         except ssl.SSLCertVerificationError as error:
             message = (
-                f"{self.url} shows a certificate that is not trusted ({error.verify_message}); "
-                "SSL_CERT_FILE can name the authorities to trust"
+                f"{self.url} has an untrusted certificate ({error.verify_message}); "
+                "to trust other authorities, set SSL_CERT_FILE"
             )
             raise SourceUnavailable(message) from error
         except ConnectionRefusedError as error:
             if self._proxied:
                 raise no_answer(request.where, error) from error
-            message = f"nobody listens at {self.url} (connection refused)"
+            message = f"nothing listens at {self.url} (connection refused)"
             raise ConnectionRefused(message) from error
         except gaierror as error:
             raise name_not_resolved(self._pool.host) from error
@@ -108,12 +108,12 @@ class HttpSource:
             raise no_answer(request.where, error) from error
 
     def close(self) -> None:
-        """Close the connections and cancel what is under way."""
+        """Close the connections and cancel running requests."""
         self._pool.close()
 
 
 class _Pool:
-    """At most so many connections, which threads borrow."""
+    """A limited number of connections, each used by one thread at a time."""
 
     def __init__(self, url: str, route: Route, connections: int, timeouts: Timeouts) -> None:
         self._url = url
@@ -128,17 +128,17 @@ class _Pool:
 
     @property
     def host(self) -> str:
-        """Return the name that is looked up."""
+        """Return the name to resolve."""
         return (self._route.proxy or self._route.host)[0]
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Lend a connection for one request, when one is free.
+        """Yield a connection for one request; wait until one is free.
 
         Raises:
-            SourceUnavailable: if the pool was closed, also during the request, or belongs to another process.
+            SourceUnavailable: if the pool is closed, before or during the request, or belongs to another process.
         """
-        if self._process != os.getpid():  # whose lock and sockets these are
+        if self._process != os.getpid():  # lock and sockets belong to the parent process
             message = f"{self._url} was opened by another process; open it again in this one"
             raise SourceUnavailable(message)
         connection = self._borrow()
@@ -151,14 +151,14 @@ class _Pool:
             yield connection
         except Exception as error:
             if self._closed:
-                message = f"{self._url} was closed while a request was under way"
+                message = f"{self._url} was closed during a request"
                 raise SourceUnavailable(message) from error
             raise
         finally:
             self._give_back(connection)
 
     def _borrow(self) -> Connection | None:
-        """Wait for a place, and return an idle connection if there is one."""
+        """Wait until a connection may be used; return an idle one, or None to open one."""
         with self._changed:
             while not self._free and not self._closed:
                 self._changed.wait()
@@ -213,8 +213,8 @@ def name_not_resolved(host: str) -> NameNotResolved:
 
 
 def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error for a failed request by its type: texts of libraries can contain headers."""
-    return Unreachable(f"{where}: no usable answer ({type(error).__name__})")
+    """Return the error for a failed request. It names only the type of the cause: messages may contain headers."""
+    return Unreachable(f"{where}: no usable response ({type(error).__name__})")
 
 
 def _route(parts: SplitResult, proxy: SplitResult | None, authorization: dict[str, str]) -> Route:
@@ -225,7 +225,7 @@ def _route(parts: SplitResult, proxy: SplitResult | None, authorization: dict[st
     if parts.scheme == "http":
         return Route(host, proxy=_address(proxy), proxy_tls=proxy_tls)
     if proxy_tls:
-        message = "the environment names an https proxy for https addresses; only an http proxy can be used for them"
+        message = "the environment sets an https proxy for https addresses; only http proxies are supported for them"
         raise QueryError(message)
     return Route(host, _trusted(), _address(proxy), tunnel_headers=authorization)
 
@@ -240,7 +240,7 @@ def _address(parts: SplitResult) -> tuple[str, int]:
         name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
         return name, parts.port or _PORTS[parts.scheme]
     except ValueError as error:
-        message = f"{parts.scheme}://{parts.hostname}/ has no valid host; use its name, or its number such as 127.0.0.1"
+        message = f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
         raise QueryError(message) from error
 
 
@@ -252,7 +252,7 @@ def _trusted() -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:
-        message = f"{name} names {bundle}, which contains no readable certificates ({error.strerror or error})"
+        message = f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
         raise QueryError(message) from error
 
 
@@ -264,8 +264,8 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
     proxy = urlsplit(name if "://" in name else f"http://{name}")
     if proxy.scheme not in _PORTS:
         message = (
-            f"the environment names a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "
-            "only http and https proxies can be used"
+            f"the environment sets a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "
+            "only http and https proxies are supported"
         )
         raise QueryError(message)
     return proxy

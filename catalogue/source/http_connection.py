@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection with deadlines, which detects bytes that were not requested.
+"""One HTTP/1.1 connection with deadlines, which detects surplus bytes.
 
-``http.client`` sends requests and parses responses. A connection that received more than was requested is not used
-again: if a server or proxy sends one response too many, each later request would get the response to the one before.
+``http.client`` sends requests and parses responses. A connection that received surplus bytes is not used again: if a
+server or proxy sends one response too many, each later request would get the response to the one before.
 """
 
 import io
@@ -19,29 +19,29 @@ from typing import Any, BinaryIO, cast
 from catalogue.errors import Unreachable
 from catalogue.source.checks import Exchange, Request, Response
 
-_OTHER_ADDRESS_SECONDS = 2.0
-"""Connect timeout for each of several addresses but the last: IPv6 may be announced and lead nowhere."""
-_MOST_INTERIM = 5
+_FIRST_ADDRESS_SECONDS = 2.0
+"""Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
+_MAX_INTERIM = 5
 """Interim responses (1xx) to one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a host is reached."""
+    """Addresses and TLS settings for connections to a host."""
 
     host: tuple[str, int]
-    """Of the URL."""
+    """Host and port of the URL."""
     tls: ssl.SSLContext | None = None
     """For an https URL."""
     proxy: tuple[str, int] | None = None
     proxy_tls: ssl.SSLContext | None = None
-    """For an https proxy, which cannot open tunnels."""
+    """For an https proxy; it is not used for tunnels."""
     tunnel_headers: Mapping[str, str] | None = None
-    """For a proxy that opens a tunnel to the host; None for one that is sent URLs."""
+    """Headers for a proxy that opens a tunnel to the host; None if requests are sent to the proxy."""
 
 
 class _Received(io.RawIOBase):
-    """What a socket receives until a deadline, in the place of the socket of ``http.client``."""
+    """A socket for ``http.client`` whose reads have a deadline."""
 
     def __init__(self, connected: socket.socket, silence_seconds: float) -> None:
         self._socket = connected
@@ -57,11 +57,11 @@ class _Received(io.RawIOBase):
         self._socket.sendall(data)
 
     def makefile(self, _mode: str) -> BinaryIO:
-        """Return the reader, which keeps what it has read ahead from one response to the next."""
+        """Return the same reader for all responses, since it may have read ahead."""
         return cast("BinaryIO", self._reader)
 
     def close(self) -> None:
-        """Stay open for the reader: ``http.client`` closes its socket before it reads the last response."""
+        """Do nothing: ``http.client`` closes its socket before it reads the last response."""
 
     def readable(self) -> bool:
         return True
@@ -84,7 +84,7 @@ class _Received(io.RawIOBase):
 
     @contextmanager
     def without_waiting(self) -> Iterator[io.BufferedReader]:
-        """Yield the reader, which returns no bytes where none have come yet."""
+        """Yield the reader; reads return only bytes that were already received."""
         self._waits = False
         try:
             yield self._reader
@@ -94,17 +94,17 @@ class _Received(io.RawIOBase):
 
 class _Reader(io.BufferedReader):
     def close(self) -> None:
-        """Stay open for the next response."""
+        """Do nothing: the next response needs the reader."""
 
 
 class Connection:
-    """A connection that carries one request after the other."""
+    """A connection for one request at a time."""
 
     def __init__(self, route: Route, *, connect_seconds: float, silence_seconds: float) -> None:
         """Connect; ``silence_seconds`` is the longest time without a byte of a response.
 
         Raises:
-            OSError: if that fails, also by a timeout.
+            OSError: if that fails or times out.
             HTTPException: if the proxy's response is not HTTP.
         """
         self._socket = _connect(route, connect_seconds)
@@ -117,20 +117,20 @@ class Connection:
         self._requests = 0
         self._exchange = Exchange(self._look_for_surplus)
         self.reusable = True
-        """Whether another request can be sent, as far as the last response says."""
+        """Whether the last response allows another request."""
 
     def get(self, request: Request, target: str, headers: Mapping[str, str], seconds: float) -> Response:
         """Make one request and check its response.
 
         Args:
-            request: what the response must be.
+            request: checks the response.
             target: path or URL, quoted.
             headers: all but ``Host``.
-            seconds: after which it fails.
+            seconds: timeout.
 
         Raises:
-            SourceError: if the response is not as requested.
-            OSError: if the connection broke, or the response came too slowly.
+            SourceError: if a check of the response fails.
+            OSError: if the connection breaks or the timeout ends.
             HTTPException: if the response is not HTTP.
         """
         with self._lock:
@@ -140,35 +140,35 @@ class Connection:
             self._received.deadline = time.monotonic() + seconds
             self._socket.settimeout(seconds)
             self._http.request("GET", target, headers=dict(headers))
-            answer = self._http.getresponse()
-            for _ in range(_MOST_INTERIM):
-                if answer.status >= 200:  # noqa: PLR2004
+            http_response = self._http.getresponse()
+            for _ in range(_MAX_INTERIM):
+                if http_response.status >= 200:  # noqa: PLR2004
                     break
-                answer = HTTPResponse(self._http.sock, method="GET")
-                answer.begin()
-            response = request.read(answer.status, _fields(answer), partial(self._read, answer))
-            self.reusable = answer.isclosed() and not answer.will_close and self._is_quiet()
+                http_response = HTTPResponse(self._http.sock, method="GET")
+                http_response.begin()
+            response = request.read(http_response.status, _fields(http_response), partial(self._read, http_response))
+            self.reusable = http_response.isclosed() and not http_response.will_close and self._is_quiet()
         if exchange.surplus:
-            message = f"{request.where}: more bytes came than were requested; the answer may be to another request"
+            message = f"{request.where}: received surplus bytes; the response may belong to another request"
             raise Unreachable(message)
         return replace(response, exchange=exchange)
 
     def is_usable(self) -> bool:
-        """Return whether another request can be sent: the server has neither closed the connection nor sent more."""
+        """Return whether another request can be sent: the connection is open, and no surplus was received."""
         with self._lock:
             return self.reusable and self._is_quiet()
 
     def abort(self) -> None:
-        """Let a request fail that another thread is making."""
+        """Make a running request of another thread fail."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, answer: HTTPResponse, size: int) -> bytes:
-        body = answer.read(size)
-        if len(body) < size and answer.length:  # the rest of what its Content-Length announced
+    def _read(self, http_response: HTTPResponse, size: int) -> bytes:
+        body = http_response.read(size)
+        if len(body) < size and http_response.length:  # bytes missing of its Content-Length
             message = "the connection was closed before the end of the response"
             raise ConnectionError(message)
         return body
@@ -178,14 +178,14 @@ class Connection:
         try:
             with self._received.without_waiting() as reader:
                 surplus = reader.peek(1)
-        except (OSError, ValueError):  # it broke, or was closed
+        except (OSError, ValueError):  # broken or closed
             return False
-        if surplus and self._requests > 1:  # the first response answers no earlier request
+        if surplus and self._requests > 1:  # the first response cannot be to an earlier request
             self._exchange.surplus = True
         return not surplus and not self._received.ended
 
     def _look_for_surplus(self) -> None:
-        """Look for bytes after the last response, unless another request is under way."""
+        """Look for bytes after the last response, unless another request is running."""
         if self._lock.acquire(blocking=False):
             try:
                 self._is_quiet()
@@ -193,10 +193,10 @@ class Connection:
                 self._lock.release()
 
 
-def _fields(answer: HTTPResponse) -> dict[str, str]:
+def _fields(http_response: HTTPResponse) -> dict[str, str]:
     """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
     fields: dict[str, str] = {}
-    for name, value in answer.headers.items():
+    for name, value in http_response.headers.items():
         key = name.lower()
         fields[key] = f"{fields[key]}, {value}" if key in fields else value
     return fields
@@ -223,7 +223,7 @@ def _connect_to(host: tuple[str, int], seconds: float) -> socket.socket:
     addresses = [info[4] for info in socket.getaddrinfo(*host, type=socket.SOCK_STREAM)]
     for address in addresses[:-1]:
         with suppress(OSError):
-            return socket.create_connection((str(address[0]), int(address[1])), min(seconds, _OTHER_ADDRESS_SECONDS))
+            return socket.create_connection((str(address[0]), int(address[1])), min(seconds, _FIRST_ADDRESS_SECONDS))
     return socket.create_connection((str(addresses[-1][0]), int(addresses[-1][1])), seconds)
 
 
@@ -231,8 +231,8 @@ def _open_tunnel(connected: socket.socket, host: tuple[str, int], headers: Mappi
     place = f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{name}: {text}" for name, text in headers.items())]
     connected.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    with HTTPResponse(connected, method="CONNECT") as answer:
-        answer.begin()
-    if answer.status != 200:  # noqa: PLR2004
-        message = f"the proxy answered {answer.status}"
+    with HTTPResponse(connected, method="CONNECT") as http_response:
+        http_response.begin()
+    if http_response.status != 200:  # noqa: PLR2004
+        message = f"the proxy returned {http_response.status}"
         raise ConnectionError(message)

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
 from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
@@ -33,20 +33,20 @@ def open_source(
     clock: Clock | None = None,
     notify: Callable[[str], None] = lambda _: None,
     attempts: int = ATTEMPTS,
-    patience: float = math.inf,
+    max_wait: float = math.inf,
 ) -> PoliteSource:
     """Open an https, http or s3 address, or a folder.
 
     Args:
         url: the address.
-        settings: the user's; ``min_pause`` applies when a source asks to slow down.
-        clock: for waits; the machine's by default.
+        settings: the user's; ``patience`` is the shortest pause after a throttled request.
+        clock: for waits; ``SystemClock`` by default.
         notify: see ``PoliteSource``.
         attempts: see ``PoliteSource``.
-        patience: see ``PoliteSource``.
+        max_wait: see ``PoliteSource``.
 
     Raises:
-        QueryError: if the address is none of these.
+        QueryError: if the address is none of these, or an extra is not installed.
     """
     parts = address(url)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
@@ -56,23 +56,25 @@ def open_source(
         raise QueryError(message)
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
-    another: Callable[[], Source]
+    new_source: Callable[[], Source]
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
-        another = partial(HttpSource, root, user_agent=settings.user_agent, connections=policy.connections)
+        new_source = partial(HttpSource, root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             message = f"{url} needs s3fs; run: {install_command('s3')}"
             raise QueryError(message) from error
-        another = partial(S3Source, root, user_agent=settings.user_agent, connections=policy.connections)
+        new_source = partial(S3Source, root, user_agent=settings.user_agent, connections=policy.connections)
     else:
-        another = partial(FolderSource, Path(url))
+        new_source = partial(FolderSource, Path(url))
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
     limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
-    return PoliteSource(another(), limiter, notify=notify, attempts=attempts, patience=patience, another=another)
+    return PoliteSource(
+        new_source(), limiter, notify=notify, attempts=attempts, max_wait=max_wait, new_source=new_source
+    )
 
 
 def environment_settings() -> dict[str, str]:
@@ -81,30 +83,30 @@ def environment_settings() -> dict[str, str]:
 
 
 def _open_part(value: str) -> str:
-    """Return an address without path and credentials; an unescaped slash in a password must not reveal it."""
+    """Return an address without path and credentials, even if a password contains an unescaped slash."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
     return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:
-    """Return where the AWS SDK finds credentials, in its own words; None if it finds none or is not installed.
+    """Return the AWS SDK's name for the place of its credentials; None if it finds none or is not installed.
 
-    It may ask the cloud's metadata service, as a request would.
+    The SDK may send a request to the cloud's metadata service.
     """
     try:
         from botocore.session import Session  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         return None
-    be_discreet()
+    hide_credentials()
     try:
-        found = Session().get_credentials()
-    except Exception:  # noqa: BLE001 - by the settings it runs programs and opens files, whose errors it hands on
+        credentials = Session().get_credentials()
+    except Exception:  # noqa: BLE001 - it may run programs and open files, and raises their errors
         return None
-    return str(found.method) if found else None
+    return str(credentials.method) if credentials else None
 
 
 def _host(parts: SplitResult) -> str:
-    return (parts.hostname or "").rstrip(".")  # with the dot that ends every name it is the same host
+    return (parts.hostname or "").rstrip(".")  # "example.com." is the same host
 
 
 def _policy(parts: SplitResult, settings: Settings) -> Policy:
@@ -112,7 +114,7 @@ def _policy(parts: SplitResult, settings: Settings) -> Policy:
     policy = Policy()
     if parts.scheme == "s3":
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
-    elif any(host == known or host.endswith("." + known) for known in _COMMON_CRAWL_HOSTS):
+    elif any(host == name or host.endswith("." + name) for name in _COMMON_CRAWL_HOSTS):
         policy = COMMON_CRAWL
     rate = settings.rate or policy.rate
     return replace(

@@ -1,6 +1,6 @@
-"""What all processes of a user share about a host: a small file that is changed in place, under a lock.
+"""The state of a host that all processes of a user share, in a small file that is changed in place under a lock.
 
-Each request reads and changes it twice, so it stays open: a change takes about 10 microseconds.
+Each request changes it twice, so the file stays open: a change takes about 10 microseconds.
 """
 
 import json
@@ -17,19 +17,19 @@ if sys.platform != "win32":
     import fcntl
 
 _SIZE = 512
-"""Bytes of the file: the state as JSON, filled up with spaces, so that one call writes it."""
+"""Bytes of the file: the state as JSON, padded with spaces, so that one write replaces it."""
 _LOCK_SECONDS = 2.0
-"""How long to wait for the lock, which is held for microseconds."""
+"""Longest wait for the lock, which processes hold for microseconds."""
 _LOCK_POLL_SECONDS = 0.001
 _LOWEST_RATE = 0.001
-"""Requests per second; a stored rate below is invalid."""
+"""Requests per second; a lower stored rate is invalid."""
 _HORIZON = 3600.0
-"""Seconds; a stored time further ahead is invalid, unless a pause is longer."""
+"""Seconds; a stored time further in the future is invalid, unless a pause is longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What processes share; times are the clock's."""
+    """The state; times are those of ``Clock.now``."""
 
     next_slot: float = 0.0
     rate: float | None = None
@@ -39,11 +39,11 @@ class State:
     """Consecutive blocks."""
     paused_until: float = 0.0
     probed: float | None = None
-    """When the request was sent that finds out whether a block is over."""
+    """Time of the request that checks whether a block is over."""
     ignores_suffixes: bool = False
-    """Whether the host answers suffix ranges with the complete file."""
+    """Whether the host sends complete files for suffix ranges."""
     noted: float = 0.0
-    """When this state was written."""
+    """Time of the last write."""
 
     def is_valid(self, now: float, longest_pause: float) -> bool:
         """Check types and times, which a damaged file or a reboot may have made invalid."""
@@ -53,7 +53,7 @@ class State:
             all(0 <= at <= ahead for at in times)
             and isinstance(self.blocks, int)
             and self.blocks >= 0
-            and 0 <= self.noted <= now  # the clock starts again with the machine
+            and 0 <= self.noted <= now  # the clock restarts with the machine
             and (self.rate is None or self.rate >= _LOWEST_RATE)
         )
 
@@ -84,7 +84,7 @@ class StateFile:
             now: the time.
 
         Raises:
-            TimeoutError: if another process keeps the lock; it may be suspended.
+            TimeoutError: if another process holds the lock for too long; it may be suspended.
             OSError: if the file cannot be used.
         """
         self._open()

@@ -23,28 +23,30 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
-from catalogue.source.rate_limit import Limiter, impatient
+from catalogue.source.rate_limit import Limiter, long_wait_error
 
 ATTEMPTS = 12
 """Requests for one range before it fails."""
 _IGNORED_ATTEMPTS = 4
-"""The same when the complete file is sent instead of a range, since a server may send much of it."""
+"""The same if the complete file is sent instead of the range, since a server may send much of it."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
-_WORTH_A_WORD = 10.0
-"""Seconds of waiting that the user is told about."""
+_NOTIFY_SECONDS = 10.0
+"""Waits from this length on are reported to the user."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
+"""Share and number of throttled requests above which a host is given up."""
 _RECENT, _RECENT_FAILURES = 200, 180
-_DEAF = 3
-"""Files without any range, before any success, after which a host counts as not supporting ranges."""
-_AN_HOUR = 3600.0
-"""Seconds for which a host that was given up gets no requests."""
+"""Latest requests, and failures among them above which a host is given up."""
+_RANGELESS_FILES = 3
+"""Files for which every range was ignored, before any range was honoured, after which a host is given up."""
+_UNAVAILABLE_SECONDS = 3600.0
+"""No requests are sent to a host for this long after it was given up."""
 
 
 class PoliteSource:
-    """A source that waits for permission, retries temporary failures, and gives up in time."""
+    """A source that keeps to the rate limit, retries temporary failures, and gives up failing hosts."""
 
     def __init__(
         self,
@@ -54,8 +56,8 @@ class PoliteSource:
         notify: Callable[[str], None] = lambda _: None,
         jitter: Callable[[], float] = random.random,
         attempts: int = ATTEMPTS,
-        patience: float = math.inf,
-        another: Callable[[], Source] | None = None,
+        max_wait: float = math.inf,
+        new_source: Callable[[], Source] | None = None,
     ) -> None:
         """Wrap a source.
 
@@ -65,35 +67,35 @@ class PoliteSource:
             notify: called with a sentence before a long wait.
             jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
             attempts: requests for one range before it fails.
-            patience: longest wait in seconds for one range.
-            another: opens the same source with new connections.
+            max_wait: longest wait in seconds for one range.
+            new_source: opens the same source with new connections.
         """
         self.inner = inner
         self.limiter = limiter
         self.notify = notify
         self._jitter = jitter
         self._attempts = attempts
-        self._patience = patience
-        self._another = another
+        self._max_wait = max_wait
+        self._new_source = new_source
         self._lock = Lock()
         self.requests = 0
         """Requests made so far."""
         self.bytes = 0
         """Bytes of bodies received so far."""
         self.honoured_suffixes = False
-        """Whether a suffix range was ever answered with one."""
+        """Whether the host has honoured a suffix range."""
         self._honoured_ranges = False
         self._answered = False
-        """Whether the host ever answered."""
-        self._deaf: set[str] = set()
-        """Files for which no range was honoured."""
-        self._rest_until = 0.0
-        """Until when requests wait, after a caller did not wait as long as the host asked."""
+        """Whether the host has sent a usable response."""
+        self._rangeless: set[str] = set()
+        """Files for which every range was ignored."""
+        self._throttled_until = 0.0
+        """End of a pause that the host demanded and that exceeded the ``max_wait`` of a caller; later requests wait."""
         self._throttled = 0
         self._uncounted = 0
         """Requests made before the host was given up; their results no longer count."""
         self._given_up: tuple[str, float] | None = None
-        """Why the host was given up, and until when."""
+        """Reason, and end of the time without requests."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
 
     @property
@@ -105,35 +107,35 @@ class PoliteSource:
         return self.inner.connections
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; retries as often as needed.
+        """See ``Source.get``; retries temporary failures.
 
         Raises:
-            SourceUnavailable: if so many requests fail that more would be useless.
-            Throttled: if the wait would be too long; the message says how long.
+            SourceUnavailable: if too many requests to the host failed.
+            Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
-        complaints = 0
+        throttled = 0
         clock = self.limiter.clock
-        until = clock.now() + self._patience
+        until = clock.now() + self._max_wait
         for attempt in range(self._attempts):
-            self._go_on()
-            self._rest(until)
+            self._check_available()
+            self._wait_while_throttled(until)
             acquired_at = self.limiter.acquire(until - clock.now())
-            self._go_on()  # other threads have been at it meanwhile
+            self._check_available()  # other threads may have given up the host during the wait
             wait = 0.0
             try:
                 response = self.inner.get(path, requested, pin=pin)
             except Blocked as error:
                 self._count(failed=True)
                 pause = self.limiter.blocked(acquired_at)
-                self._bear(pause, error, until)
+                self._check_wait(pause, error, until)
                 self.notify(f"{error}; waiting {pause:.0f} s before one more try")
                 last = error
             except Throttled as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
-                wait = self._backoff(error, complaints, until)
-                complaints += 1
+                wait = self._backoff(error, throttled, until)
+                throttled += 1
                 last = error
             except (Unreachable, WrongRange, WrongLength, RangeIgnored) as error:
                 self._count(failed=True)
@@ -145,7 +147,7 @@ class PoliteSource:
             except SourceUnavailable:
                 raise
             except CatalogueError:
-                # It is what the host has to say of this file, so the host is well.
+                # The error is about this file; the host itself works.
                 self._count(failed=False)
                 self.limiter.succeeded(acquired_at)
                 raise
@@ -160,20 +162,20 @@ class PoliteSource:
         raise last
 
     @contextmanager
-    def apart(self) -> Iterator["PoliteSource"]:
-        """Yield this source with a connection that carried no other request."""
-        own = copy(self)
-        if self._another:
-            own.inner = self._another()
-        requests, received = own.requests, own.bytes
+    def with_new_connection(self) -> Iterator["PoliteSource"]:
+        """Yield a copy of this source with a new connection."""
+        other = copy(self)
+        if self._new_source:
+            other.inner = self._new_source()
+        requests, received = other.requests, other.bytes
         try:
-            yield own
+            yield other
         finally:
-            if self._another:
-                own.inner.close()
+            if self._new_source:
+                other.inner.close()
             with self._lock:
-                self.requests += own.requests - requests
-                self.bytes += own.bytes - received
+                self.requests += other.requests - requests
+                self.bytes += other.bytes - received
 
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""
@@ -181,7 +183,7 @@ class PoliteSource:
         self.inner.close()
 
     def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
-        """Raise an error that rarely passes, once it occurred often enough."""
+        """Raise errors for which fewer attempts are made than for others."""
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             message = f"{error}; is the server running?"
@@ -193,50 +195,52 @@ class PoliteSource:
             if isinstance(requested, SuffixRange):
                 raise error
             if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
-                self._note_deaf(path)
+                self._note_rangeless(path)
                 raise error
 
-    def _note_deaf(self, path: str) -> None:
+    def _note_rangeless(self, path: str) -> None:
         with self._lock:
-            self._deaf.add(path)
-            if self._honoured_ranges or len(self._deaf) < _DEAF:
+            self._rangeless.add(path)
+            if self._honoured_ranges or len(self._rangeless) < _RANGELESS_FILES:
                 return
             message = (
                 f"{self.url} sends complete files instead of ranges (python -m http.server does so); "
                 "use a server that honours ranges, or name the folder itself as the source"
             )
-            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
+            self._given_up = message, self.limiter.clock.now() + _UNAVAILABLE_SECONDS
         raise SourceUnavailable(message)
 
-    def _backoff(self, error: Throttled, complaints: int, until: float) -> float:
-        least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())
+    def _backoff(self, error: Throttled, before: int, until: float) -> float:
+        least = self.limiter.policy.slow_down * (1 << before) * (1 + 0.25 * self._jitter())
         most = max(_LONGEST_RETRY_AFTER, self.limiter.policy.slow_down)
         wait = min(most, max(least, error.retry_after or 0.0))
         end = self.limiter.clock.now() + wait
         if end > until:
             with self._lock:
-                self._rest_until = max(self._rest_until, end)
+                self._throttled_until = max(self._throttled_until, end)
         return wait
 
-    def _rest(self, until: float) -> None:
-        seconds = self._rest_until - self.limiter.clock.now()
+    def _wait_while_throttled(self, until: float) -> None:
+        seconds = self._throttled_until - self.limiter.clock.now()
         if seconds > 0:
-            self._wait(seconds, Throttled(f"{self.url} asked to slow down"), until)
+            self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
 
-    def _wait(self, seconds: float, why: SourceError, until: float) -> None:
-        self._bear(seconds, why, until)
-        if seconds >= _WORTH_A_WORD:
-            self.notify(f"{why}; waiting {seconds:.0f} s")
+    def _wait(self, seconds: float, reason: SourceError, until: float) -> None:
+        self._check_wait(seconds, reason, until)
+        if seconds >= _NOTIFY_SECONDS:
+            self.notify(f"{reason}; waiting {seconds:.0f} s")
         if seconds > 0:
             self.limiter.clock.sleep(seconds)
 
-    def _bear(self, seconds: float, why: SourceError, until: float) -> None:
+    def _check_wait(self, seconds: float, reason: SourceError, until: float) -> None:
+        """Raise an error if a wait would end after ``until``."""
         if self.limiter.clock.now() + seconds > until:
             if not seconds:
-                raise why
-            raise impatient(str(why), seconds) from why
+                raise reason
+            raise long_wait_error(str(reason), seconds) from reason
 
-    def _go_on(self) -> None:
+    def _check_available(self) -> None:
+        """Raise an error if the host was given up in the last hour."""
         with self._lock:
             if self._given_up:
                 message, until = self._given_up
@@ -253,11 +257,11 @@ class PoliteSource:
             self._throttled += throttled
             self._recent.append(failed)
             self._answered |= not failed
-            hopeless = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
+            failing = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
             counted = self.requests - self._uncounted
-            unwelcome = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
-        if hopeless or unwelcome:
-            reason = "keeps asking to slow down" if unwelcome else "answers hardly anything any more"
-            message = f"{self.url} {reason}; everything taken so far is kept. Run the same command again in an hour"
-            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
+            throttling = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
+        if failing or throttling:
+            reason = "throttles too many requests" if throttling else "fails nearly every request"
+            message = f"{self.url} {reason}; everything fetched so far is stored. Run the same command again in an hour"
+            self._given_up = message, self.limiter.clock.now() + _UNAVAILABLE_SECONDS
             raise SourceUnavailable(message)

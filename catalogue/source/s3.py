@@ -1,4 +1,4 @@
-"""Files in S3: s3fs's session and credentials, our own checks."""
+"""Files in S3, with the session and credentials of s3fs and the checks of this package."""
 
 import asyncio
 from io import BytesIO
@@ -19,7 +19,7 @@ from botocore.exceptions import (
 )
 
 from catalogue.errors import CatalogueError, Forbidden, Unreachable
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
@@ -46,16 +46,16 @@ class S3Source:
 
         Args:
             url: ends with a slash.
-            user_agent: appended to the SDK's own.
-            connections: open at most at once.
+            user_agent: appended to that of the SDK.
+            connections: maximum number of open connections.
             timeouts: for every request.
         """
-        be_discreet()
+        hide_credentials()
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
         self._bucket, _, self._prefix = url.removeprefix("s3://").partition("/")
-        # Retries are the caller's, who counts them; the cache of instances would share ours with strangers.
+        # No retries, as the caller retries and counts requests. No shared instance, as this one has other settings.
         self._fs = s3fs.S3FileSystem(
             config_kwargs={
                 "connect_timeout": self._timeouts.connect,
@@ -75,10 +75,10 @@ class S3Source:
         return self._background.run(self._get(path, requested, pin))
 
     def close(self) -> None:
-        """Close the connections and cancel what is under way."""
-        self._background.close(self._shut)
+        """Close the connections and cancel running requests."""
+        self._background.close(self._close_client)
 
-    async def _shut(self) -> None:
+    async def _close_client(self) -> None:
         if self._client:
             await self._client.close()
 
@@ -99,7 +99,7 @@ class S3Source:
             raise request.refuse(meta.get("HTTPStatusCode", 500), meta.get("HTTPHeaders", {}), code) from error
         except _WITHOUT_CREDENTIALS as error:
             message = (
-                f"{self.url} needs AWS credentials and none were found ({type(error).__name__}); set them up "
+                f"{self.url} needs AWS credentials, but there are none ({type(error).__name__}); set them up "
                 "(aws configure), or use the default source, which needs none"
             )
             raise Forbidden(message) from error
@@ -112,14 +112,14 @@ class S3Source:
             raise _failure(request, reason) from error
 
 
-async def _read(answer: Any, request: Request) -> Response:  # noqa: ANN401 - a dict of the SDK, which has no types
-    """Read a response, and no more of its body than can be right."""
-    meta = answer["ResponseMetadata"]
+async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - the SDK has no types
+    """Read a response, and of its body at most one byte more than is valid."""
+    meta = response["ResponseMetadata"]
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
-    most = request.most + 1 if status == request.good_status else EXCERPT
+    limit = request.max_length + 1 if status == request.expected_status else EXCERPT
     received = bytearray()
-    async with answer["Body"] as body:
-        while len(received) < most and (piece := await body.read(most - len(received))):
+    async with response["Body"] as body:
+        while len(received) < limit and (piece := await body.read(limit - len(received))):
             received += piece
     return request.read(status, headers, BytesIO(received).read)
 
@@ -148,17 +148,17 @@ class _Redirect(Exception):
 
 
 async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Refuse redirects; the SDK finds a bucket's region without them."""
-    answer = await send(request)
-    location = answer.headers.get("Location")
-    if 300 <= answer.status < 400 and location:  # noqa: PLR2004
-        answer.close()
-        raise _Redirect(answer.status, location)
-    return answer
+    """Raise an error for redirects; the SDK finds the region of a bucket without them."""
+    response = await send(request)
+    location = response.headers.get("Location")
+    if 300 <= response.status < 400 and location:  # noqa: PLR2004
+        response.close()
+        raise _Redirect(response.status, location)
+    return response
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once: aiohttp repeats it when a connection breaks, past the rate limit and our counts."""
+    """Send a request once: after a broken connection aiohttp would repeat it, without the rate limit."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:

@@ -1,4 +1,4 @@
-"""Share requests between threads: a thread waits for bytes that another is already fetching."""
+"""Share requests between threads: a thread waits for bytes that another thread is fetching."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -13,114 +13,120 @@ from catalogue.source.checks import Response, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Flight:
-    """A request that a thread makes now or next, and the threads that wait for it."""
+class _SharedRequest:
+    """A request that a thread is making or about to make; other threads wait for its response."""
 
     range: ByteRange
-    answer: "Future[Response | None]" = field(default_factory=Future)
-    """None if the thread was stopped for a reason that says nothing about the source."""
+    response: "Future[Response | None]" = field(default_factory=Future)
+    """None if the thread ended for another reason than an error of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """How a thread gets the bytes that it needs."""
+    """Where a thread gets the bytes of a range from."""
 
     cached: Sequence[ByteRange]
-    ours: Sequence[_Flight]
-    others: Sequence[_Flight]
+    own: Sequence[_SharedRequest]
+    """Requests that this thread makes."""
+    others: Sequence[_SharedRequest]
+    """Requests of other threads."""
 
 
 class SharedSource(CachedSource):
-    """A source for many threads that fetches no byte twice, as far as its cache can keep it.
+    """A source for many threads that fetches each byte once, if its cache can store it.
 
-    A range of a known version is assembled from the cache, from requests under way, and from one request for each gap.
-    Ranges that cannot be cached are shared only by threads that request exactly the same. An error is raised in every
-    thread that waits for the request. A thread waits for others only after its own requests, so there is no deadlock.
+    A range of a pinned version is joined from the cache, from requests of other threads, and from one request for each
+    gap. A range that cannot be cached is shared only by threads that request the same range. An error is raised in all
+    threads that wait for the request. A thread waits for others after its own requests, so there is no deadlock.
     """
 
     def __init__(self, inner: Source, cache: RangeCache) -> None:
         super().__init__(inner, cache)
         self._lock = Lock()
-        self._flights: dict[tuple[str, FileVersion], list[_Flight]] = {}
-        """Requests under way, by file and version."""
+        self._running: dict[tuple[str, FileVersion], list[_SharedRequest]] = {}
+        """Requests by file and version."""
 
-    def _fetched(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
+    def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         pieces: dict[ByteRange, bytes] = {}
-        trusted = True
-        """Whether the cache still counts: it keeps listing a damaged entry that it cannot remove."""
+        use_cache = True
+        """False after a damaged entry, which the cache lists again if it cannot remove it."""
         while missing := without([requested], pieces):
-            with self._claim(path, pin, requested, missing, trusted=trusted) as claim:
-                for each in claim.cached:
-                    body = self.cache.get(self.url, path, pin, each)
+            with self._claim(path, pin, requested, missing, use_cache=use_cache) as claim:
+                for part in claim.cached:
+                    body = self.cache.get(self.url, path, pin, part)
                     if body is None:
-                        trusted = False
+                        use_cache = False
                     else:
-                        pieces[each] = body
-                for flight in claim.ours:
-                    self._fly(path, flight, pin)
-            for flight in (*claim.ours, *claim.others):
-                answer, given = flight.answer.result(), flight.range
-                if answer is None:
+                        pieces[part] = body
+                for request in claim.own:
+                    response = super()._fetch(path, request.range, pin)
+                    self._finish(path, pin, [request], response)
+            for request in (*claim.own, *claim.others):
+                result, sent = request.response.result(), request.range
+                if result is None:
                     continue
-                if given == requested:
-                    return answer
-                for each in _inside(without([requested], pieces), [given]):
-                    pieces[each] = answer.body[each.start - given.start : each.end - given.start]
-        body = b"".join(pieces[each] for each in sorted(pieces))
+                if sent == requested:
+                    return result
+                for part in _intersect(without([requested], pieces), [sent]):
+                    pieces[part] = result.body[part.start - sent.start : part.end - sent.start]
+        body = b"".join(pieces[part] for part in sorted(pieces))
         return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
 
     @contextmanager
     def _claim(
-        self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, trusted: bool
+        self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, use_cache: bool
     ) -> Iterator[_Claim]:
-        """Divide the missing parts of a range; no other thread requests our share of it."""
-        ours: list[_Flight] = []
+        """Divide the missing parts of a range between the cache, other threads and this one."""
+        own: list[_SharedRequest] = []
         try:
-            # What has landed is in the cache: in one step, or it could be missed both there and here.
+            # Under one lock: the bytes of a request that finishes in between would be neither cached nor requested.
             with self._lock:
-                flights = self._flights.get((path, pin), [])
-                if self.cache.keeps(pin, requested):
-                    cached = _inside(missing, self.cached_ranges(path, pin)) if trusted else []
+                running = self._running.get((path, pin), [])
+                if self.cache.can_store(pin, requested):
+                    cached = _intersect(missing, self.cached_ranges(path, pin)) if use_cache else []
                     left = without(missing, cached)
                     others = [
-                        each for each in flights if self.cache.keeps(pin, each.range) and _inside(left, [each.range])
+                        request
+                        for request in running
+                        if self.cache.can_store(pin, request.range) and _intersect(left, [request.range])
                     ]
-                    left = without(left, [each.range for each in others])
+                    left = without(left, [request.range for request in others])
                 else:
-                    cached, others = [], [each for each in flights if each.range == requested]
+                    cached, others = [], [request for request in running if request.range == requested]
                     left = [] if others else [requested]
-                ours += map(_Flight, left)
-                if ours:
-                    self._flights[path, pin] = flights + ours
-            yield _Claim(cached, ours, others)
+                own += map(_SharedRequest, left)
+                if own:
+                    self._running[path, pin] = running + own
+            yield _Claim(cached, own, others)
         except CatalogueError as error:
-            self._land(path, pin, ours, error)
+            self._finish(path, pin, own, error)
             raise
         finally:
-            self._land(path, pin, ours, None)
+            self._finish(path, pin, own, None)
 
-    def _fly(self, path: str, flight: _Flight, pin: FileVersion) -> None:
-        self._land(path, pin, [flight], super()._fetched(path, flight.range, pin))
-
-    def _land(
-        self, path: str, pin: FileVersion, flights: Sequence[_Flight], outcome: Response | CatalogueError | None
+    def _finish(
+        self,
+        path: str,
+        pin: FileVersion,
+        requests: Sequence[_SharedRequest],
+        outcome: Response | CatalogueError | None,
     ) -> None:
-        """Pass the outcome to waiting threads that have none yet."""
+        """Pass the outcome of requests that have none yet to the threads that wait for it."""
         with self._lock:
-            left = [each for each in self._flights.get((path, pin), []) if each not in flights]
+            left = [request for request in self._running.get((path, pin), []) if request not in requests]
             if left:
-                self._flights[path, pin] = left
+                self._running[path, pin] = left
             else:
-                self._flights.pop((path, pin), None)
-        for each in flights:
-            if each.answer.done():
+                self._running.pop((path, pin), None)
+        for request in requests:
+            if request.response.done():
                 continue
             if isinstance(outcome, CatalogueError):
-                each.answer.set_exception(outcome)
+                request.response.set_exception(outcome)
             else:
-                each.answer.set_result(outcome)
+                request.response.set_result(outcome)
 
 
-def _inside(ranges: Sequence[ByteRange], others: Sequence[ByteRange]) -> list[ByteRange]:
+def _intersect(ranges: Sequence[ByteRange], others: Sequence[ByteRange]) -> list[ByteRange]:
     """Return the parts of disjoint ranges that lie in any of the others."""
     return without(ranges, without(ranges, others))

@@ -9,8 +9,8 @@ from catalogue.source.retry import PoliteSource
 def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     """Return the last ``length`` bytes of a file, or all of a shorter one.
 
-    One suffix range. CloudFront may answer one with the complete file; for a host that does, the first byte tells the
-    size, and an explicit range follows.
+    This takes one request with a suffix range. CloudFront may respond with the complete file. For such hosts, the file
+    size comes from a request for the first byte, and a second request has an explicit range.
     """
     ignores_suffixes = source.limiter.state.ignores_suffixes
     if not ignores_suffixes:
@@ -20,10 +20,10 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
             pass
     try:
         tail = _explicit(source, path, length)
-    except FileChanged:  # between its two requests
+    except FileChanged:  # between the two requests
         tail = _explicit(source, path, length)
-    # Single files behave so, too, and some to any range; the host is only known to ignore suffixes while it never
-    # honoured one, and by a file of which it honours other ranges.
+    # A host may ignore ranges of single files. It counts as ignoring suffixes only if it has honoured none, and has
+    # just honoured an explicit range of the same file.
     if not (ignores_suffixes or source.honoured_suffixes):
         source.limiter.note_suffixes(ignored=True)
     return tail

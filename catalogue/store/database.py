@@ -1,7 +1,7 @@
 """The store: one SQLite file of raw footers and page indexes, in sqlitedict's layout.
 
 Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``
-(without the last, sqlitedict changes the file even to read it). It is written by our own transactions, see
+(without ``journal_mode``, sqlitedict changes the file). For the reason not to write with sqlitedict, see
 piskvorky/sqlitedict#108.
 """
 
@@ -23,25 +23,25 @@ from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of
 
-_SHORT_WAIT = 1000
-"""Milliseconds."""
+_SHORT_BUSY_SECONDS = 1.0
+"""Wait for another process before page indexes are written, which can be fetched again."""
 
 
 class Store:
-    """An open store: one connection, safe for many threads, refused after a fork."""
+    """An open store: one connection for all threads of a process; unusable after a fork."""
 
     def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
         """Open a store.
 
         Args:
-            path: of the file; it is opened read-only if it or its folder is not writable.
+            path: of the file; opened read-only if the file or its folder is not writable.
             create: create the file and its folder if missing.
-            busy_seconds: how long to wait for another process that is writing.
+            busy_seconds: longest wait for another process that is writing.
 
         Raises:
             NotHarvested: if there is no file.
-            StoreError: if it is not a store, is of a newer version, or its log belongs to another file.
-            DiskFailed: if it cannot be created.
+            StoreError: if the file is not a store, is of a newer version, or its log belongs to another file.
+            DiskFailed: if the file cannot be created.
         """
         self.path = path
         self._busy_seconds = busy_seconds
@@ -51,7 +51,7 @@ class Store:
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
             raise NotHarvested(message, call="harvest('latest')")
         self.read_only = not is_writable(path)
-        """Whether nothing can be written."""
+        """Whether writes raise an error."""
         if create and self.read_only:
             raise unwritable(path)
         with disk_errors(path):
@@ -81,15 +81,15 @@ class Store:
         return connection
 
     def close(self) -> None:
-        """Close the file once no thread uses it: SQLite may crash otherwise."""
+        """Close the file when no thread uses it; otherwise SQLite may crash."""
         if self._process == os.getpid():
             with self._mutex:
                 self._connection.close()
 
     @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
+    def _exclusive_connection(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection to one thread at a time."""
-        if self._process != os.getpid():  # a connection carried across a fork can damage the file
+        if self._process != os.getpid():  # a connection of the parent process can damage the file
             message = f"{self.path} was opened by another process; open it again in this one"
             raise StoreError(message)
         with self._mutex, disk_errors(self.path):
@@ -102,10 +102,10 @@ class Store:
         """Return the value of a key.
 
         Raises:
-            StoreDamaged: with the key, if it is not what was written.
+            StoreDamaged: if the value is damaged.
         """
-        with self._using() as connection:
-            row = connection.execute(f'SELECT value FROM "{_known(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
+        with self._exclusive_connection() as connection:
+            row = connection.execute(f'SELECT value FROM "{_valid(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         if row is None:
             return None
         try:
@@ -117,37 +117,37 @@ class Store:
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
         """Write values in one transaction.
 
-        This removes the failures of these files, and page indexes of their other versions.
+        Failures of the files, and page indexes of other versions of them, are removed.
         """
         values = list(items)
         encoded = [(key, encode(stored)) for key, stored in values]
-        if not all(isinstance(key, str) for key, _ in encoded):  # SQLite would take a null, and never find it again
-            message = "a key of the store is text"
+        if not all(isinstance(key, str) for key, _ in encoded):  # SQLite accepts NULL, which no query finds
+            message = "keys of the store must be text"
             raise TypeError(message)
-        with self._using() as connection, self._transaction(COUNTERS.get(table)):
+        with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
-                self._forget_other_indexes(values)
-            run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
+                self._delete_other_indexes(values)
+            run(f'INSERT OR REPLACE INTO "{_valid(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
-        """Remove keys in one transaction, and page indexes of these files."""
+        """Remove keys, and page indexes and summaries of removed files, in one transaction."""
         deleted = list(keys)
         if not deleted:
             return
-        with self._using() as connection, self._transaction(COUNTERS.get(table)):
-            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
+        with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
+            connection.executemany(f'DELETE FROM "{_valid(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
             if table == "files":
-                self._forget_indexes(deleted)
+                self._delete_indexes(deleted)
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
     def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add encoded values under keys that do not exist, in one transaction, and return these keys."""
+        """Add encoded values for keys that do not exist, in one transaction; return these keys."""
         added = set()
-        with self._using() as connection, self._transaction(COUNTERS[table]):
+        with self._exclusive_connection() as connection, self._transaction(COUNTERS[table]):
             for key, value in rows:
-                query = f'INSERT OR IGNORE INTO "{_known(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
+                query = f'INSERT OR IGNORE INTO "{_valid(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
                 if connection.execute(query, [key, value]).rowcount:
                     added.add(key)
             if table == "files":
@@ -157,27 +157,27 @@ class Store:
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
         """Return the stored page indexes of row groups of a file.
 
-        Damaged ones count as missing: they can be fetched again.
+        Damaged ones count as missing, as they can be fetched again.
 
         Args:
             path: of the file.
-            row_groups: numbers.
-            version: of the stored file, so that indexes of another version are left out.
+            row_groups: their numbers.
+            version: the stored file; page indexes of other versions are ignored.
         """
         requested = {index_key(path, ordinal): ordinal for ordinal in row_groups}
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             rows = [
                 row
                 for key in requested
                 for row in connection.execute('SELECT key, value FROM "indexes" WHERE key = ?', [key])
             ]
-        found = {}
+        indexes = {}
         for key, value in rows:
             with suppress(StoreDamaged, BadPageIndex):
                 stored = decode(value)
                 if stored.version == version.version:
-                    found[requested[key]] = Indexes.unpack(stored.data)
-        return found
+                    indexes[requested[key]] = Indexes.unpack(stored.data)
+        return indexes
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
         """Merge page indexes into the stored ones, in one transaction.
@@ -185,21 +185,20 @@ class Store:
         Args:
             path: of the file.
             indexes: by row group.
-            version: of the stored file.
+            version: the stored file.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._using() as connection, self._impatient(), self._transaction("index_changes"):
+        with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction("index_changes"):
             stored = self.indexes(path, indexes, version)
-            packed = {n: (stored.get(n, found).joined(found)).pack() for n, found in indexes.items()}
+            packed = {n: (stored.get(n, added).joined(added)).pack() for n, added in indexes.items()}
             values = [
                 (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
             ]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
 
     @contextmanager
-    def _impatient(self) -> Iterator[None]:
-        """Wait for other processes no longer than a shortcut is worth."""
-        self._connection.execute(f"PRAGMA busy_timeout={_SHORT_WAIT}")
+    def _short_busy_timeout(self) -> Iterator[None]:
+        self._connection.execute(f"PRAGMA busy_timeout={int(1000 * _SHORT_BUSY_SECONDS)}")
         try:
             yield
         finally:
@@ -207,8 +206,8 @@ class Store:
 
     def facts(self, paths: Iterable[str]) -> dict[str, StoredFile]:
         """Return the stored summaries of files, without damaged ones."""
-        found = {}
-        with self._using() as connection:
+        summaries = {}
+        with self._exclusive_connection() as connection:
             rows = [
                 row
                 for path in paths
@@ -216,69 +215,69 @@ class Store:
             ]
         for path, value in rows:
             with suppress(StoreDamaged):
-                found[path] = decode(value)
-        return found
+                summaries[path] = decode(value)
+        return summaries
 
     def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
-        """Store summaries of files, each in one transaction; a read-only store ignores them.
+        """Store summaries of files, in one transaction; a read-only store ignores them.
 
-        They can be derived again, so they do not count as a change.
+        They are derived from the files, so they do not change the state of the store.
         """
         if self.read_only:
             return
         values = ((path, encode(stored)) for path, stored in facts)
-        with self._using() as connection, self._transaction(None):
+        with self._exclusive_connection() as connection, self._transaction(None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
-    def _forget_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
-        """Remove page indexes of other versions of files that are about to be written."""
+    def _delete_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
+        """Delete page indexes of other versions of files that will be written."""
         for path, stored in files:
             row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
             before = None
             with suppress(StoreDamaged):
                 before = decode(row[0]) if row else None
-            if before is None:  # nobody knows which version it was, but each page index says it of itself
-                others = [key for key in self.index_keys(path) if not self._is_of(key, stored)]
+            if before is None:  # new, or damaged: then each page index states its version
+                others = [key for key in self.index_keys(path) if not self._has_version(key, stored)]
                 self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
             elif (before.version, before.data) != (stored.version, stored.data):
-                self._forget_indexes([path])
+                self._delete_indexes([path])
 
-    def _is_of(self, index_key: str, stored: StoredFile) -> bool:
+    def _has_version(self, index_key: str, stored: StoredFile) -> bool:
         (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
         label = label_of(value)
         return label is not None and label.version == stored.version
 
-    def _forget_indexes(self, paths: Iterable[str]) -> None:
-        between = [(f"{path}#", f"{path}$") for path in paths]
-        self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', between)
+    def _delete_indexes(self, paths: Iterable[str]) -> None:
+        bounds = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"
+        self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', bounds)
 
     def keys(self, table: str, containing: str = "") -> list[str]:
         """Return the keys that contain a text, ascending."""
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             rows = connection.execute(
-                f'SELECT key FROM "{_known(table)}" WHERE instr(key, ?) ORDER BY key',  # noqa: S608
+                f'SELECT key FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key',  # noqa: S608
                 [containing],
             ).fetchall()
         return [key for (key,) in rows]
 
     def count(self, table: str) -> int:
-        with self._using() as connection:
-            return int(connection.execute(f'SELECT count(*) FROM "{_known(table)}"').fetchone()[0])  # noqa: S608
+        with self._exclusive_connection() as connection:
+            return int(connection.execute(f'SELECT count(*) FROM "{_valid(table)}"').fetchone()[0])  # noqa: S608
 
     def index_keys(self, path: str) -> list[str]:
         """Return the keys, ``path#row_group``, of a file's stored page indexes."""
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             query = 'SELECT key FROM "indexes" WHERE key > ? AND key < ?'
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
         return [key for (key,) in rows]
 
     def last_row(self, table: str) -> str:
-        """Return what identifies the row that was written last; empty if there is none.
+        """Return a text that identifies the last written row of a table; empty if the table is empty.
 
-        SQLite numbers rows in the order in which they are written, also replacements.
+        SQLite numbers rows in the order of writes; a replaced row gets a new number.
         """
-        query = f'SELECT rowid, substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" ORDER BY rowid DESC LIMIT 1'  # noqa: S608
-        with self._using() as connection:
+        query = f'SELECT rowid, substr(value, 2, {DIGEST_SIZE}) FROM "{_valid(table)}" ORDER BY rowid DESC LIMIT 1'  # noqa: S608
+        with self._exclusive_connection() as connection:
             row = connection.execute(query).fetchone()
         return f"{row[0]}:{bytes(row[1]).hex()}" if row else ""
 
@@ -286,32 +285,33 @@ class Store:
         """Return the keys that were written after a row, ascending.
 
         Args:
-            table: the table.
-            last_row: as ``last_row`` returned it.
+            table: its name.
+            last_row: a result of ``last_row``.
 
         Returns:
-            None if that is unknown: the store was replaced by a backup, or, for files, the row itself was replaced.
+            The keys; None if the row does not exist: the store was replaced by a backup, or, for files, the row was
+                replaced.
         """
         number, _, digest = last_row.partition(":")
         first = int(number or 0)
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             rows = connection.execute(
                 f"SELECT rowid, key, iif(rowid = ?, substr(value, 2, {DIGEST_SIZE}), NULL) "  # noqa: S608
-                f'FROM "{_known(table)}" WHERE rowid >= ? ORDER BY key',
+                f'FROM "{_valid(table)}" WHERE rowid >= ? ORDER BY key',
                 [first, first],
             ).fetchall()
-        there = [bytes(found).hex() for row, _, found in rows if row == first]
-        may_be_replaced = table != "files" and not there
-        if first and (not rows or not (there == [digest] or may_be_replaced)):
+        digests = [bytes(stored).hex() for row, _, stored in rows if row == first]
+        may_be_replaced = table != "files" and not digests
+        if first and (not rows or not (digests == [digest] or may_be_replaced)):
             return None
         return [key for row, key, _ in rows if row > first]
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the digests of the values of existing keys."""
-        query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" WHERE key = ?'  # noqa: S608
-        with self._using() as connection:
-            found = {key: connection.execute(query, [key]).fetchone() for key in keys}
-        versions = {key: row[0] for key, row in found.items() if row}
+        query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "{_valid(table)}" WHERE key = ?'  # noqa: S608
+        with self._exclusive_connection() as connection:
+            rows = {key: connection.execute(query, [key]).fetchone() for key in keys}
+        versions = {key: row[0] for key, row in rows.items() if row}
         if not all(isinstance(version, bytes) for version in versions.values()):
             message = f"{self.path} is damaged; run: catalogue check --repair"
             raise StoreDamaged(message)
@@ -323,19 +323,19 @@ class Store:
 
     def state(self) -> str:
         """Return a text that identifies this store and its last change, apart from page indexes."""
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
 
     def index_state(self) -> str:
         """Return a text that changes with the stored page indexes."""
-        with self._using() as connection:
+        with self._exclusive_connection() as connection:
             return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
     def problem(self) -> str | None:
-        """Return what SQLite finds wrong with the file; None if nothing."""
-        with self._using() as connection:
-            found = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
-        return None if found == ["ok"] else " ".join(" ".join(found).split())[:300]
+        """Return the first error of SQLite's ``quick_check``; None if there is none."""
+        with self._exclusive_connection() as connection:
+            texts = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
+        return None if texts == ["ok"] else " ".join(" ".join(texts).split())[:300]
 
     def values(self, table: str) -> Iterator[tuple[str, bytes]]:
         """Yield keys and encoded values of a table from one snapshot."""
@@ -343,14 +343,14 @@ class Store:
             connection = open_to_read(self.path)[0]
             connection.text_factory = lambda text: text.decode(errors="replace")
         with closing(connection), disk_errors(self.path):
-            yield from connection.execute(f'SELECT key, value FROM "{_known(table)}"')  # noqa: S608
+            yield from connection.execute(f'SELECT key, value FROM "{_valid(table)}"')  # noqa: S608
 
     def size(self) -> int:
-        """Return bytes on disk, including the write-ahead log."""
+        """Return the bytes on disk, including the write-ahead log."""
         return self.path.stat().st_size + self.log_size()
 
     def log_size(self) -> int:
-        """Return bytes of the write-ahead log, which grows while another process keeps a transaction open."""
+        """Return the bytes of the write-ahead log, which grows while another process has a transaction open."""
         with suppress(FileNotFoundError):
             return log_of(self.path).stat().st_size
         return 0
@@ -359,7 +359,7 @@ class Store:
         """Lock the harvest of a crawl for this process.
 
         Raises:
-            StoreLocked: if another process has the lock.
+            StoreLocked: if another process holds the lock.
         """
         if self.read_only:
             raise unwritable(self.path)
@@ -371,7 +371,7 @@ class Store:
         return transaction(self._connection, counter)
 
 
-def _known(table: str) -> str:
+def _valid(table: str) -> str:
     if table not in TABLES:
         raise KeyError(table)
     return table

@@ -1,4 +1,4 @@
-"""Settings for a data folder: the source of its files is the default."""
+"""Settings for a data folder, with the source of its files as the default."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from urllib.request import url2pathname
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.settings import STORE_NAME, Settings, canonical, load_settings
-from catalogue.store.glance import sources_of
+from catalogue.store.glance import stored_sources
 
 
 def settings_for(
@@ -15,25 +15,25 @@ def settings_for(
     data: str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     notify: Callable[[str], None],
-    **given: object,
+    **options: object,
 ) -> Settings:
-    """Load settings; where no source is set, use the one that the stored files came from.
+    """Load settings; if no source is set, use the source of the stored files.
 
     Args:
-        data: the data folder, if it is given.
+        data: the data folder, if the user named one.
         dataset: name of a dataset other than Common Crawl's index.
-        notify: called with a sentence if stored files came from another source than the settings name.
-        given: other settings, see ``load_settings``.
+        notify: called with a sentence if stored files came from another source than the configured one.
+        options: other settings, see ``load_settings``.
 
     Raises:
         QueryError: if a setting is invalid.
     """
-    settings = load_settings(data=data, **given)
+    settings = load_settings(data=data, **options)
     folder = settings.data / dataset if dataset and dataset != COMMON_CRAWL.name else settings.data
-    stored = sources_of(folder / STORE_NAME)
+    stored = stored_sources(folder / STORE_NAME)
     if stored:
-        settings = load_settings({"source": _as_setting(stored[0])}, data=data, **given)
-    if others := [each for each in stored if canonical(each) != canonical(settings.source)]:
+        settings = load_settings({"source": _as_setting(stored[0])}, data=data, **options)
+    if others := [source for source in stored if canonical(source) != canonical(settings.source)]:
         notify(
             f"files in {folder} came from {_as_setting(others[0])}, but the source is {settings.source}; "
             "if that is not intended, use --source"

@@ -1,4 +1,4 @@
-"""Fast reads of a store's documents, for shell completion."""
+"""Read a few values of a store within a time limit, for shell completion and settings."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from urllib.parse import quote
 from catalogue.errors import StoreDamaged
 from catalogue.store.stored_file import decode, label_of
 
-_WAIT = 0.1
-"""Seconds for another process that is writing."""
-_PATIENCE = 2.0
-"""Seconds for everything: a foreign file may take forever."""
-_OFTEN = 10_000
-"""SQLite instructions between two checks of the clock."""
+_BUSY_SECONDS = 0.1
+"""Longest wait for another process that is writing."""
+_TIMEOUT = 2.0
+"""Seconds for one query; the query of a crafted file may never end."""
+_CLOCK_CHECK = 10_000
+"""SQLite instructions between two checks of the time."""
 
 
-def names_of(path: Path, *, seconds: float = _PATIENCE) -> list[str]:
-    """Return the names of a store's documents; none if it cannot be read at once."""
+def document_names(path: Path, *, seconds: float = _TIMEOUT) -> list[str]:
+    """Return the names of a store's documents; none if it cannot be read in time."""
     return [str(key) for (key,) in _rows(path, "SELECT key FROM documents", seconds=seconds)]
 
 
-def named_in(path: Path, name: str) -> list[str]:
+def document_ids(path: Path, name: str) -> list[str]:
     """Return the ``id`` values of a document that is a JSON list of objects; none if there is no such document."""
     for (value,) in _rows(path, "SELECT value FROM documents WHERE key = ?", name):
         with suppress(StoreDamaged, ValueError, TypeError, KeyError, RecursionError):
@@ -32,22 +32,22 @@ def named_in(path: Path, name: str) -> list[str]:
     return []
 
 
-def sources_of(path: Path) -> list[str]:
-    """Return the sources of the newest and of the oldest file; none if they cannot be read at once."""
+def stored_sources(path: Path) -> list[str]:
+    """Return the sources of the newest and of the oldest file; none if they cannot be read in time."""
     ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
     labels = [label_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
     return list(dict.fromkeys(label.version[0] for label in labels if label and isinstance(label.version[0], str)))
 
 
-def _rows(path: Path, sql: str, *parameters: str, seconds: float = _PATIENCE) -> list[tuple[object]]:
+def _rows(path: Path, sql: str, *parameters: str, seconds: float = _TIMEOUT) -> list[tuple[object]]:
     with suppress(sqlite3.Error, OSError):
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # opening a pipe would block
             return []
-        # Where nobody has it open, SQLite would make files beside it, and leave them, even of one that it only reads.
+        # If no process has the store open, SQLite would create files next to it, even to read it, and leave them.
         mode = "mode=ro" if path.with_name(f"{path.name}-shm").exists() else "mode=ro&immutable=1"
         address = f"file:{quote(os.fsencode(path.absolute()))}?{mode}"
         until = time.monotonic() + seconds
-        with closing(sqlite3.connect(address, uri=True, timeout=_WAIT)) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
+        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, _CLOCK_CHECK)
             return connection.execute(sql, parameters).fetchall()
     return []

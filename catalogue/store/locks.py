@@ -1,4 +1,4 @@
-"""Locks that one process at a time can have; they end with the process."""
+"""Locks that one process at a time can hold; they end with the process."""
 
 import re
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from catalogue.store.schema import disk_errors
 
 
 @contextmanager
-def alone(file: Path, message: str, *, seconds: float = 0.0) -> Iterator[None]:
+def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0) -> Iterator[None]:
     """Hold a lock.
 
     Args:
         file: of the lock.
-        message: of the error.
-        seconds: to wait for another process.
+        message: of ``StoreLocked``.
+        seconds: longest wait for another process.
 
     Raises:
-        StoreLocked: if another process still has it.
+        StoreLocked: if another process holds it.
         DiskFailed: if the file cannot be created.
     """
     lock = FileLock(file)
@@ -37,23 +37,23 @@ def alone(file: Path, message: str, *, seconds: float = 0.0) -> Iterator[None]:
 
 
 def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
-    """Lock the harvest of a crawl into a store; see ``alone``."""
+    """Lock the harvest of a crawl into a store; see ``exclusive_lock``."""
     message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
-    return alone(path.with_name(f"{path.name}.{_lockable(crawl)}.lock"), message)
+    return exclusive_lock(path.with_name(f"{path.name}.{_lockable(crawl)}.lock"), message)
 
 
 def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    """Lock something that has a name of its own, such as an output folder; see ``alone``.
+    """Lock an output, such as a folder; see ``exclusive_lock``.
 
     Args:
         path: of the lock's file.
-        what: is locked, for the message.
+        what: the output, for the message.
     """
-    return alone(path, f"another process writes to {what}; wait for it, or choose another name")
+    return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name")
 
 
 def _lockable(crawl: str) -> str:
-    """Return a crawl's name as part of a file name."""
+    """Check that the name of a crawl can be part of a file name, and return it."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
         message = f"{crawl!r} is not the name of a crawl"
         raise ValueError(message)

@@ -1,4 +1,4 @@
-"""Find out whether a folder is on a local disk, where SQLite's locks are safe."""
+"""Detect network file systems, on which SQLite's locks are not safe."""
 
 import re
 from collections.abc import Callable
@@ -22,20 +22,22 @@ def _read_mounts() -> str:
 
 
 def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
-    """Return the type of a folder's file system if it is a network one, else None.
+    """Return the type of a folder's file system if it is a network file system, else None.
 
     Args:
         folder: need not exist.
-        read_mounts: returns the list of mounts, a line each.
+        read_mounts: returns the mounts, one a line.
     """
-    there = folder.resolve()
+    resolved = folder.resolve()
     kind = None
     longest = -1
     for line in read_mounts().splitlines():
         fields = line.split(" ")
-        if len(fields) < 3:  # noqa: PLR2004 - device, place, kind
+        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, type
             continue
-        place = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[1]))
-        if there.is_relative_to(place) and len(place.parts) >= longest:  # a later one lies over an earlier
-            longest, kind = len(place.parts), fields[2]
+        mount_point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[1]))
+        if (
+            resolved.is_relative_to(mount_point) and len(mount_point.parts) >= longest
+        ):  # a later mount hides an earlier one
+            longest, kind = len(mount_point.parts), fields[2]
     return kind if kind and _REMOTE.fullmatch(kind) else None

@@ -1,6 +1,6 @@
 """Read a store whose file or folder is not writable, as on read-only media or in another user's folder.
 
-SQLite normally needs the files ``-wal`` and ``-shm`` even to read; none is created here.
+SQLite normally creates the files ``-wal`` and ``-shm`` even to read; here it creates none.
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import TypeAlias
 from catalogue.errors import DiskFailed
 from catalogue.store.schema import read_only
 
-_USES_LOG = b"\x02\x02"
-"""In the header of a file in WAL mode."""
+_WAL_VERSIONS = b"\x02\x02"
+"""Read and write version in the header of a file in WAL mode."""
 
 Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Sizes and times that change with the store's files."""
@@ -26,33 +26,33 @@ def log_of(path: Path) -> Path:
 
 def is_writable(path: Path) -> bool:
     """Return whether a file, which need not exist, and files next to it can be written."""
-    folder = next(each for each in path.absolute().parents if each.exists())
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
     effective = os.access in os.supports_effective_ids
-    needed = (folder, path) if path.exists() else (folder,)
-    return all(os.access(each, os.W_OK, effective_ids=effective) for each in needed)
+    places = (folder, path) if path.exists() else (folder,)
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
 
 
 def unwritable(path: Path) -> DiskFailed:
-    """Return the error for a write to such a store."""
+    """Return the error for a write to a read-only store."""
     return DiskFailed(
         f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
     )
 
 
 def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
-    """Connect to a store to read it, without creating files.
+    """Open a read-only connection to a store, without creating files.
 
     Returns:
-        The connection, and the footprint for which it is valid; None if SQLite notices changes itself.
+        The connection, and the footprint for which it is valid; None if SQLite itself detects changes.
     """
     if is_writable(path):
         return read_only(path), None
     log, footprint = log_of(path), footprint_of(path)
     with path.open("rb") as file:
-        uses_log = file.read(20)[18:] == _USES_LOG
-    if not uses_log or (log.exists() and path.with_name(f"{path.name}-shm").exists()):
+        has_log = file.read(20)[18:] == _WAL_VERSIONS
+    if not has_log or (log.exists() and path.with_name(f"{path.name}-shm").exists()):
         return read_only(path), None
-    if log.exists() and log.stat().st_size:  # a killed process left it; without locks it is read into memory
+    if log.exists() and log.stat().st_size:  # left by a killed process; without locks, its index is in memory
         connection = read_only(path, vfs="unix-none")
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         return connection, footprint
@@ -60,7 +60,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
 
 
 def footprint_of(path: Path) -> Footprint:
-    return tuple(_stat(each) for each in (path, log_of(path)))
+    return tuple(_stat(file) for file in (path, log_of(path)))
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

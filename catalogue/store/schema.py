@@ -17,8 +17,8 @@ APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header."""
 VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
-"""By name: footers by path; manifests and the list of crawls; failures of files with reasons; packed page indexes by
-``index_key``; and summaries of footers by path, from which the database is built.
+"""Footers by path; manifests and the list of crawls by name; reasons of failures by path; packed page indexes by
+``index_key``; and summaries of footers by path, from which the metadata database is built.
 """
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
@@ -28,12 +28,12 @@ _LAYOUT = {
     "identity": "CREATE TABLE identity (id TEXT, changes TEXT, index_changes TEXT)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
-"""The column of ``identity`` that gets a new random text with each change of a table; summaries change nothing."""
+"""The column of ``identity`` that gets a new random text with each change of a table; ``facts`` has none."""
 _LOG_LIMIT = 16 << 20
 """Bytes of the write-ahead log that stay on disk after a checkpoint."""
-_CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
-_CLOSED = (errno.EACCES, errno.EROFS)
-_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
+_NOT_WRITABLE_NAMES = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_NOT_WRITABLE_CODES = (errno.EACCES, errno.EROFS)
+_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_NOT_WRITABLE_NAMES)
 
 
 def index_key(path: str, row_group: int) -> str:
@@ -51,7 +51,7 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     """Create the tables of an empty file, or check and migrate existing ones.
 
     Raises:
-        StoreError: if that is not possible.
+        StoreError: if the file is not a store of a known version.
     """
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
@@ -64,7 +64,7 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     _check_layout(connection, path)
     run("PRAGMA synchronous=FULL")
     run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
-    with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
+    with suppress(sqlite3.OperationalError):  # sqlitedict may have set another; fails if read-only
         run("PRAGMA journal_mode=WAL")
 
 
@@ -73,7 +73,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises:
         StoreError: if it is another file or of a newer version.
-        StoreDamaged: if there is no such version.
+        StoreDamaged: if the version is invalid.
     """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
@@ -99,7 +99,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
     run = connection.execute
     try:
-        # Two processes may find that there is none.
+        # Another process may be creating the store, too.
         with FileLock(f"{path}.lock", timeout=busy_seconds):
             if not _is_empty(connection):
                 return
@@ -112,7 +112,7 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
     except Timeout:
-        message = f"another process is making {path}; try again when that is done"
+        message = f"another process is creating {path}; try again when it is done"
         raise StoreLocked(message) from None
 
 
@@ -122,7 +122,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     with transaction(connection):
         if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
             return
-        for table in ("indexes", "facts"):  # which versions 1 and 2 did not have
+        for table in ("indexes", "facts"):  # not in versions 1 and 2
             run(_LAYOUT[table].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
         (identity,) = run("SELECT id FROM identity").fetchone()
         for table in ("identity", "touched", "history"):
@@ -133,11 +133,11 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse triggers, views and other tables, which a stranger may have added."""
+    """Raise an error for triggers, views and changed tables, which a crafted file may have."""
     run = connection.execute
     for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
         if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
-            message = f"{path} holds a {kind} {table!r} that no store has; it is not opened"
+            message = f"{path} has a {kind} {table!r} that is not part of a store; it is not opened"
             raise StoreDamaged(message)
     if number(connection, "SELECT count(*) FROM identity") != 1:
         message = f"{path} has no identity; it is not opened"
@@ -145,7 +145,7 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
-    """Open a read-only connection; ``immutable`` promises SQLite that no one changes the file."""
+    """Open a read-only connection; ``immutable`` tells SQLite that no process changes the file."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}{vfs and f'&vfs={vfs}'}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
@@ -160,7 +160,7 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
         if counter:
             connection.execute(f"UPDATE identity SET {counter} = ?", [secrets.token_hex(8)])  # noqa: S608 - of COUNTERS
             if any(new < old for new, old in zip(_last_rows(connection), last, strict=True)):
-                # SQLite may use their numbers again, which then do not tell the order; see Store.written_since.
+                # SQLite may reuse numbers of deleted rows, which breaks the order; see Store.written_since.
                 connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
         connection.execute("COMMIT")
     except BaseException:
@@ -175,24 +175,24 @@ def _last_rows(connection: sqlite3.Connection) -> list[int]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the disk into ours."""
+    """Convert errors of SQLite and the disk to ``StoreError`` and its subclasses."""
     try:
         yield
-    except CatalogueError:  # some are errors of the disk too, and have said it already
+    except CatalogueError:  # some are OSErrors, too, and need no conversion
         raise
-    except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
+    except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two: damaged texts
         name = getattr(error, "sqlite_errorname", "")
-        if isinstance(error, sqlite3.ProgrammingError) and not name:  # of Python's own, such as of one that is closed
-            message = f"{path} is not open any more ({error}); open the catalogue again"
+        if isinstance(error, sqlite3.ProgrammingError) and not name:  # raised by Python, as for a closed connection
+            message = f"{path} was closed ({error}); open the catalogue again"
             raise StoreError(message) from error
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            message = f"{path} is locked by another process; try again when that is done"
+            message = f"{path} is locked by another process; try again when it is done"
             raise StoreLocked(message) from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
-            closed = name.startswith(_CLOSED_FOLDER) or getattr(error, "errno", None) in _CLOSED
-            hint = "its folder must be one that can be written to; " if closed else ""
+            not_writable = name.startswith(_NOT_WRITABLE_NAMES) or getattr(error, "errno", None) in _NOT_WRITABLE_CODES
+            hint = "its folder must be writable; " if not_writable else ""
             reason = f"{error}{room(path, error)}"
-            message = f"{path} cannot be written or read: {reason}; {hint}what was committed before is kept"
+            message = f"{path} cannot be written or read: {reason}; {hint}committed data is not lost"
             raise DiskFailed(message) from error
         message = f"{path} is not a usable store: {error}; run: catalogue check --repair"
         raise StoreDamaged(message) from error

@@ -1,7 +1,7 @@
 """One stored value: bytes of a source file and their metadata, written in one transaction.
 
-It starts with a byte that no pickle starts with, and a digest of the rest: users exchange stores, and SQLite's
-integrity check does not notice a flipped bit in a value.
+It starts with a byte that no pickle starts with, since users exchange stores, and with a digest of the rest, since
+SQLite's integrity check does not detect a flipped bit in a value.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ DIGEST_SIZE = 16
 """Bytes of the digest, after the first byte of a value."""
 
 _TAG = b"\x01"
-_LARGEST_VALUE = 64 << 20
+_MAX_VALUE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +26,27 @@ class StoredFile:
     """Bytes of one file of the source."""
 
     data: bytes
-    """The footer without length and magic; all of a document; nothing for a failure."""
+    """A footer without length and magic, a complete document, or nothing for a failure."""
     size: int
-    """Bytes of the file at the source."""
+    """Bytes of the file in the source."""
     etag: str | None
-    """As the source sent it, with quotes; None if it sent none."""
+    """As sent by the source, with quotes; None if it sent none."""
     last_modified: str | None
     source: str
-    """Its address; ETags of different sources cannot be compared."""
+    """Address of the source; ETags of different sources cannot be compared."""
     taken: str
-    """When it was fetched: ISO 8601, UTC."""
+    """Time of the request: ISO 8601, UTC."""
     note: str = ""
     """The reason of a failure."""
 
     @property
     def version(self) -> tuple[str, int, str | None]:
-        """Return what identifies the version of the file."""
+        """Return source, size and ETag, which identify the version of the file."""
         return self.source, self.size, self.etag
 
     @property
     def fetched_at(self) -> datetime:
-        """Return when it was fetched, in UTC.
+        """Return the time of the request, in UTC.
 
         Raises:
             StoreDamaged: if ``taken`` is not a time.
@@ -54,16 +54,16 @@ class StoredFile:
         try:
             return in_utc(datetime.fromisoformat(self.taken))
         except ValueError as error:
-            message = f"a value of the store is damaged: it was taken at {self.taken[:50]!r}"
+            message = f"a value of the store is damaged: invalid time {self.taken[:50]!r}"
             raise StoreDamaged(message) from error
 
 
 def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile:
-    """Return a value that is no file of the source: a failure, a definition, or that something was done."""
+    """Return a value that is not a file of the source: a failure, a definition or a mark."""
     return StoredFile(data, len(data), None, None, source, datetime.now(UTC).isoformat(timespec="seconds"), note)
 
 
-_HELD_TYPES = get_type_hints(StoredFile)
+_FIELD_TYPES = get_type_hints(StoredFile)
 
 
 def encode(stored: StoredFile) -> bytes:
@@ -74,11 +74,11 @@ def encode(stored: StoredFile) -> bytes:
 
 
 def version_of(value: bytes) -> bytes:
-    """Return a value's digest without verifying it; it changes with the value."""
+    """Return the digest of a value, which identifies it, without verifying it."""
     return value[1 : 1 + DIGEST_SIZE]
 
 
-def is_whole(value: object) -> bool:
+def has_valid_digest(value: object) -> bool:
     """Verify the digest of a value."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
@@ -99,7 +99,7 @@ class Label:
 
 def label_of(value: object) -> Label | None:
     """Return the metadata of a value without decompressing it; None if it is damaged."""
-    if not isinstance(value, bytes) or not is_whole(value):
+    if not isinstance(value, bytes) or not has_valid_digest(value):
         return None
     try:
         length, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
@@ -112,29 +112,29 @@ def decode(value: object) -> StoredFile:
     """Decode a value of the store.
 
     Raises:
-        StoreDamaged: if it is not what was written.
+        StoreDamaged: if it is damaged.
     """
     if not isinstance(value, bytes):
         message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
         raise StoreDamaged(message)
-    if not is_whole(value):
+    if not has_valid_digest(value):
         message = "a value of the store is damaged: its digest is wrong"
         raise StoreDamaged(message)
-    # The digest is no signature: the store may come from a stranger.
+    # A valid digest is not a signature: the value may be crafted.
     try:
         header, _, data = value[1 + DIGEST_SIZE :].partition(b"\n")
         length, fields = json.loads(header)
-        if not 0 <= length <= _LARGEST_VALUE:
+        if not 0 <= length <= _MAX_VALUE:
             message = f"a value of the store claims {length} bytes"
             raise StoreDamaged(message)
         stored = StoredFile(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         message = f"a value of the store is damaged: {str(error)[:200]!r}"
         raise StoreDamaged(message) from error
-    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
-        message = f"a value of the store is damaged: {wrong[0]} is {repr(getattr(stored, wrong[0]))[:200]}"
+    if invalid := [name for name, kind in _FIELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
+        message = f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
         raise StoreDamaged(message)
     if len(stored.data) != length:
-        message = f"a value of the store holds {len(stored.data)} bytes instead of {length}"
+        message = f"a value of the store has {len(stored.data)} bytes instead of {length}"
         raise StoreDamaged(message)
     return stored

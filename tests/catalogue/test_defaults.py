@@ -12,7 +12,7 @@ import catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.store.glance import sources_of
+from catalogue.store.glance import stored_sources
 from tests.support.commands import Command, Ran
 
 HOME_DATA = ".local/share/catalogue"
@@ -130,7 +130,7 @@ def test_pulled_files_have_the_configured_source(
         assert cat.pull(str(tmp_path / "snapshot")).files
         known = cat.captures("*.example.com", crawls=crawl).count()
         assert not cat.check().findings
-    assert sources_of(tmp_path / "ours/footers.sqlite") == [server.url]
+    assert stored_sources(tmp_path / "ours/footers.sqlite") == [server.url]
     with catalogue.open(tmp_path / "ours") as cat:
         assert cat.session.settings.source == server.url
         assert cat.captures("*.example.com", crawls=crawl).count() == known > 0

@@ -27,10 +27,10 @@ from tests.support.commands import Command, ended
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.hosts import opened
-from tests.support.rot import ABSENT, FILES, STORE, cat, content, flip, flip_value, paths, rows, server, whole
+from tests.support.rot import ABSENT, FILES, STORE, cat, content, flip, flip_value, harvested_crawl, paths, rows, server
 from tests.support.warm import Forked
 
-__all__ = ["cat", "server", "whole"]  # fixtures
+__all__ = ["cat", "harvested_crawl", "server"]  # fixtures
 
 
 def commands(cat: Catalogue, source: str | None = None) -> Command:

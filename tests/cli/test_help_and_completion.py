@@ -23,7 +23,7 @@ from catalogue.cli.app import entry
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
-from catalogue.store.glance import names_of
+from catalogue.store.glance import document_names
 from catalogue.store.stored_file import StoredFile
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
@@ -155,20 +155,20 @@ def test_completes_nothing_that_a_shell_would_run(tmp_path: Path) -> None:
 def test_completion_writes_nothing(stored: Command, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in stored.data.iterdir()}
     store = stored.data / "footers.sqlite"
-    assert any(OLD in name for name in names_of(store))
+    assert any(OLD in name for name in document_names(store))
     assert {path.name: path.stat().st_mtime_ns for path in stored.data.iterdir()} == before
     with Store(store) as opened:  # names that are only in the log are found, too
         opened.put("documents", [("new", StoredFile(b"", 0, None, None, "", ""))])
-        assert "new" in names_of(store)
+        assert "new" in document_names(store)
     os.mkfifo(tmp_path / "pipe")
-    assert names_of(tmp_path / "pipe") == []
-    assert names_of(Path(os.fsdecode(b"/nowhere/\xff"))) == []
+    assert document_names(tmp_path / "pipe") == []
+    assert document_names(Path(os.fsdecode(b"/nowhere/\xff"))) == []
     with closing(sqlite3.connect(tmp_path / "endless")) as connection:
         connection.execute(
             "CREATE VIEW documents AS WITH RECURSIVE n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) "
             "SELECT key FROM n WHERE key < 0"
         )
-    assert names_of(tmp_path / "endless", seconds=0.01) == []
+    assert document_names(tmp_path / "endless", seconds=0.01) == []
 
 
 @pytest.mark.parametrize(

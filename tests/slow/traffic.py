@@ -40,7 +40,7 @@ from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.mirrors import crawl_of, index_paths, whole_table
 from tests.support.prefix_indexes import index_bytes
-from tests.support.sources import PASSING
+from tests.support.sources import TEMPORARY
 from tests.url_index_2012.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of, scanned
 
 _SHARE = 0.3
@@ -250,7 +250,7 @@ def _memory() -> int:
 
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     """Repeat steps until ``count`` requests were made among faults; return requests and faults by kind."""
-    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in PASSING]
+    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in TEMPORARY]
     random, mirror = Random(f"traffic {seed}"), mirror_of(folder / "mirror")
     files = _files(mirror)
     files[_OLD_INDEX] = index_bytes(_OLD_ITEMS, 1000)

@@ -37,7 +37,7 @@ folder = pytest.fixture(cache_folder)
 cache = pytest.fixture(large_cache)
 
 
-# Answers
+# Cached ranges
 
 
 def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
@@ -118,7 +118,7 @@ def test_cache_separates_sources_files_and_versions(cache: RangeCache) -> None:
         assert cache.get(url, path, pin, ByteRange(0, 500)) == bytes([number]) * 500
 
 
-# Assembling
+# Joining entries
 
 
 SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span[0], span[0] + span[1]))
@@ -174,7 +174,7 @@ def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage:
     source = CachedSource(inner, cache)
     source.get(PATH, WANTED, pin=PIN)
     damage(the_file(folder))
-    requested = ByteRange(1001, 1500)  # which all these names include
+    requested = ByteRange(1001, 1500)  # inside the range of each name
     assert len(source.cached_ranges(PATH, PIN)) == 1
     for _ in range(2):
         assert source.get(PATH, requested, pin=PIN).body == right(requested)
@@ -182,7 +182,7 @@ def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage:
     assert the_file(folder).name == "1001-1500"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_ignores_links_and_foreign_files_in_the_cache_folder(cache: RangeCache, folder: Path, tmp_path: Path) -> None:
     put(cache, (0, 500))
     version, elsewhere = the_file(folder).parent, tmp_path / "elsewhere"
@@ -197,11 +197,11 @@ def test_ignores_links_and_foreign_files_in_the_cache_folder(cache: RangeCache, 
     os.mkfifo(version / "0-502")
     assert cached_ranges(cache) == []
     assert got(cache, 0, 500) is None
-    put(cache, (0, 501))  # where there is a folder
+    put(cache, (0, 501))  # a folder has this name
     (folder / ("a" * 32)).symlink_to(elsewhere)
     put(RangeCache(folder, 80), (0, 10), path="other")
     assert {path.name for path in version.iterdir()} == {*names, "0-500", "0-501", "0-502"}
-    assert cached_ranges(cache, "other") == [(0, 10)]  # nothing else counts
+    assert cached_ranges(cache, "other") == [(0, 10)]  # only the regular file
 
     shutil.rmtree(version)
     version.symlink_to(elsewhere)

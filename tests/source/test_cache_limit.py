@@ -51,7 +51,7 @@ def test_does_not_cache_bodies_over_an_eighth_of_the_limit(folder: Path) -> None
 
 
 def test_evicts_least_recently_used_entries(folder: Path) -> None:
-    cache = RangeCache(folder, 10_160)  # for ten entries
+    cache = RangeCache(folder, 10_160)  # ten entries
     names = [str(number) for number in range(10)]
     for number, name in enumerate(names):
         put(cache, (0, 1000), path=name)
@@ -59,7 +59,7 @@ def test_evicts_least_recently_used_entries(folder: Path) -> None:
             if file.stat().st_mtime > LONG_AGO + 100:
                 os.utime(file, (LONG_AGO + number,) * 2)
     assert size(folder) == 10_160
-    assert cached_ranges(cache, "0") == [(0, 1000)]  # which does not count as use
+    assert cached_ranges(cache, "0") == [(0, 1000)]  # does not count as use
     for used in ("1", "4"):
         assert got(cache, 10, 20, path=used) == DATA[10:20]
     put(cache, (0, 1000), path="new")
@@ -113,9 +113,9 @@ def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
 
 def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
     inner = Memory()
-    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # two, as in two processes
+    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # as in two processes
 
-    def ask(seed: int) -> list[ByteRange]:
+    def read(seed: int) -> list[ByteRange]:
         dice, wrong = Random(seed), []
         for _ in range(60):
             start = dice.randrange(0, 40_000, 100)
@@ -125,7 +125,7 @@ def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
         return wrong
 
     with ThreadPoolExecutor(8) as executor:
-        assert [wrong for wrongs in executor.map(ask, range(8)) for wrong in wrongs] == []
+        assert [wrong for wrongs in executor.map(read, range(8)) for wrong in wrongs] == []
     assert 0 < len(inner.asked) < 8 * 60
     assert size(folder) <= 20_000 * 5 // 4
 
@@ -145,9 +145,9 @@ def test_cache_survives_a_kill(folder: Path) -> None:
             assert line(process) == str(number)
         process.send_signal(signal.SIGKILL)
     cache = RangeCache(folder, 300_000)
-    found = [(str(name), there) for name in range(20) for there in cached_ranges(cache, str(name))]
-    assert found
-    for name, (start, end) in found:
+    entries = [(str(name), span) for name in range(20) for span in cached_ranges(cache, str(name))]
+    assert entries
+    for name, (start, end) in entries:
         assert got(cache, start, end, path=name) == DATA[start:end]
     put(cache, (0, 1000), path="new")
     assert got(cache, 0, 1000, path="new") == DATA[:1000]
@@ -172,9 +172,9 @@ print(cached_ranges(cache), len(files(folder)), flush=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
 def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
-    """A limit on the size of files, since filling a disk needs root."""
+    """Files have a size limit in this test, since only root can fill a disk."""
     with run_script(folder, FULL) as process:
         assert line(process) == "[(0, 1000), (50000, 51000)] 2"
         assert line(process) == "[(0, 51000)] 3"
@@ -195,7 +195,7 @@ print(cached_ranges(cache), cached_ranges(cache, "other"), flush=True)
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="users cannot be changed")
 def test_read_only_cache_still_answers() -> None:
-    with tempfile.TemporaryDirectory() as name:  # which every user may read; pytest's own is private
+    with tempfile.TemporaryDirectory() as name:  # readable for all users, unlike pytest's folder
         folder = Path(name) / "ranges"
         if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
             pytest.skip("other users cannot read temporary files")

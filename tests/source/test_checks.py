@@ -45,7 +45,7 @@ def request(requested: RequestedRange = BOUNDED, pin: FileVersion | None = None)
 
 
 class Body:
-    """A body in pieces; an exception among them is raised when its turn comes."""
+    """A body in pieces; an exception among the pieces is raised at its position."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self.pieces = list(pieces)
@@ -65,8 +65,8 @@ class Body:
         return received
 
 
-def read(question: Request, status: int, headers: Mapping[str, str], body: Body) -> Response:
-    return question.read(status, headers, body)
+def read(request: Request, status: int, headers: Mapping[str, str], body: Body) -> Response:
+    return request.read(status, headers, body)
 
 
 def right(size: int = 100, requested: ByteRange = BOUNDED, **more: str) -> dict[str, str]:
@@ -204,15 +204,15 @@ def test_rejects_wrong_headers_before_reading_the_body(headers: dict[str, str], 
     assert body.read == 0
 
 
-@pytest.mark.parametrize(("stored", "found"), [('"a"', 'W/"a"'), ('W/"b"', '"a"'), (None, '"a"'), ('"b"', None)])
-def test_ignores_weak_etags(stored: str | None, found: str | None) -> None:
-    """RFC 9110, section 8.8.1: a weak tag does not say that the bytes are the same."""
+@pytest.mark.parametrize(("expected", "sent"), [('"a"', 'W/"a"'), ('W/"b"', '"a"'), (None, '"a"'), ('"b"', None)])
+def test_ignores_weak_etags(expected: str | None, sent: str | None) -> None:
+    """RFC 9110, section 8.8.1: equal weak ETags do not mean equal bytes."""
     headers = right()
     del headers["etag"]
     answer = read(
-        request(pin=FileVersion(100, stored)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10)
+        request(pin=FileVersion(100, expected)), 206, headers | ({"etag": sent} if sent else {}), Body(b"x" * 10)
     )
-    assert answer.etag == found
+    assert answer.etag == sent
     answer = read(request(), 206, right(etag='"\udcff"', last_modified="\x1b"), Body(b"x" * 10))
     assert (answer.etag, answer.last_modified) == (None, None)
     assert is_strong('"a"')
@@ -230,7 +230,7 @@ def test_rejects_bodies_of_another_length(pieces: tuple[bytes, ...]) -> None:
     assert body.read <= 11
 
 
-def test_does_not_read_a_whole_file_sent_instead_of_a_range() -> None:
+def test_does_not_read_a_complete_file_sent_instead_of_a_range() -> None:
     body = Body(b"x" * 100)
     with pytest.raises(RangeIgnored):
         read(request(), 200, {"content-length": "100", "content-type": "application/octet-stream"}, body)
@@ -295,7 +295,7 @@ def test_accepts_only_the_requested_bytes(
     requested: ByteRange | SuffixRange,
     size: int,
     off: list[int],
-    announced: bool,  # noqa: FBT001 - hypothesis gives it
+    announced: bool,  # noqa: FBT001 - an argument of hypothesis
 ) -> None:
     start = max(0, size - requested.length) if isinstance(requested, SuffixRange) else requested.start
     end = size if isinstance(requested, SuffixRange) else min(requested.end, size)

@@ -12,19 +12,31 @@ from catalogue.errors import CatalogueError, FileChanged, SourceError, Throttled
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from tests.support import canaries
 from tests.support.faults import ALL_KINDS, MALFORMED_CONTENT_RANGES, SLOW, Fault, FaultServer, Kind, Request
-from tests.support.sources import BUCKET, DATA, FILES, IMPATIENT, PATH, RIGHT, SUFFIX, WANTED, Served, expected, quick
+from tests.support.sources import (
+    BODIES,
+    BUCKET,
+    DATA,
+    FILES,
+    PATH,
+    RANGES,
+    SHORT_TIMEOUTS,
+    SUFFIX,
+    Served,
+    expected,
+    quick,
+)
 
 PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
 EASILY_READ = 64 << 10
-"""Bytes that a server may have sent more than were requested before it saw the client hang up."""
+"""Surplus bytes that a server may send before it detects that the client has closed the connection."""
 
-each_kind_of_range = pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
+each_kind_of_range = pytest.mark.parametrize("requested", RANGES.values(), ids=RANGES)
 both_protocols = pytest.mark.parametrize("protocol", ["http", "s3"])
 
 
 @pytest.fixture(scope="module", params=["http", "s3"])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
-    """On a slow line, so that the server has sent hardly more than what was read."""
+    """With a low rate, so that the server sends hardly more than the client reads."""
     with Served(request.param, FILES, rate=400_000.0).open() as opened:
         yield opened
 
@@ -41,8 +53,8 @@ def test_every_fault_raises_its_error(served: Served, kind: Kind, requested: Byt
         assert f"{served.source.url}{PATH}" in str(raised.value)
         assert len(str(raised.value)) < 1000
     else:
-        assert len(served.source.get(PATH, requested).body) == len(RIGHT[requested])
-    assert served.source.get(PATH, requested).body == RIGHT[requested]
+        assert len(served.source.get(PATH, requested).body) == len(BODIES[requested])
+    assert served.source.get(PATH, requested).body == BODIES[requested]
     first, second = served.exchanges()  # one request each
     assert first.fault
     assert first.body_bytes_sent <= 5000 + EASILY_READ
@@ -83,12 +95,10 @@ def test_rejects_versions_other_than_the_pinned_one(
 
 @each_kind_of_range
 @pytest.mark.parametrize("kind", [Kind.WEAK_ETAG, Kind.NO_ETAG])
-def test_compares_sizes_where_there_is_no_strong_etag(
-    served: Served, kind: Kind, requested: ByteRange | SuffixRange
-) -> None:
+def test_compares_sizes_without_a_strong_etag(served: Served, kind: Kind, requested: ByteRange | SuffixRange) -> None:
     served.script(None, quick(kind), quick(kind))
     seen = served.source.get(PATH, requested)
-    assert served.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag)).body == RIGHT[requested]
+    assert served.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag)).body == BODIES[requested]
     with pytest.raises(FileChanged, match="299,999"):
         served.source.get(PATH, requested, pin=FileVersion(299_999, None))
 
@@ -108,7 +118,7 @@ def test_internal_error_in_200_is_unreachable(served: Served) -> None:
 
 
 @both_protocols
-def test_documents_are_checked_as_ranges_are(protocol: str) -> None:
+def test_documents_are_checked_like_ranges(protocol: str) -> None:
     """A document has no Content-Range to check; the rest is checked."""
     kinds = [Kind.CUT_FIN, Kind.CUT_RST, Kind.CLOSE_DELIMITED, Kind.CHUNKED_CUT, Kind.GZIP_BOMB, Kind.HTML_200]
     kinds += [Kind.XML_IN_200, Kind.ENDLESS, Kind.SLOW_DOWN, Kind.BLOCKED, Kind.REDIRECT_HERE]
@@ -153,7 +163,7 @@ def test_never_follows_redirects(protocol: str, kind: Kind) -> None:
 
 @both_protocols
 def test_slow_responses_time_out(protocol: str) -> None:
-    slow = {f"{kind.value}/{name}": quick(kind, hold=30.0) for kind in SLOW for name in WANTED}
+    slow = {f"{kind.value}/{name}": quick(kind, hold=30.0) for kind in SLOW for name in RANGES}
     files = dict.fromkeys(["prepare", *slow], DATA)
 
     def script(request: Request) -> Fault | None:
@@ -162,17 +172,17 @@ def test_slow_responses_time_out(protocol: str) -> None:
     served = Served(protocol, files, script)
 
     def read_twice(path: str) -> bytes:
-        requested = WANTED[path.partition("/")[2]]
+        requested = RANGES[path.partition("/")[2]]
         began = time.monotonic()
-        with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable answer")):
+        with pytest.raises(Unreachable, match=re.escape(f"{served.source.url}{path}: no usable response")):
             served.source.get(path, requested)
         assert time.monotonic() - began < 10
         return served.source.get(path, requested).body
 
-    with served.open(connections=len(files), timeouts=IMPATIENT), ThreadPoolExecutor(len(slow)) as executor:
-        served.source.get("prepare", SUFFIX)  # which takes the AWS SDK some time
+    with served.open(connections=len(files), timeouts=SHORT_TIMEOUTS), ThreadPoolExecutor(len(slow)) as executor:
+        served.source.get("prepare", SUFFIX)  # the first request of the AWS SDK takes longer
         bodies = executor.map(read_twice, slow)
-        assert [*bodies] == [RIGHT[WANTED[path.partition("/")[2]]] for path in slow]
+        assert [*bodies] == [BODIES[RANGES[path.partition("/")[2]]] for path in slow]
         assert served.server.requests == 1 + 2 * len(slow)
 
 
@@ -189,4 +199,4 @@ def test_oversized_responses_use_little_memory() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < 16 << 20  # with the server's own memory, such as a header of 1 MiB
+        assert peak < 16 << 20  # including the server's memory, such as a header of 1 MiB

@@ -30,7 +30,7 @@ def test_connection_refused() -> None:
         url = server.url
     with (
         closing(open_http(url)) as source,
-        pytest.raises(ConnectionRefused, match=rf"nobody listens at {url} \(connection refused\)") as raised,
+        pytest.raises(ConnectionRefused, match=rf"nothing listens at {url} \(connection refused\)") as raised,
     ):
         source.get("x", SUFFIX)
     assert isinstance(raised.value, ConnectionError)
@@ -38,7 +38,7 @@ def test_connection_refused() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.DISCONNECT, Kind.CUT_RST])
 def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
-    """aiohttp would repeat the request by itself, also on connections that were used before."""
+    """aiohttp would repeat the request, also on connections that were used before."""
     with (
         FaultServer(FILES, script=lambda request: Fault(kind) if request.number else None) as server,
         closing(open_http(server.url, connections=1)) as source,
@@ -74,7 +74,7 @@ def test_proxy_password_is_sent_to_the_proxy_only(monkeypatch: pytest.MonkeyPatc
         (exchange,) = proxy.log
         assert exchange.headers["host"] == "data.example"
         assert exchange.headers["proxy-authorization"].startswith("Basic ")
-        assert exchange.path == "http://data.example/x.parquet"  # as requests to proxies have it
+        assert exchange.path == "http://data.example/x.parquet"  # the form of requests to proxies
     with closing(open_http("http://data.example/")) as source, pytest.raises(Unreachable) as unreachable:
         source.get("x.parquet", SUFFIX)
     assert "canary" not in f"{unreachable.value} {unreachable.value.__cause__}"
@@ -114,7 +114,7 @@ def test_default_timeouts() -> None:
 
 
 def test_timeout_grows_with_the_body() -> None:
-    """A body that arrives at a fair speed is not given up, however long all of it takes."""
+    """A body above the minimum speed does not time out, even if it takes long."""
     timeouts = Timeouts(connect=5.0, silence=5.0, total=0.2)
     with (
         FaultServer(FILES, rate=800_000.0) as server,
@@ -131,7 +131,7 @@ def test_timeout_grows_with_the_body() -> None:
 
 @pytest.mark.parametrize("ending", ["", "; del source; gc.collect()"])
 def test_unclosed_source_prints_no_warning(ending: str) -> None:
-    """As in the README's example: a script that ends, or a function that returns."""
+    """As in the example of the README: a script ends, or a function returns."""
     with FaultServer(FILES) as server:
         script = (
             "import gc; from catalogue.source.http import HttpSource; "

@@ -1,4 +1,4 @@
-"""Sources for addresses, with the policy of their host."""
+"""Sources of addresses, with the policy of their host."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ def test_policy_of_each_address(settings: Settings, address: str, url: str, poli
 
 
 def test_common_crawl_policy() -> None:
-    """As its operators and blocked users report; see the module."""
+    """The numbers are explained in ``rate_limit``."""
     pauses = (300.0, 900.0)
     assert Policy() == Policy(
         rate=None, burst=10, connections=16, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
@@ -116,7 +116,7 @@ def test_opens_a_folder(settings: Settings, tmp_path: Path) -> None:
         assert source.url.startswith("file:///")
     with closing(open_source(str(folder), Settings(rate=5.0, cache=tmp_path / "cache"))) as source:
         source.get("x", SUFFIX)
-        assert not (tmp_path / "cache").exists()  # it has no host to share
+        assert not (tmp_path / "cache").exists()  # a folder has no shared state
 
 
 def test_opened_source_sends_requests(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_passes_options_to_the_source(settings: Settings) -> None:
         assert server.requests == ATTEMPTS
     with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
         clock = FakeClock()
-        impatient = open_source(server.url, Settings(patience=60.0), clock=clock, patience=59.0)
-        with closing(impatient) as source, pytest.raises(Throttled, match=r"SlowDown.*; ask again in"):
+        too_short = open_source(server.url, Settings(patience=60.0), clock=clock, max_wait=59.0)
+        with closing(too_short) as source, pytest.raises(Throttled, match=r"SlowDown.*; try again in"):
             source.get(PATH, SUFFIX)
         assert (server.requests, clock.waits) == (1, [])
 

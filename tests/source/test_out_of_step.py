@@ -1,4 +1,4 @@
-"""Servers and proxies that send too many answers on a kept connection, and equal files."""
+"""Servers and proxies that send surplus responses on a connection, and equal files."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_connection_that_sent_more_than_was_requested_is_not_used_again() -> N
 
 
 def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> None:
-    """Each answer states another range, if files are longer than the suffix."""
+    """Then each response states another range, if files are longer than the suffix."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache")
@@ -67,7 +67,7 @@ def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> No
 
 
 def test_files_with_the_same_footer_are_reported(tmp_path: Path) -> None:
-    """One may have been served for the other, also if one was stored before."""
+    """One response may be for the other file, even if that was stored before."""
     mirror = written(tmp_path / "mirror")
     one, same = (index_path(mirror, number) for number in (1, 4))
     command = Command(tmp_path / "data", str(mirror), tmp_path)

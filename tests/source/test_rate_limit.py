@@ -15,22 +15,22 @@ from tests.support.clocks import START, FakeClock
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
 
 
-def granted(clock: FakeClock, *limiters: Limiter, each: int, threads: int) -> list[float]:
-    """Return the times at which threads acquired turns, in order."""
+def granted(clock: FakeClock, *limiters: Limiter, count: int, threads: int) -> list[float]:
+    """Return the times at which threads acquired permission, in order; ``count`` times in each thread."""
 
     def work(limiter: Limiter) -> Callable[[], list[float]]:
-        return lambda: [limiter.acquire() for _ in range(each)]
+        return lambda: [limiter.acquire() for _ in range(count)]
 
-    found: list[float] = []
+    granted_at: list[float] = []
     for times in clock.run(*(work(limiter) for limiter in limiters for _ in range(threads))):
         assert isinstance(times, list), times
-        found += times
-    return sorted(found)
+        granted_at += times
+    return sorted(granted_at)
 
 
 def test_burst_of_ten_then_five_per_second() -> None:
     clock = FakeClock()
-    times = granted(clock, Limiter(POLICY, clock=clock), each=30, threads=16)
+    times = granted(clock, Limiter(POLICY, clock=clock), count=30, threads=16)
     assert times == pytest.approx([START] * 10 + [START + number / 5 for number in range(1, 471)], abs=1e-6)
 
 
@@ -50,7 +50,7 @@ def test_burst_refills_after_a_pause() -> None:
 def test_no_rate_means_no_waits() -> None:
     clock = FakeClock()
     limiter = Limiter(Policy(), clock=clock)
-    assert granted(clock, limiter, each=100, threads=4) == [START] * 400
+    assert granted(clock, limiter, count=100, threads=4) == [START] * 400
     assert clock.waits == []
     limiter.slow_down()
     assert limiter.rate is None
@@ -106,7 +106,7 @@ def test_block_pauses_twice_and_then_raises() -> None:
     assert raised.value.exit_status == 75
     assert isinstance(raised.value, PermissionError)
     with pytest.raises(Blocked):
-        limiter.acquire()  # at once
+        limiter.acquire()  # without a request
     assert clock.waits == [300.0, 900.0]
     clock.advance(900.0)
     with pytest.raises(Blocked):
@@ -122,7 +122,7 @@ def test_simultaneous_403s_are_one_block() -> None:
     assert limiter.blocked(requested[0]) == 300.0
     clock.advance(2.0)
     assert [limiter.blocked(when) for when in requested[1:]] == [298.0] * 3
-    limiter.succeeded(requested[3])  # an answer to a request before the block does not end it
+    limiter.succeeded(requested[3])  # a response to an earlier request does not end the block
     assert limiter.state.blocks == 1
     assert limiter.acquire() == START + 300.0
 
@@ -136,7 +136,7 @@ def test_successful_probe_ends_the_block_at_half_the_rate() -> None:
     assert limiter.rate == 2.5
     start = clock.now()
     assert [limiter.acquire() - start for _ in range(4)] == pytest.approx([0.0, 0.4, 0.8, 1.2])
-    assert limiter.blocked(limiter.acquire()) == 300.0  # the next block is a first one
+    assert limiter.blocked(limiter.acquire()) == 300.0  # counts as the first block again
 
 
 def test_only_one_client_probes(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_lost_probe_does_not_block_forever() -> None:
     assert START + 420.0 <= limiter.acquire() < START + 422.0
 
 
-def test_block_applies_to_clients_that_wait_for_a_turn() -> None:
+def test_block_applies_to_clients_that_wait_for_a_slot() -> None:
     clock = FakeClock()
     limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
     requested = limiter.acquire()

@@ -1,4 +1,4 @@
-"""The state of a host that processes share; a file that cannot be used stops no request."""
+"""The state of a host that processes share; requests work without a usable file."""
 
 import fcntl
 import json
@@ -52,7 +52,7 @@ def test_two_processes_share_the_rate(tmp_path: Path) -> None:
         outputs = list(executor.map(lambda process: process.communicate("go\n", timeout=60)[0], processes))
     starts, *times = zip(*([float(word) for word in output.split()] for output in outputs), strict=True)
     for number, when in enumerate(sorted(sum(times, ()))):
-        # No request is early; how late it is depends on the machine.
+        # No request is early; delays depend on the machine.
         assert when >= min(starts) + (number - 4) / 100 - 1e-6
 
 
@@ -61,7 +61,7 @@ def test_forgets_state_from_before_a_reboot(tmp_path: Path) -> None:
     before = Limiter(POLICY, clock=FakeClock(500.0), file=file)
     before.note_suffixes(ignored=True)
     before.blocked(before.acquire())
-    clock = FakeClock(400.0)  # less than when the state was written
+    clock = FakeClock(400.0)  # earlier than the time of the state
     after = Limiter(POLICY, clock=clock, file=file)
     assert not after.state.ignores_suffixes
     assert [after.acquire() for _ in range(10)] == [400.0] * 10
@@ -136,7 +136,7 @@ def test_works_without_a_writable_state_file(tmp_path: Path, obstacle: str) -> N
     assert [limiter.acquire() for _ in range(12)] == pytest.approx([START] * 10 + [START + 0.2, START + 0.4])
 
 
-def test_process_that_sleeps_with_the_lock_is_waited_for_once(tmp_path: Path) -> None:
+def test_waits_once_for_a_suspended_process_with_the_lock(tmp_path: Path) -> None:
     file = tmp_path / "host.json"
     clock = FakeClock()
     ours, others = (Limiter(POLICY, clock=clock, file=file) for _ in range(2))

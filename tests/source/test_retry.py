@@ -37,7 +37,7 @@ from tests.support.sources import BOUNDED, FILES, PATH, SUFFIX, open_http
 PERMANENT = [Forbidden, NotFound, NotParquet, FileChanged, Redirected]
 
 
-def polite(
+def source_of(
     *answers: Answer,
     clock: FakeClock | None = None,
     policy: Policy = COMMON_CRAWL,
@@ -45,13 +45,13 @@ def polite(
     notify: Callable[[str], None] = lambda _: None,
     attempts: int = ATTEMPTS,
 ) -> PoliteSource:
-    """A source whose answers repeat."""
+    """A source whose responses repeat."""
     limiter = Limiter(policy, clock=clock or FakeClock())
     return PoliteSource(Answers(cycle(answers)), limiter, notify=notify, jitter=lambda: jitter, attempts=attempts)
 
 
 def outcomes(source: PoliteSource, paths: Iterable[str], requested: ByteRange | SuffixRange = SUFFIX) -> list[str]:
-    """Read files; return the names of errors, and empty texts for bytes."""
+    """Read files; return the names of errors, and an empty text for each success."""
 
     def outcome(path: str) -> str:
         try:
@@ -66,7 +66,7 @@ def outcomes(source: PoliteSource, paths: Iterable[str], requested: ByteRange | 
 @pytest.mark.parametrize(
     ("error", "waits"),
     [
-        (Unreachable("x"), [0.5]),  # the first time at once
+        (Unreachable("x"), [0.5]),  # the first retry has no wait
         (WrongLength("x"), [0.5]),
         (WrongRange("x"), [0.5]),
         (RangeIgnored("x"), [0.5]),
@@ -76,9 +76,9 @@ def outcomes(source: PoliteSource, paths: Iterable[str], requested: ByteRange | 
         (Blocked("x"), [300.0, 900.0]),
     ],
 )
-def test_retries_faults_that_pass(error: CatalogueError, waits: list[float]) -> None:
+def test_retries_temporary_errors(error: CatalogueError, waits: list[float]) -> None:
     clock = FakeClock()
-    source = polite(error, error, GOOD, clock=clock, jitter=0.5)
+    source = source_of(error, error, GOOD, clock=clock, jitter=0.5)
     assert source.get("x", BOUNDED) is GOOD
     assert (source.requests, source.bytes) == (3, 5)
     assert [wait for wait in clock.waits if wait > 1e-6] == pytest.approx(waits)
@@ -95,9 +95,9 @@ def test_retries_faults_that_pass(error: CatalogueError, waits: list[float]) -> 
         (Blocked("x"), 3, [300, 900]),
     ],
 )
-def test_gives_up_faults_that_do_not_pass(error: CatalogueError, requests: int, waits: list[float]) -> None:
+def test_limits_attempts_for_lasting_errors(error: CatalogueError, requests: int, waits: list[float]) -> None:
     clock = FakeClock()
-    source = polite(error, clock=clock, jitter=0.5)
+    source = source_of(error, clock=clock, jitter=0.5)
     with pytest.raises(type(error)) as raised:
         source.get("x", BOUNDED)
     assert (source.requests, source.bytes) == (requests, 0)
@@ -111,10 +111,10 @@ def test_gives_up_faults_that_do_not_pass(error: CatalogueError, requests: int, 
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
 def test_waits_double_with_jitter(jitter: float) -> None:
     clock = FakeClock()
-    source = polite(*[Throttled("x")] * 4, GOOD, clock=clock, jitter=jitter)
+    source = source_of(*[Throttled("x")] * 4, GOOD, clock=clock, jitter=jitter)
     assert source.get("x") is GOOD
     assert clock.waits == pytest.approx([base * (1 + jitter / 4) for base in (10, 20, 40, 80)])
-    assert source.limiter.rate == 1.5  # halved to the floor, and then there were ten clean seconds
+    assert source.limiter.rate == 1.5  # halved to the minimum, then raised after ten seconds without throttling
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_waits_double_with_jitter(jitter: float) -> None:
 )
 def test_honours_retry_after_up_to_five_minutes(retry_after: float | None, waited: float) -> None:
     clock = FakeClock()
-    assert polite(Throttled("x", retry_after=retry_after), GOOD, clock=clock).get("x") is GOOD
+    assert source_of(Throttled("x", retry_after=retry_after), GOOD, clock=clock).get("x") is GOOD
     assert clock.waits == [waited]
 
 
@@ -130,13 +130,13 @@ def test_does_not_wait_after_the_last_attempt() -> None:
     clock = FakeClock()
     for error in (Throttled("x"), Unreachable("x"), Blocked("x")):
         with pytest.raises(type(error)):
-            polite(error, clock=clock, attempts=1).get("x")
+            source_of(error, clock=clock, attempts=1).get("x")
     assert clock.waits == []
 
 
 def test_reports_the_reason_of_waits() -> None:
     messages: list[str] = []
-    source = polite(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=messages.append)
+    source = source_of(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=messages.append)
     assert source.get("x") is GOOD
     assert messages == ["slow down; waiting 10 s", "blocked; waiting 300 s before one more try"]
 
@@ -145,10 +145,10 @@ def test_reports_the_reason_of_waits() -> None:
 
 
 def test_gives_up_a_host_that_only_throttles() -> None:
-    source = polite(Throttled("x"))
+    source = source_of(Throttled("x"))
     with ThreadPoolExecutor(8) as executor:
-        found = executor.map(lambda number: outcomes(source, [str(number)]), range(1000))
-        assert {name for names in found for name in names} == {"Throttled", "SourceUnavailable"}
+        outcomes_by_thread = executor.map(lambda number: outcomes(source, [str(number)]), range(1000))
+        assert {name for names in outcomes_by_thread for name in names} == {"Throttled", "SourceUnavailable"}
     assert source.requests <= 200 + 8  # the bound is 1.1 x 1000 + 500
     with pytest.raises(SourceUnavailable, match="Run the same command again in an hour") as raised:
         source.get("0", SUFFIX)
@@ -157,9 +157,9 @@ def test_gives_up_a_host_that_only_throttles() -> None:
 
 
 def test_gives_up_after_too_many_throttling_answers() -> None:
-    source = polite(GOOD, Throttled("x"), policy=Policy())
+    source = source_of(GOOD, Throttled("x"), policy=Policy())
     read = (source.get("x") for _ in range(5000))
-    with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
+    with pytest.raises(SourceUnavailable, match="throttles too many requests"):
         list(read)
     throttled = source.requests // 2
     assert throttled - 1 <= 0.1 * source.requests + 500 < throttled + 1
@@ -168,16 +168,16 @@ def test_gives_up_after_too_many_throttling_answers() -> None:
 
 @pytest.mark.parametrize(("failures", "given_up"), [(18, False), (19, True)])
 def test_gives_up_after_nine_of_ten_requests_failed(failures: int, *, given_up: bool) -> None:
-    source = polite(*[Unreachable("x")] * failures, *[GOOD] * (20 - failures), policy=Policy(), attempts=100)
+    source = source_of(*[Unreachable("x")] * failures, *[GOOD] * (20 - failures), policy=Policy(), attempts=100)
     assert ("SourceUnavailable" in outcomes(source, ["x"] * 400)) == given_up
     if given_up:
         assert source.requests == 200
-        with pytest.raises(SourceUnavailable, match="answers hardly anything any more"):
+        with pytest.raises(SourceUnavailable, match="fails nearly every request"):
             source.get("x")
 
 
 def test_errors_of_files_do_not_count_as_failures() -> None:
-    source = polite(*(kind("x") for kind in PERMANENT), policy=Policy())
+    source = source_of(*(kind("x") for kind in PERMANENT), policy=Policy())
     assert outcomes(source, ["x"] * 400) == [kind.__name__ for kind in PERMANENT] * 80
     assert source.requests == 400
 
@@ -202,41 +202,41 @@ def test_close_ends_waits() -> None:
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 2), (COMMON_CRAWL, 4), (S3_COMMON_CRAWL, 4)])
-def test_requests_few_times_a_file_whose_ranges_are_ignored(policy: Policy, requests: int) -> None:
-    source = polite(RangeIgnored("x"), policy=policy)
+def test_limits_requests_for_a_file_whose_ranges_are_ignored(policy: Policy, requests: int) -> None:
+    source = source_of(RangeIgnored("x"), policy=policy)
     for requested, most in ((SUFFIX, 1), (BOUNDED, requests)):
         before = source.requests
         with pytest.raises(RangeIgnored):
             source.get("x", requested)
         assert source.requests - before == most
-    source = polite(RangeIgnored("x"), WrongRange("x"), WrongLength("x"), GOOD, policy=policy)
+    source = source_of(RangeIgnored("x"), WrongRange("x"), WrongLength("x"), GOOD, policy=policy)
     assert source.get("x", BOUNDED) is GOOD
     assert not source.honoured_suffixes
-    assert polite(GOOD).get("x", SUFFIX) is GOOD
+    assert source_of(GOOD).get("x", SUFFIX) is GOOD
 
 
 def test_gives_up_a_host_that_honours_no_ranges() -> None:
-    source = polite(RangeIgnored("x"), policy=Policy())
+    source = source_of(RangeIgnored("x"), policy=Policy())
     assert outcomes(source, "12345", BOUNDED) == ["RangeIgnored"] * 2 + ["SourceUnavailable"] * 3
     assert source.requests == 6
     with pytest.raises(SourceUnavailable, match="use a server that honours ranges"):
         source.get("6", BOUNDED)
 
 
-def test_keeps_a_host_that_honoured_a_range() -> None:
-    source = polite(GOOD, *[RangeIgnored("x")] * 32, policy=Policy())
+def test_does_not_give_up_a_host_that_honoured_a_range() -> None:
+    source = source_of(GOOD, *[RangeIgnored("x")] * 32, policy=Policy())
     assert outcomes(source, "012345678", BOUNDED) == ["", *["RangeIgnored"] * 8]
     assert source.requests == 1 + 8 * 4
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 5), (COMMON_CRAWL, ATTEMPTS), (S3_COMMON_CRAWL, ATTEMPTS)])
 def test_gives_up_refused_connections_after_some_seconds(policy: Policy, requests: int) -> None:
-    """But another of Common Crawl's machines may accept them."""
+    """More attempts for Common Crawl, as another of its machines may accept them."""
     clock = FakeClock()
     with FaultServer(FILES) as server:
         url = server.url
     with closing(PoliteSource(open_http(url), Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
-        with pytest.raises(ConnectionRefused, match=f"nobody listens at {url}") as raised:
+        with pytest.raises(ConnectionRefused, match=f"nothing listens at {url}") as raised:
             source.get(PATH, SUFFIX)
         assert source.requests == requests
     own = policy == Policy()
@@ -256,7 +256,7 @@ def test_gives_up_a_name_without_an_address_after_two_requests(policy: Policy) -
 
 
 def test_waits_longer_for_a_name_that_had_an_address_before() -> None:
-    source = polite(GOOD, *[NameNotResolved("x")] * (ATTEMPTS - 1), GOOD, policy=Policy())
+    source = source_of(GOOD, *[NameNotResolved("x")] * (ATTEMPTS - 1), GOOD, policy=Policy())
     assert outcomes(source, "12") == ["", ""]
 
 
@@ -264,7 +264,7 @@ def test_counts_requests_and_bytes_of_all_threads() -> None:
     inner = Answers(cycle([GOOD, Unreachable("x"), GOOD, Throttled("x"), NotFound("x")]))
     source = PoliteSource(inner, Limiter(Policy(), clock=FakeClock()))
     with ThreadPoolExecutor(16) as executor:
-        found = executor.map(lambda number: outcomes(source, [str(number)]), range(1500))
-        answers = sum(names == [""] for names in found)
+        outcomes_by_thread = executor.map(lambda number: outcomes(source, [str(number)]), range(1500))
+        answers = sum(names == [""] for names in outcomes_by_thread)
     assert source.requests == inner.requests > 1500
     assert source.bytes == answers * len(GOOD.body)

@@ -1,4 +1,4 @@
-"""Commands and a host that refuses or fails: they send few requests, and continue later."""
+"""Commands send few requests to a host that blocks or fails, and continue later."""
 
 import gzip
 import json
@@ -23,20 +23,20 @@ from tests.support.serving import get, serving
 
 LISTED = 300
 """Files of a crawl, none of which can be read."""
-MOST = LISTED + LISTED // 10 + 500
-"""Requests that such a crawl may take."""
+MAX_REQUESTS = LISTED + LISTED // 10 + 500
+"""Limit of requests to such a crawl."""
 Row = dict[str, Any]
 
 
 class LastingClock(FakeClock):
-    """A fake clock that continues after a source that was closed stops it."""
+    """A fake clock that ignores ``stop``, for several sources in turn."""
 
     def stop(self) -> None:
         pass
 
 
 class BlockedAfter:
-    """A script that lets some requests pass and blocks all others, until it is told to stop."""
+    """A script that lets some requests pass and, while ``blocking`` is set, blocks all others."""
 
     def __init__(self, clock: FakeClock, passing: int) -> None:
         self.blocking = True
@@ -77,7 +77,7 @@ def _width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def polite(server: FaultServer, folder: Path, connections: int = 4) -> Settings:
+def limited(server: FaultServer, folder: Path, connections: int = 4) -> Settings:
     """Settings with the rate for Common Crawl."""
     cache = folder / "cache"
     return Settings(source=server.url, rate=5.0, connections=connections, patience=10.0, cache=cache, cache_size=0)
@@ -85,8 +85,8 @@ def polite(server: FaultServer, folder: Path, connections: int = 4) -> Settings:
 
 @pytest.fixture(scope="module")
 def rows(harvested: Catalogue, crawl: str) -> list[Row]:
-    found: list[Row] = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 30).to_pylist()
-    return found
+    captures: list[Row] = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 30).to_pylist()
+    return captures
 
 
 @pytest.fixture
@@ -111,30 +111,30 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
 ) -> None:
     clock = LastingClock()
     script = BlockedAfter(clock, passing)
-    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    blocked, normal = tmp_path / "blocked", tmp_path / "normal"
     if work is not harvest:
-        copytree(data, mine)
-        copytree(data, theirs)
+        copytree(data, blocked)
+        copytree(data, normal)
     with FaultServer(mirror, script=script) as server:
-        # Several threads that wait by a fake clock, and do not know of each other, would wait one after the other.
-        waiting = polite(server, tmp_path, connections=1)
+        # One connection: several threads would wait one after the other on a fake clock.
+        one_connection = limited(server, tmp_path, connections=1)
         with (
-            Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat,
+            Catalogue(Session(blocked, one_connection, clock=lambda: clock)) as cat,
             pytest.raises(Blocked, match=r"Run the same command again after") as raised,
         ):
             work(cat, crawl, tmp_path / "out", rows)
         assert raised.value.exit_status == 75
         assert [time - script.times[0] for time in script.times] == [0, 300, 1200]  # the last two are probes
         requests = server.requests
-        with Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat, pytest.raises(Blocked):
+        with Catalogue(Session(blocked, one_connection, clock=lambda: clock)) as cat, pytest.raises(Blocked):
             work(cat, crawl, tmp_path / "out", rows)
         assert server.requests == requests
         script.blocking = False
         clock.advance(900)
-        with Catalogue(Session(mine, waiting, clock=lambda: clock)) as cat:
-            found = work(cat, crawl, tmp_path / "out", rows)
-    with Catalogue(Session(theirs, settings)) as cat:
-        assert found == work(cat, crawl, tmp_path / "other", rows)
+        with Catalogue(Session(blocked, one_connection, clock=lambda: clock)) as cat:
+            result = work(cat, crawl, tmp_path / "out", rows)
+    with Catalogue(Session(normal, settings)) as cat:
+        assert result == work(cat, crawl, tmp_path / "other", rows)
 
 
 @pytest.mark.parametrize("kind", [Kind.SLOW_DOWN, Kind.DISCONNECT])
@@ -147,18 +147,18 @@ def test_commands_give_up_a_host_that_only_fails(kind: Kind, tmp_path: Path) -> 
     clock = LastingClock()
     with FaultServer(files, script=lambda each: Fault(kind) if each.path.endswith(".parquet") else None) as server:
         with (
-            Catalogue(Session(tmp_path / "data", polite(server, tmp_path), clock=lambda: clock)) as cat,
+            Catalogue(Session(tmp_path / "data", limited(server, tmp_path), clock=lambda: clock)) as cat,
             pytest.raises(SourceUnavailable) as raised,
         ):
             cat.harvest(name)
         assert raised.value.exit_status == 75
         assert "an hour" in str(raised.value)
-        assert 0 < server.requests <= MOST
+        assert 0 < server.requests <= MAX_REQUESTS
 
 
 def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer({}) as server:
-        closed = polite(server, tmp_path)
+        closed = limited(server, tmp_path)
     with Catalogue(Session(data, closed, clock=LastingClock)) as cat:
         captures = cat.captures("*", crawls=crawl, columns="url")
         for read in (captures.to_arrow, lambda: cat.sample(captures, 30).to_arrow()):
@@ -201,7 +201,7 @@ def test_block_stops_all_commands(
 def test_lasting_block_ends_commands_before_a_request(
     server: FaultServer, data: Path, crawl: str, rows: list[Row], tmp_path: Path
 ) -> None:
-    # As it is noted when the last of the pauses has begun, but the others took no time.
+    # The state at the start of the last pause, here without waiting for the earlier pauses.
     file = tmp_path / "cache" / "127.0.0.1.json"
     limiter = Limiter(Policy(rate=5.0, pauses=(0.0, 0.0, 900.0)), clock=SystemClock(), file=file)
     for _ in range(3):

@@ -32,16 +32,16 @@ class Host:
         self, policy: Policy = POLICY, *, file: Path | None = None, max_wait: float = inf, jitter: float = 0.5
     ) -> PoliteSource:
         limiter = Limiter(policy, clock=self.clock, file=file)
-        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, patience=max_wait)
+        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait)
 
 
 def blocked_until(seconds: float) -> Host:
     return Host(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
 
 
-def throttled(ask: Callable[..., object], *arguments: object) -> Throttled:
+def throttled(request: Callable[..., object], *arguments: object) -> Throttled:
     with pytest.raises(Throttled) as raised:
-        ask(*arguments)
+        request(*arguments)
     assert raised.value.exit_status == 75
     return raised.value
 
@@ -67,7 +67,7 @@ def test_threads_continue_at_half_the_rate_after_a_block() -> None:
     assert [time for time in host.times if 0 < time < 1200] == [300.0]
     late = [time for time in host.times if time >= 1200]
     assert len(late) == 60
-    # Two and a half a second, and after ten seconds one more.
+    # 2.5 per second, and 3.5 after ten seconds.
     assert sum(time < 1210 for time in late) <= 26
     assert 1219 < late[-1] < 1222
 
@@ -110,20 +110,20 @@ def test_403_for_one_file_ends_a_block() -> None:
 # ---- max_wait ----
 
 
-def test_timeout_while_waiting_for_a_turn_takes_no_turn() -> None:
+def test_timeout_while_waiting_for_a_slot_uses_no_slot() -> None:
     clock = FakeClock()
     limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
     limiter.acquire()
     before = limiter.state
     error = throttled(limiter.acquire, 0.1)
     assert error.retry_after == pytest.approx(0.2)
-    assert "the host gets 5 requests per second, and other processes were first; ask again in 1 s" in str(error)
+    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(error)
     assert limiter.state == before
     assert clock.waits == []
     assert limiter.acquire(0.25) == pytest.approx(START + 0.2)
 
 
-def test_waits_only_for_turns_that_come_in_time() -> None:
+def test_waits_only_for_slots_before_the_timeout() -> None:
     clock = FakeClock()
     limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
     outcomes = clock.run(*[lambda: limiter.acquire(3.0)] * 10)
@@ -132,26 +132,26 @@ def test_waits_only_for_turns_that_come_in_time() -> None:
     assert times == pytest.approx([START, START + 1, START + 2, START + 3])
     assert [each.retry_after for each in refusals] == pytest.approx([4.0] * 6)
     clock.advance(1.0)
-    assert limiter.acquire(0.0) == START + 4.0  # none of those six took a turn
+    assert limiter.acquire(0.0) == START + 4.0  # the other six used no slot
 
 
 def test_block_longer_than_max_wait_raises() -> None:
     host = blocked_until(100)
     source = host.open(COMMON_CRAWL, max_wait=60.0)
     error = throttled(source.get, "x")
-    assert (str(error), error.retry_after) == ("blocked; ask again in 300 s", 300.0)
+    assert (str(error), error.retry_after) == ("blocked; try again in 300 s", 300.0)
     host.clock.advance(100.0)
     error = throttled(source.get, "x")
-    assert (str(error), error.retry_after) == ("the host blocks this address for now; ask again in 200 s", 200.0)
+    assert (str(error), error.retry_after) == ("the host blocks this address for now; try again in 200 s", 200.0)
     assert (source.requests, host.clock.waits) == (1, [])
     host.clock.advance(140.0)
-    assert source.get("x") is GOOD  # which is worth a minute
+    assert source.get("x") is GOOD  # after a wait of a minute
     assert host.clock.waits == [60.0]
     assert source.limiter.state.blocks == 0
 
 
 def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
-    """A client that may not wait does not take the turn of the probe."""
+    """A client that must not wait does not reserve the probe."""
     clock = FakeClock()
     limiters = [Limiter(COMMON_CRAWL, clock=clock, file=tmp_path / "host.json") for _ in range(2)]
     limiters[0].blocked(limiters[0].acquire())
@@ -163,7 +163,7 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
     for max_wait in (0.0, 0.9):
         error = throttled(limiters[1].acquire, max_wait)
         assert error.retry_after == 1.0
-        assert "another request is finding out whether the host still blocks this address" in str(error)
+        assert "another request is checking whether the host still blocks this address" in str(error)
     before = clock.now()
     throttled(limiters[1].acquire, 5.5)
     assert clock.now() - before == 5.0
@@ -175,7 +175,7 @@ def test_max_wait_covers_all_attempts() -> None:
     host = Host(lambda _, __: Throttled("slow down"))
     source = host.open(COMMON_CRAWL, max_wait=60.0)
     assert throttled(source.get, "x").retry_after == 45.0
-    assert host.clock.waits == [11.25, 22.5]  # and not 45 more
+    assert host.clock.waits == [11.25, 22.5]  # the next wait of 45 s is too long
     assert source.requests == 3
 
 
@@ -187,9 +187,9 @@ def test_max_wait_includes_request_time() -> None:
     host = Host(fail_late)
     source = host.open(Policy(), max_wait=30.0)
     error = throttled(source.get, "x")
-    assert (source.requests, str(error)) == (2, "no answer; ask again in 1 s")
+    assert (source.requests, str(error)) == (2, "no answer; try again in 1 s")
     source = host.open(Policy(), max_wait=10.0)
-    with pytest.raises(Unreachable, match=r"^no answer$"):  # there is nothing to wait for, but it is late
+    with pytest.raises(Unreachable, match=r"^no answer$"):  # no wait, but no time left
         source.get("x")
     assert source.requests == 1
 
@@ -209,17 +209,17 @@ def test_unavailable_host_is_retried_after_an_hour(max_wait: float) -> None:
             return type(error)
         return None
 
-    def until_unavailable() -> Iterator[type[Exception] | None]:
+    def outcomes_until_unavailable() -> Iterator[type[Exception] | None]:
         return islice(iter(outcome, SourceUnavailable), 1000)
 
-    assert {*until_unavailable()} == {Unreachable}
+    assert {*outcomes_until_unavailable()} == {Unreachable}
     assert source.requests == 200
     for _ in range(2):
         host.clock.advance(1799.0)
         assert outcome() is SourceUnavailable
     assert source.requests == 200
     host.clock.advance(3.0)
-    assert {*until_unavailable()} == {Unreachable}
+    assert {*outcomes_until_unavailable()} == {Unreachable}
     assert source.requests == 400  # counted from zero
     host.clock.advance(3600.0)
     assert source.get("x") is GOOD
@@ -232,7 +232,7 @@ def test_throttling_count_resets_after_an_hour() -> None:
     for _ in range(3):
         before = source.requests
         read = (source.get("x") for _ in range(5000))
-        with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
+        with pytest.raises(SourceUnavailable, match="throttles too many requests"):
             list(read)
         counts.append(source.requests - before)
         clock.advance(3600.0)

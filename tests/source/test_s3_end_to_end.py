@@ -15,7 +15,7 @@ from tests.support import canaries
 from tests.support.commands import Command
 
 pytestmark = [
-    # Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
+    # The AWS SDK leaves sockets and event loops to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -24,7 +24,7 @@ BUCKET = "commoncrawl-test"
 
 @pytest.fixture(scope="module")
 def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
-    """A real server of S3's protocol, with the mirror in a bucket."""
+    """An S3 server with the mirror in a bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -20,7 +20,7 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import without_secrets
 from catalogue.session import Session
 from catalogue.settings import Settings, load_settings
-from catalogue.source.aws_logging import be_discreet
+from catalogue.source.aws_logging import hide_credentials
 from tests.support import canaries
 from tests.support.canaries import MARK
 from tests.support.commands import Command
@@ -71,27 +71,27 @@ COMMANDS = [
 ]
 
 
-def test_no_command_repeats_a_secret_or_writes_it_down(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
+def test_commands_neither_print_nor_store_secrets(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
     data = Path(copytree(untaught_data, tmp_path / "data"))
     command = Command(data, str(mirror), tmp_path)
     for words in COMMANDS:
-        # In other commands the last address would be the name of a file.
+        # Other commands would use the last address as a file name.
         for address in (ADDRESSES[2], ADDRESSES[5]) if words.startswith(("--source", "pull")) else ADDRESSES[:1]:
-            ran = command("-v", *words.format(address=address, mark=MARK).split())  # whose output is searched
+            ran = command("-v", *words.format(address=address, mark=MARK).split())  # this searches the output
             assert ran.status in {1, 2}, (words, address, ran)
     assert not canaries.kept_in(tmp_path)
 
 
-def test_the_sdk_logs_nothing_of_how_it_signs() -> None:
-    be_discreet()
+def test_sdk_logs_contain_no_credentials() -> None:
+    hide_credentials()
     for name in ("botocore.auth", "botocore.endpoint", "botocore.parsers"):
         logger = logging.getLogger(name)
-        found: list[str] = []
-        handler = canaries.Watch(found.append)
+        leaks: list[str] = []
+        handler = canaries.Watch(leaks.append)
         logger.addHandler(handler)
         logger.debug("x-amz-security-token:%s", MARK)
         logger.removeHandler(handler)
-        assert found == []
+        assert leaks == []
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_shows_addresses_without_secrets(text: str, shown: str) -> None:
 
 def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     with FaultServer({}) as proxy:
-        there = proxy.url.removeprefix("http://").rstrip("/")
+        place = proxy.url.removeprefix("http://").rstrip("/")
         ran = command(
             *("crawls", "-v", "--source", "http://data.example/a"),
-            http_proxy=f"http://me:{MARK}-of-the-proxy@{there}",
+            http_proxy=f"http://me:{MARK}-of-the-proxy@{place}",
             no_proxy="direct.example",
             AWS_ENDPOINT_URL=f"http://127.0.0.1:9/?X-Amz-Signature={MARK}",
         )
@@ -128,12 +128,12 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     assert exchange.headers["proxy-authorization"]
     assert ran.err.splitlines()[0].split(", ") == [
         "source: http://data.example/a",
-        f"http_proxy=http://{there}",
+        f"http_proxy=http://{place}",
         "https_proxy=http://127.0.0.1:9",
         "no_proxy=direct.example",
         "AWS_ENDPOINT_URL=http://127.0.0.1:9/",
     ]
-    assert "Traceback" in ran.err  # which was searched, too
+    assert "Traceback" in ran.err  # also searched
 
 
 def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +174,9 @@ def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch
 
 @pytest.fixture
 def elsewhere() -> Iterator[socket.socket]:
-    """A host to which redirects lead, and which must not be contacted."""
+    """The target of redirects, which must not be contacted."""
     with closing(socket.create_server(("127.0.0.2", 0))) as listening:
-        listening.setblocking(False)  # noqa: FBT003 - the only way to say it
+        listening.setblocking(False)  # noqa: FBT003 - has no keyword
         yield listening
         with pytest.raises(BlockingIOError):
             listening.accept()
@@ -199,7 +199,7 @@ PLACES = [
 def test_commands_follow_no_redirects(
     elsewhere: socket.socket, untaught_data: Path, harvested: Catalogue, crawl: str, tmp_path: Path
 ) -> None:
-    """Connections to other machines would be reported by the command."""
+    """The command would report connections to other machines."""
     port = elsewhere.getsockname()[1]
     places = iter(PLACES * 100)
 

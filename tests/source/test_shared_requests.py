@@ -1,4 +1,4 @@
-"""Requests of several threads for the same bytes are sent once, and no thread waits for ever."""
+"""Requests of several threads for the same bytes are sent once, and no thread waits forever."""
 
 import re
 import threading
@@ -25,9 +25,9 @@ DATA = Random(3).randbytes(200_000)
 LARGE = 1 << 30
 THREADS = 16
 SOON = 10
-"""Seconds after which a test fails that waits for something."""
+"""Seconds after which a waiting test fails."""
 SLOW = 0.3
-"""Seconds until an answer, in which all threads have sent their requests."""
+"""Seconds until a response, so that all threads send their requests before."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def pin_of(source: SharedSource) -> FileVersion:
 
 
 def together(source: SharedSource, requested: list[list[ByteRange]], pin: FileVersion) -> list[bytes | CatalogueError]:
-    """Return the answers of as many threads as there are lists, which begin at the same moment."""
+    """Return the responses of threads that start at the same moment, one for each list."""
     start = threading.Barrier(len(requested))
 
     def read(ranges: list[ByteRange]) -> list[bytes | CatalogueError]:
@@ -136,7 +136,7 @@ def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, strong: boo
         if limit == LARGE and strong:
             return
         server.reset()
-        spans = [(21_000, 29_000), (22_000, 30_000), (21_000, 30_000)]  # which overlap, and cannot be cached
+        spans = [(21_000, 29_000), (22_000, 30_000), (21_000, 30_000)]  # overlapping ranges that cannot be cached
         answers = together(source, [[ByteRange(*each)] for each in spans], pin)
         assert answers == [DATA[start:end] for start, end in spans]
         assert sent(server) == sorted(spans)
@@ -165,15 +165,15 @@ def test_close_ends_shared_waits(cache: RangeCache) -> None:
                 each.result(SOON)
 
 
-# ---- which threads wait for which requests ----
+# ---- waits ----
 
 
 class Interrupted(BaseException):
-    """An exception such as KeyboardInterrupt, which ends a thread and is no error of the source."""
+    """An exception such as KeyboardInterrupt, which is not an error of the source."""
 
 
 class Gated:
-    """A source that answers each range when the test says so, read through a shared source by threads."""
+    """A source whose responses the test triggers, read by threads through a shared source."""
 
     url = "test:/"
     connections = 4
@@ -245,7 +245,7 @@ def test_waits_for_overlaps_and_requests_the_rest(gated: Gated) -> None:
 
 
 def test_mutual_overlaps_do_not_deadlock(gated: Gated) -> None:
-    """Each has sent a request for which the other waits, and has another one to send."""
+    """Each thread waits for a request of the other one, and has another request to send."""
     middle = gated.read(40, 60)
     gated.wait(40, 60)
     one = gated.read(30, 70)

@@ -1,4 +1,4 @@
-"""What holds for every source: over HTTP, in S3 and in a folder."""
+"""Tests of all sources: HTTP, S3 and folders."""
 
 import asyncio
 import gc
@@ -50,7 +50,7 @@ ALL = FILES | {"empty": b"", "one": b"1"}
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with Served(request.param, ALL).open() as opened:
         yield opened
-    gc.collect()  # what was not closed warns now, and warnings are errors
+    gc.collect()  # unclosed sources warn now, and warnings are errors
 
 
 @pytest.fixture
@@ -144,14 +144,14 @@ def test_request_headers(served: Served) -> None:
         assert not {"cookie", "referer"} & set(exchange.headers)
         assert AGENT in exchange.headers["user-agent"]
         assert ("authorization" in exchange.headers) == isinstance(source, S3Source)
-    assert {exchange.connection for exchange in log} == {0}  # which is kept
+    assert {exchange.connection for exchange in log} == {0}  # the connection is reused
 
 
 def test_works_in_threads_and_inside_a_running_event_loop(served: Served) -> None:
     async def in_a_notebook() -> bytes:
         return served.source.get(PATH, SUFFIX).body
 
-    with ThreadPoolExecutor(16) as executor:  # which all need the first connection
+    with ThreadPoolExecutor(16) as executor:  # all need the first connection
         answers = executor.map(lambda _: served.source.get(PATH, SUFFIX), range(100))
         assert {answer.body for answer in answers} == {DATA[-5000:]}
     assert asyncio.run(in_a_notebook()) == DATA[-5000:]
@@ -238,10 +238,10 @@ def test_unreadable_files_are_errors(folder: Path) -> None:
         source.get("loop", SUFFIX)
     (folder / PATH).chmod(0)
     user = os.geteuid()
-    if user == 0:  # who may read everything
+    if user == 0:  # root may read all files
         os.seteuid(65534)
     try:
-        with pytest.raises(Forbidden, match=r"part 0\.parquet may not be read") as raised:
+        with pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
             source.get(PATH, SUFFIX)
     finally:
         os.seteuid(user)

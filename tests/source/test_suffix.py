@@ -1,4 +1,4 @@
-"""The end of a file whose size is not known, in as few requests as the host allows."""
+"""Reading the end of a file of unknown size takes as few requests as the host allows."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -59,7 +59,7 @@ def test_one_request_per_file() -> None:
 
 @pytest.mark.parametrize("script", [None, ignores_suffixes])
 @pytest.mark.parametrize("path", ["short", "one"])
-def test_short_files_are_read_whole(path: str, script: Script | None) -> None:
+def test_reads_short_files_completely(path: str, script: Script | None) -> None:
     with FaultServer(FILES, script=script) as server, over(server) as source:
         check(source, path)
         assert len(ranges(server)) == (3 if script else 1)
@@ -93,7 +93,7 @@ def test_explicit_range_is_pinned() -> None:
         assert matches[2]
 
 
-def test_other_processes_know_that_suffixes_are_ignored(tmp_path: Path) -> None:
+def test_processes_share_that_suffixes_are_ignored(tmp_path: Path) -> None:
     with FaultServer(FILES, script=ignores_suffixes) as server:
         with over(server, tmp_path / "host.json") as source:
             check(source, PATHS[0])
@@ -105,7 +105,7 @@ def test_other_processes_know_that_suffixes_are_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 3])
 def test_one_file_does_not_decide_for_its_host(place: int) -> None:
-    """Some files of Common Crawl ignore every range at times."""
+    """Common Crawl at times ignores all ranges of some files."""
     odd = PATHS[place]
     with FaultServer(FILES, script=only(odd, Kind.WHOLE_FILE)) as server, over(server) as source:
         for path in PATHS:

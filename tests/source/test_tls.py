@@ -1,4 +1,4 @@
-"""Certificates: which are trusted, and the variables that name them."""
+"""Trusted and untrusted certificates, and environment variables for them."""
 
 import datetime as dt
 import gc
@@ -127,9 +127,7 @@ def test_honours_certificate_folders(
 def refused(url: str, reason: str) -> None:
     """A rejected certificate is not requested again."""
     with closing(opened(url)) as source:
-        with pytest.raises(
-            SourceUnavailable, match=f"{url} shows a certificate that is not trusted.*{reason}"
-        ) as raised:
+        with pytest.raises(SourceUnavailable, match=f"{url} has an untrusted certificate.*{reason}") as raised:
             source.get("x", SUFFIX)
         assert "SSL_CERT_FILE" in str(raised.value)
         assert raised.value.exit_status == 75
@@ -162,10 +160,10 @@ def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_server_without_tls_is_unreachable() -> None:
     with FaultServer(FILES) as server:
         url = server.url.replace("http:", "https:")
-        impatient = Timeouts(connect=0.3)  # client and server wait for each other
+        short = Timeouts(connect=0.3)  # client and server wait for each other
         with (
-            closing(HttpSource(url, user_agent="test", connections=1, timeouts=impatient)) as source,
-            pytest.raises(Unreachable, match=f"{url}x: no usable answer"),
+            closing(HttpSource(url, user_agent="test", connections=1, timeouts=short)) as source,
+            pytest.raises(Unreachable, match=f"{url}x: no usable response"),
         ):
             source.get("x", SUFFIX)
         assert server.requests == 0
@@ -180,7 +178,7 @@ def test_rejects_unreadable_certificate_files(
         (tmp_path / "bundle").write_bytes(content)
     monkeypatch.setenv(variable, str(tmp_path / "bundle"))
     threads = threading.active_count()
-    with pytest.raises(QueryError, match=f"{variable} names .*bundle, which contains no readable certificates"):
+    with pytest.raises(QueryError, match=f"{variable} is set to .*bundle, which contains no readable certificates"):
         opened("https://127.0.0.1:1/")
     assert threading.active_count() == threads
 

@@ -1,4 +1,4 @@
-"""Network file systems, of which whoever keeps a store there is told."""
+"""Detection of network file systems."""
 
 from pathlib import Path
 
@@ -37,10 +37,10 @@ odd
         ("/mnt/over/data", None),
     ],
 )
-def test_warns_of_a_network_mount(folder: str, kind: str | None) -> None:
+def test_detects_network_mounts(folder: str, kind: str | None) -> None:
     assert remote_kind(Path(folder), lambda: MOUNTS) == kind
 
 
-def test_says_nothing_without_a_list_of_mounts() -> None:
+def test_returns_none_without_a_list_of_mounts() -> None:
     assert remote_kind(Path("/home"), lambda: "") is None
     assert remote_kind(Path("/proc")) is None

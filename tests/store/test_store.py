@@ -1,4 +1,4 @@
-"""What is kept is kept, and read by sqlitedict."""
+"""Stored values can be read again, also by sqlitedict."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ store = pytest.fixture(empty_store)
 TEXTS = st.one_of(st.none(), st.text(max_size=30))
 
 
-# Keeping
+# Reading and writing
 
 
 def test_put_get_roundtrip(store: Store, path: Path) -> None:
@@ -142,7 +142,7 @@ def test_is_created_only_on_request(tmp_path: Path) -> None:
 
 
 def test_empty_file_becomes_a_store(path: Path) -> None:
-    """As a kill leaves it between the file's being made and its being filled."""
+    """A killed process may leave an empty file."""
     path.parent.mkdir()
     path.touch()
     with Store(path) as store:
@@ -162,7 +162,7 @@ def test_restores_wal_mode(path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-# Read by sqlitedict
+# sqlitedict
 
 
 def test_sqlitedict_reads_it_unchanged(path: Path) -> None:
@@ -182,7 +182,7 @@ def test_sqlitedict_reads_it_unchanged(path: Path) -> None:
 
 
 class Canary:
-    """Makes a folder wherever it is unpickled."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, sign: Path) -> None:
         self.sign = sign
@@ -192,7 +192,7 @@ class Canary:
 
 
 def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
-    """Neither one handed in as data, by sqlitedict as it is; nor one that stands where a value should, by us."""
+    """sqlitedict does not unpickle data of a value, and the store does not unpickle a value."""
     sign = tmp_path / "unpickled"
     payload = pickle.dumps(Canary(sign))
     store.put("files", [("data", stored_file(payload)), ("note", stored_file(note=payload.decode("latin-1")))])

@@ -1,4 +1,4 @@
-"""What is damaged or not ours is refused."""
+"""Damaged stores and files of other programs are refused."""
 
 import json
 import tracemalloc
@@ -53,29 +53,29 @@ HOSTILE: dict[str, object] = {
     "text": "footer",
     "a number": 1 << 40,
     "a small number": 7,
-    "nothing": None,
+    "null": None,
     "a real": 0.5,
     "no header": signed(b""),
     "a header that is not JSON": signed(b"{\n"),
     "a header that is not UTF-8": signed(b"\xff\xfe\xfd\n"),
     "a header that is a number": signed(b"5\n"),
-    "a header within header within header": signed(b"[" * 200_000 + b"\n"),
+    "a deeply nested header": signed(b"[" * 200_000 + b"\n"),
     "no data": signed(json.dumps([6, HEADER]).encode()),
     "data that are not compressed": signed(json.dumps([6, HEADER]).encode() + b"\nfooter"),
-    "data cut short": signed(json.dumps([6, HEADER]).encode() + b"\n" + zlib.compress(b"footer")[:-6]),
-    "fewer data": value(7, HEADER, b"footer"),
+    "truncated data": signed(json.dumps([6, HEADER]).encode() + b"\n" + zlib.compress(b"footer")[:-6]),
+    "too few data": value(7, HEADER, b"footer"),
     "a negative length": value(-1, HEADER),
     "a length of gigabytes": value(1 << 40, HEADER),
     "a length over the limit": value((64 << 20) + 1, HEADER),
     "a length that is text": value("6", HEADER, b"footer"),
     "a length that is a fraction": value(6.5, HEADER, b"footer"),
-    "a field too many": value(6, HEADER | {"more": 1}, b"footer"),
-    "a field too few": value(6, {"size": 6}, b"footer"),
+    "an unknown field": value(6, HEADER | {"more": 1}, b"footer"),
+    "a missing field": value(6, {"size": 6}, b"footer"),
     "a field twice": value(6, HEADER | {"data": "x"}, b"footer"),
     "fields that are a list": value(6, [1, 2], b"footer"),
     "a size that is text": value(6, HEADER | {"size": "6"}, b"footer"),
     "an ETag that is a number": value(6, HEADER | {"etag": 6}, b"footer"),
-    "a source that is nothing": value(6, HEADER | {"source": None}, b"footer"),
+    "a source that is null": value(6, HEADER | {"source": None}, b"footer"),
     "a time that is a list": value(6, HEADER | {"taken": []}, b"footer"),
 }
 
@@ -93,7 +93,7 @@ def test_bounds_the_inflated_size_of_values() -> None:
     bomb = zlib.compress(bytes(200 << 20), 1)
     tracemalloc.start()
     try:
-        with pytest.raises(StoreDamaged, match="holds 1 bytes instead of 0"):
+        with pytest.raises(StoreDamaged, match="has 1 bytes instead of 0"):
             decode(signed(json.dumps([0, HEADER]).encode() + b"\n" + bomb))
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -101,7 +101,7 @@ def test_bounds_the_inflated_size_of_values() -> None:
     assert peak < 16 << 20
 
 
-# What is not ours
+# Files of other programs
 
 
 def altered(path: Path, *statements: str) -> None:
@@ -163,19 +163,19 @@ def test_rejects_unknown_tables(path: Path, what: str) -> None:
     instead = [f"DROP TABLE {name}" for name in TABLES if f'TABLE "{name}"' in statement or f" {name} AS" in statement]
     instead += ["DROP TABLE documents"] if "VIRTUAL" in statement else []
     altered(path, *instead, statement)
-    with pytest.raises(StoreDamaged, match=r"holds a .* that no store has; it is not opened"):
+    with pytest.raises(StoreDamaged, match=r"has a .* that is not part of a store; it is not opened"):
         Store(path)
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', '1', '1')"])
-def test_has_one_identity(path: Path, statement: str) -> None:
+def test_rejects_stores_without_one_identity(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="has no identity; it is not opened"):
         Store(path)
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE identity", "DROP TABLE files"])
-def test_missing_parts_are_errors(path: Path, statement: str) -> None:
+def test_missing_tables_are_errors(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="not a usable store: no such table"), Store(path) as store:
         store.keys("files")
@@ -183,14 +183,14 @@ def test_missing_parts_are_errors(path: Path, statement: str) -> None:
 
 @pytest.mark.parametrize("statement", ["ANALYZE", "CREATE TABLE unnamed (key TEXT PRIMARY KEY, value BLOB)"])
 def test_ignores_harmless_tables(path: Path, statement: str) -> None:
-    """SQLite's own statistics, and the table that sqlitedict makes unless it is told a name."""
+    """Statistics of SQLite, and the default table of sqlitedict."""
     altered(path, statement)
     with Store(path) as store:
         assert store.keys("files") == [path_of(0)]
         assert store.problem() is None
 
 
-def test_damaged_pages_are_a_named_error(path: Path) -> None:
+def test_damaged_pages_raise_store_damaged(path: Path) -> None:
     with Store(path, create=True) as store:
         store.put("files", batch(0, 50))
     size = path.stat().st_size
@@ -202,7 +202,7 @@ def test_damaged_pages_are_a_named_error(path: Path) -> None:
 
 
 def test_close_waits_for_running_threads(path: Path) -> None:
-    """Else SQLite takes the process down."""
+    """Otherwise SQLite crashes the process."""
     store = Store(path, create=True)
     begun, closing_now = Event(), Event()
 
@@ -243,7 +243,7 @@ OLDER = {
     2: f"{NEW_IDENTITY} DROP TABLE facts; PRAGMA user_version=2",
     1: f"{NEW_IDENTITY} DROP TABLE facts; DROP TABLE indexes; PRAGMA user_version=1",
 }
-"""SQL that makes a store of an earlier version of today's."""
+"""SQL that converts a new store to an earlier version."""
 
 
 @pytest.mark.parametrize("version", OLDER)
@@ -286,7 +286,7 @@ def test_lists_changes_since_a_state(store: Store) -> None:
 
 
 def test_deleting_the_last_row_changes_the_state(store: Store) -> None:
-    """SQLite numbers the next row as the one that was deleted."""
+    """SQLite gives the next row the number of the deleted row."""
     store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
     state = store.state()
     store.delete("files", ["b"])

@@ -1,4 +1,4 @@
-"""What is committed is kept, whole, whatever happens."""
+"""Committed values survive kills and full disks completely."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def test_kill_loses_no_committed_value(path: Path, acknowledged: int) -> None:
     with Store(path) as store:
         keys = store.keys("files")
         assert len(keys) >= 20 * acknowledged
-        assert len(keys) % 20 == 0  # none in part
+        assert len(keys) % 20 == 0  # only complete transactions
         assert keys == [path_of(number) for number in range(len(keys))]
         assert all(store.get("files", key) == value for key, value in batch(0, len(keys)))
         store.put("files", batch(len(keys), 1))
@@ -54,7 +54,7 @@ with Store(path) as store:
             store.put("files", batch(20 * number, 20))
             number += 1
     except CatalogueError as error:
-        print(number, type(error).__name__, "what was committed before is kept" in str(error), flush=True)
+        print(number, type(error).__name__, "committed data is not lost" in str(error), flush=True)
     print(len(store.keys("files")), all(store.get("files", k) == v for k, v in batch(0, 20 * number)), flush=True)
     try:
         store.put("files", batch(20 * number, 20))
@@ -66,9 +66,9 @@ with Store(path) as store:
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
 def test_full_disk_loses_nothing(path: Path) -> None:
-    """A limit to the size of files, as room on a disk cannot be taken away without being root."""
+    """Files have a size limit in this test, since only root can fill a disk."""
     Store(path, create=True).close()
     with run_script(path, FULL) as process:
         number, error, promised = line(process).split()
@@ -82,7 +82,7 @@ def test_full_disk_loses_nothing(path: Path) -> None:
 
 
 def test_reports_an_error_once(store: Store) -> None:
-    """What is written may come from where something else fails, of the disk or of the source."""
+    """An error of the iterator, as of another disk or of the source, is raised unchanged."""
 
     def failing(error: OSError) -> Iterator[tuple[str, StoredFile]]:
         yield path_of(0), stored_file()
@@ -91,8 +91,8 @@ def test_reports_an_error_once(store: Store) -> None:
     with pytest.raises(DiskFailed) as failed:
         store.add_facts(failing(DiskFailed("another disk is full")))
     assert str(failed.value) == "another disk is full"
-    with pytest.raises(NotFound, match=r"^there is no such file$"):
-        store.add_facts(failing(NotFound("there is no such file")))
+    with pytest.raises(NotFound, match=r"^no such file$"):
+        store.add_facts(failing(NotFound("no such file")))
     assert store.keys("facts") == []
 
 
@@ -126,13 +126,13 @@ attempt(lambda: Store(path.with_name("new.sqlite"), create=True))
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="needs another user")
 def test_reads_from_read_only_media() -> None:
-    """A store is read without writing next to it; whatever is to be written is an error that names the folder."""
-    with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
+    """Reading creates no files; writing raises an error that names the folder."""
+    with tempfile.TemporaryDirectory() as name:  # readable for all users, unlike pytest's folder
         folder = Path(name) / "data"
         if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
-            pytest.skip("nobody may go where temporary files are")
+            pytest.skip("other users cannot read the folder of temporary files")
         path, published = folder / "footers.sqlite", folder / "published.sqlite"
         for file in (path, published):
             with Store(file, create=True) as store:

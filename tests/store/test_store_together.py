@@ -1,4 +1,4 @@
-"""All of a transaction or nothing, while other threads and processes use the store."""
+"""Transactions are atomic while other threads and processes use the store."""
 
 import os
 import shutil
@@ -38,25 +38,25 @@ store = pytest.fixture(empty_store)
 needs_forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
-def go_on(process: subprocess.Popen[str]) -> str:
+def resume(process: subprocess.Popen[str]) -> str:
     assert process.stdin
     process.stdin.write("\n")
     return line(process)
 
 
-# All or nothing
+# Atomic transactions
 
 
 BAD: dict[str, Any] = {
     "data that are text": (path_of(9), stored_file("footer")),  # type: ignore[arg-type]
     "data that are missing": (path_of(9), stored_file(None)),  # type: ignore[arg-type]
-    "a field that JSON does not know": (path_of(9), stored_file(etag=object())),
-    "something else": (path_of(9), "footer"),
-    "nothing": None,
+    "a field that is not JSON": (path_of(9), stored_file(etag=object())),
+    "no stored file": (path_of(9), "footer"),
+    "null": None,
     "no pair": (path_of(9),),
     "a key that is a list": (["list"], stored_file()),
     "a key that is a number": (5, stored_file()),
-    "a key that is nothing": (None, stored_file()),
+    "a key that is null": (None, stored_file()),
     "a key that is not Unicode": ("\ud800", stored_file()),
 }
 
@@ -68,7 +68,7 @@ def test_invalid_item_rolls_back(store: Store, what: str) -> None:
     state = store.state()
     items: list[Any] = batch(0, 15, 10)
     items.insert(7, BAD[what])
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever Python or SQLite say to a mistake of ours
+    with pytest.raises(Exception):  # noqa: B017, PT011 - any exception of Python or SQLite
         store.put("files", items)
     assert store.state() == state
     assert len(store.keys("files")) == 3
@@ -88,7 +88,7 @@ def test_failing_iterator_rolls_back(store: Store) -> None:
     assert store.keys("files") == []
 
 
-# Several at once
+# Concurrent use
 
 
 def test_supports_many_threads(store: Store) -> None:
@@ -122,8 +122,8 @@ def test_permanent_lock_is_an_error(path: Path) -> None:
                 store.put("files", batch(2, 20))
             with pytest.raises(StoreLocked, match="is locked by another process; try again"):
                 store.delete("files", [path_of(0)])
-            assert store.keys("files") == [path_of(0), path_of(1)]  # reading goes on
-            assert go_on(other) == "released"
+            assert store.keys("files") == [path_of(0), path_of(1)]  # reads still work
+            assert resume(other) == "released"
             store.put("files", batch(2, 20))
         assert len(store.keys("files")) == 22
 
@@ -133,12 +133,12 @@ def test_waits_for_a_lock(path: Path) -> None:
         assert line(other) == "ready"
         with ThreadPoolExecutor(1) as thread:
             waiting = thread.submit(store.put, "files", batch(0, 2))
-            assert go_on(other) == "released"
+            assert resume(other) == "released"
             waiting.result()
         assert len(store.keys("files")) == 2
 
 
-def test_long_reader_blocks_nobody(store: Store, path: Path) -> None:
+def test_long_reader_blocks_no_writer(store: Store, path: Path) -> None:
     store.put("files", batch(0, 2))
     with raw(path) as reader:
         reader.execute("BEGIN")
@@ -193,7 +193,7 @@ def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
             pass
         with store.harvesting("CC-MAIN-2021-49"):
             store.put("files", batch(0, 2))  # the store itself is not locked
-        assert go_on(other) == "released"
+        assert resume(other) == "released"
         with store.harvesting(CRAWL):
             pass
     with Store(path) as same, store.harvesting(CRAWL), pytest.raises(StoreLocked), same.harvesting(CRAWL):
@@ -202,13 +202,13 @@ def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
         assert line(other) == "ready"
         other.kill()
         other.wait()
-        with store.harvesting(CRAWL):  # a lock does not outlive who holds it
+        with store.harvesting(CRAWL):  # a lock ends with its process
             pass
 
 
 def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
-    """Even those that are of the same kind as a lock's, or a disk's."""
-    for error in (TimeoutError("the source is slow"), OSError("something else"), KeyboardInterrupt()):
+    """Even errors of the types that the lock or the disk raise."""
+    for error in (TimeoutError("the source is slow"), OSError("no stored file"), KeyboardInterrupt()):
         with pytest.raises(type(error)) as caught, store.harvesting(CRAWL):
             raise error
         assert caught.value is error
@@ -217,7 +217,7 @@ def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["../CC-MAIN-2022-05", "/tmp/x", "CC-MAIN-2022-05/..", ""])  # noqa: S108
-def test_makes_no_other_locks(store: Store, path: Path, name: str) -> None:
+def test_rejects_invalid_names_of_crawls(store: Store, path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a crawl"), store.harvesting(name):
         pass
     assert all(file.name.startswith(path.name) for file in path.parent.iterdir())
@@ -226,21 +226,21 @@ def test_makes_no_other_locks(store: Store, path: Path, name: str) -> None:
 # Readers, copies and forks
 
 
-def elsewhere(work: Callable[[], object]) -> str:
-    """Return what a forked process reports; it ends as a killed one does, and closes nothing."""
-    here, there = os.pipe()
+def in_fork(work: Callable[[], object]) -> str:
+    """Run a function in a forked process and return its result as text; the process closes nothing."""
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # forks of a process with threads
         number = os.fork()
     if not number:
         try:
             messages = str(work())
         except BaseException as error:  # noqa: BLE001 - reported to the test
             messages = f"{type(error).__name__}: {error}"
-        os.write(there, messages.encode())
+        os.write(writer, messages.encode())
         os._exit(0)
-    os.close(there)
-    with os.fdopen(here, "rb") as reported:
+    os.close(writer)
+    with os.fdopen(reader, "rb") as reported:
         messages = reported.read().decode()
     os.waitpid(number, 0)
     return messages
@@ -249,14 +249,14 @@ def elsewhere(work: Callable[[], object]) -> str:
 @needs_forks
 def test_copy_without_log_is_an_older_state(path: Path, tmp_path: Path) -> None:
     def put(start: int, count: int) -> None:
-        """End without closing, so that the log stays."""
+        """Write without closing the store, so that its log stays."""
         store = Store(path, create=True)
         for number in range(start, start + count):
             store.put("files", batch(10 * number, 10))
 
-    assert elsewhere(lambda: put(0, 45)) == "None"
+    assert in_fork(lambda: put(0, 45)) == "None"
     Store(path).close()
-    assert elsewhere(lambda: put(45, 3)) == "None"
+    assert in_fork(lambda: put(45, 3)) == "None"
     assert path.with_name(path.name + "-wal").stat().st_size
     copy = Path(shutil.copy(path, tmp_path / "copy.sqlite"))
     assert integrity(copy) == "ok"
@@ -299,7 +299,7 @@ def test_log_shrinks_after_a_long_reader(path: Path, tmp_path: Path) -> None:
         assert command("status", "--json").json()["store_log_bytes"] > 33 << 20
         reader.execute("ROLLBACK")
         store.put("files", batch(0, 1))  # moves the log into the file
-        store.put("files", batch(1, 1))  # begins another log
+        store.put("files", batch(1, 1))  # starts a new log
         assert store.log_size() <= 16 << 20
         assert "keeps reading" not in command("status").out
 
@@ -322,13 +322,13 @@ def test_refuses_use_after_fork(mirror: Path, crawl: str, tmp_path: Path) -> Non
                 "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),
             }
             for name, use in uses.items():
-                messages = elsewhere(use)
+                messages = in_fork(use)
                 assert "opened by another process; open it again in this one" in messages, (name, messages)
-            assert elsewhere(found.to_arrow) == str(found.to_arrow())  # which were read before
+            assert in_fork(found.to_arrow) == str(found.to_arrow())  # read before the fork
 
             def again() -> int:
                 cat.close()
                 return int(cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows)
 
-            assert elsewhere(again) == str(rows)
+            assert in_fork(again) == str(rows)
             assert cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows == rows

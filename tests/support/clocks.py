@@ -10,14 +10,14 @@ from catalogue.errors import SourceUnavailable
 T = TypeVar("T")
 
 START = 1000.0
-"""Seconds since the start of the machine."""
+"""Time of a new clock, in seconds."""
 
 
 class FakeClock:
     """Time that passes only during ``sleep``.
 
-    A thread that sleeps wakes up at once, and the clock shows its time. In threads that ``run`` starts, time stands
-    still while one of them is awake: when all of them sleep, the one whose wait ends first wakes up.
+    ``sleep`` sets the time to the end of the wait and returns. In threads of ``run``, time passes only when all of
+    them sleep; then the thread whose wait ends first continues.
     """
 
     def __init__(self, start: float = START) -> None:
@@ -36,11 +36,11 @@ class FakeClock:
     def sleep(self, seconds: float) -> None:
         with self._changed:
             self.waits.append(seconds)
-            me = object()
-            self._asleep[me] = self._now + max(0.0, seconds)
+            sleeper = object()
+            self._asleep[sleeper] = self._now + max(0.0, seconds)
             self._pass()
-            self._changed.wait_for(lambda: self._stopped or me not in self._asleep)
-            self._asleep.pop(me, None)
+            self._changed.wait_for(lambda: self._stopped or sleeper not in self._asleep)
+            self._asleep.pop(sleeper, None)
             if self._stopped:
                 message = "stopped"
                 raise SourceUnavailable(message)
@@ -51,20 +51,20 @@ class FakeClock:
             self._changed.notify_all()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Add seconds to the time."""
         with self._changed:
             self._now += seconds
 
-    def run(self, *works: Callable[[], T]) -> "list[T | Exception]":
+    def run(self, *functions: Callable[[], T]) -> "list[T | Exception]":
         """Run each function in a thread; return results and exceptions."""
         with self._changed:
-            self._workers += len(works)
-        with ThreadPoolExecutor(max(1, len(works))) as executor:
-            return list(executor.map(self._worker, works))
+            self._workers += len(functions)
+        with ThreadPoolExecutor(max(1, len(functions))) as executor:
+            return list(executor.map(self._worker, functions))
 
-    def _worker(self, work: Callable[[], T]) -> "T | Exception":
+    def _worker(self, function: Callable[[], T]) -> "T | Exception":
         try:
-            return work()
+            return function()
         except Exception as error:  # noqa: BLE001 - returned
             return error
         finally:
@@ -73,9 +73,9 @@ class FakeClock:
                 self._pass()
 
     def _pass(self) -> None:
-        """Continue at the time at which the first wait ends, unless a worker is awake."""
+        """Set the time to the end of the first wait, unless a worker is awake."""
         if self._asleep and len(self._asleep) >= self._workers:
             self._now = max(self._now, min(self._asleep.values()))
-            for sleeper in [one for one, end in self._asleep.items() if end <= self._now]:
+            for sleeper in [sleeper for sleeper, end in self._asleep.items() if end <= self._now]:
                 del self._asleep[sleeper]
             self._changed.notify_all()

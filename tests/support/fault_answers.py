@@ -1,4 +1,4 @@
-"""Answers of the server in ``tests.support.faults``: the correct one, and one for each fault."""
+"""Responses of the server in ``tests.support.faults``: the correct one, and one for each fault."""
 
 import gzip
 import math
@@ -56,13 +56,13 @@ class Answer:
     ending: str = "keep"
     """What follows: ``keep``, ``fin`` or ``rst``."""
     drip: str = ""
-    """Which part is sent slowly: ``body`` or ``all``."""
+    """The part that is sent slowly: ``body`` or ``all``."""
 
     def plus(self, **headers: str) -> "Answer":
         return replace(self, headers=self.headers | {name.replace("_", "-"): text for name, text in headers.items()})
 
     def less(self, name: str) -> "Answer":
-        return replace(self, headers={each: text for each, text in self.headers.items() if each != name})
+        return replace(self, headers={key: text for key, text in self.headers.items() if key != name})
 
     def in_chunks(self) -> "Answer":
         return replace(self.less("Content-Length").plus(Transfer_Encoding="chunked"), chunked=True)
@@ -118,7 +118,7 @@ def _s3_error(status: int, code: str) -> Answer:
 
 
 def wrong_answer(fault: Fault, request: Request, files: Files, names: Callable[[], Iterable[str]]) -> Answer | None:
-    """Return the answer with a fault, or None if the fault does not apply."""
+    """Return the response with a fault, or None if the fault does not apply."""
     unpinned = replace(request, headers={**request.headers, "if-match": "*"})
     if answer := _answer_without_file(fault, unpinned):
         return answer
@@ -133,7 +133,7 @@ def wrong_answer(fault: Fault, request: Request, files: Files, names: Callable[[
 
 
 def _answer_without_file(fault: Fault, request: Request) -> Answer | None:
-    """Return an answer that does not depend on the content of the file."""
+    """Return a response that does not depend on the content of the file."""
     if fault.kind is Kind.EMPTY:
         return right_answer(request, Content(0, '"empty"', 0.0, lambda _, __: b""))
     if fault.kind is Kind.XML_IN_200:
@@ -157,7 +157,7 @@ def _answer_without_file(fault: Fault, request: Request) -> Answer | None:
 
 
 def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int) -> Answer | None:  # noqa: C901, PLR0912 - one case for each kind
-    """Return the answer to a request for some bytes of a file with a fault."""
+    """Return the response with a fault to a request for bytes of a file."""
     size, total, variant = end - start, content.size, fault.variant
     partial = _partial(content, start, end)
     cut = replace(right, body=content.pieces(start, start + (size // 2 + variant) % size), ending="fin")
@@ -182,7 +182,7 @@ def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int
         case Kind.ENDLESS:
             return replace(too_long.in_chunks(), ending="fin")
         case Kind.GZIP_BOMB:
-            body = gzip.compress(bytes(MIB)) * max(1, fault.excess // MIB)  # as many members
+            body = gzip.compress(bytes(MIB)) * max(1, fault.excess // MIB)  # many gzip members
             return replace(partial.plus(Content_Encoding="gzip", Content_Length=str(len(body))), body=[body])
         case Kind.HUGE_HEADER:
             return replace(right, filler=[b"X-Filler: " + b"x" * MIB + b"\r\n"])
@@ -238,7 +238,7 @@ def _multipart(answer: Answer, size: int) -> Answer:
 
 
 def _other_object(request: Request, right: Answer, files: Files, names: Iterable[str]) -> Answer | None:
-    """Return the same answer for another file of the same kind."""
+    """Return the same response for another file of the same kind."""
     suffix = PurePosixPath(request.path).suffix
     for name in names:
         if name != request.path and name.endswith(suffix):

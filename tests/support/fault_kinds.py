@@ -10,14 +10,14 @@ MIB = 1 << 20
 
 
 class Kind(Enum):
-    """What goes wrong. Most kinds need a file that exists; otherwise the answer is the correct one, without a fault."""
+    """Kinds of faults. Most need a file that exists; otherwise the response is correct."""
 
     CUT_FIN = "cut-fin"  # the body ends early, and the connection is closed
     CUT_RST = "cut-rst"  # the same, and the connection is reset
-    DISCONNECT = "disconnect"  # the connection is closed before the answer
-    SILENT = "silent"  # no answer for ``hold`` seconds, then the connection is closed
+    DISCONNECT = "disconnect"  # the connection is closed before the response
+    SILENT = "silent"  # no response for ``hold`` seconds, then the connection is closed
     DRIP_BODY = "drip-body"  # a byte of the body every ``interval`` seconds, for ``hold`` seconds
-    DRIP_HEADERS = "drip-headers"  # the same for the entire answer
+    DRIP_HEADERS = "drip-headers"  # the same for the entire response
     CLOSE_DELIMITED = "close-delimited"  # no Content-Length; the body ends early with the connection
     CHUNKED_CUT = "chunked-cut"  # a chunked body without its last chunks
     LONG_BODY = "long-body"  # ``excess`` bytes more than Content-Range states; the framing depends on ``variant``
@@ -26,17 +26,17 @@ class Kind(Enum):
     HUGE_HEADER = "huge-header"  # one header of 1 MiB
     MANY_HEADERS = "many-headers"  # 200,000 headers
     WHOLE_FILE = "whole-file"  # 200 and the complete file
-    WRONG_CONTENT_RANGE = "wrong-content-range"  # the right bytes with another Content-Range
+    WRONG_CONTENT_RANGE = "wrong-content-range"  # the correct bytes with another Content-Range
     OTHER_RANGE = "other-range"  # as many other bytes, with their Content-Range
     SHORT_RANGE = "short-range"  # the first or last half of the bytes, with its Content-Range
     NO_CONTENT_RANGE = "no-content-range"  # 206 without Content-Range
     MALFORMED_CONTENT_RANGE = "malformed-content-range"  # one of MALFORMED_CONTENT_RANGES
     MULTIPART = "multipart"  # multipart/byteranges with one part
     HTML_200 = "html-200"
-    HTML_206 = "html-206"  # a page of the right length, with the right Content-Range
+    HTML_206 = "html-206"  # a page of the correct length, with the correct Content-Range
     XML_IN_200 = "xml-in-200"  # S3's SlowDown or InternalError with status 200
     FLIPPED_BIT = "flipped-bit"  # one bit of the body
-    OTHER_OBJECT = "other-object"  # the right answer for another file
+    OTHER_OBJECT = "other-object"  # the correct response for another file
     EMPTY = "empty"  # as if the file had no bytes
     CHANGED_ETAG = "changed-etag"  # another ETag, regardless of If-Match
     WEAK_ETAG = "weak-etag"
@@ -94,7 +94,7 @@ Script = Callable[[Request], Fault | None]
 
 
 def seeded(seed: int, share: float = 0.3, kinds: Iterable[Kind | Fault] = ALL_KINDS, max_in_a_row: int = 3) -> Script:
-    """Choose random faults; each depends only on the seed, the path, the range and how often that was requested."""
+    """Return a script of random faults by seed, path, range and number of requests for that range."""
     choices = sorted((_fault(kind) for kind in kinds), key=repr)
     requested: Counter[tuple[str, str]] = Counter()
     in_a_row: Counter[tuple[str, str]] = Counter()
@@ -117,7 +117,7 @@ def always(kind: Kind | Fault) -> Script:
 
 
 def first(n: int, kind: Kind | Fault) -> Script:
-    """The fault for the first ``n`` requests of each path."""
+    """Return a script with the fault for the first ``n`` requests of each path."""
     return lambda request: _fault(kind) if request.attempt < n else None
 
 

@@ -10,7 +10,7 @@ It serves GET, HEAD, single ranges and If-Match as S3 does, unless its script na
 process, whose log they read as JSON::
 
     python -m tests.support.faults FOLDER --latency 0.03 --port 0
-    curl http://127.0.0.1:PORT/-/log        # since the start, or the last /-/reset
+    curl http://127.0.0.1:PORT/-/log        # since the start or the last /-/reset
 """
 
 import argparse
@@ -60,19 +60,19 @@ __all__ += ["Script", "Step", "always", "first", "only", "seeded"]
 
 
 class Step(Enum):
-    """How answers for Parquet files are out of step with the requests of a connection."""
+    """How responses for Parquet files differ from the requests of a connection."""
 
     IN = "in"
     TWICE = "twice"
-    """Each answer is sent twice, in one piece."""
+    """Each response is sent twice, in one piece."""
     TWICE_SLOWLY = "twice, slowly"
     BEHIND = "behind"
-    """From the second request on, each answer is that of the request before."""
+    """From the second request on, each response is that to the request before."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its answer so far. ``fault`` is None, too, if the fault did not apply."""
+    """A request and its response so far. ``fault`` is also None if the fault did not apply."""
 
     method: str
     path: str
@@ -92,9 +92,9 @@ class FaultServer:
 
     Args:
         files: a folder, or bytes by path without a leading slash; a test may change either between two requests.
-        script: chooses faults. What it raises is raised again at the end of the block.
-        gate: holds one request before it is answered.
-        latency: seconds before each answer.
+        script: chooses faults. Its exceptions are raised again at the end of the block.
+        gate: holds one request before its response.
+        latency: seconds before each response.
         rate: bytes of body per second and connection.
         host: a loopback address.
         tls: a context for https.
@@ -134,7 +134,7 @@ class FaultServer:
         if self._gate:
             self._gate.open()
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # which ends accept()
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
         self._thread.join()
         self._listener.close()
         for thread, connection in list(self._connections.items()):
@@ -166,7 +166,7 @@ class FaultServer:
             return list(self._log)
 
     def reset(self) -> None:
-        """Forget all requests."""
+        """Clear the log and the counts of requests."""
         with self._changed:
             self._log.clear()
             self._attempts.clear()
@@ -178,17 +178,17 @@ class FaultServer:
         file = self._files / path
         if not {"", ".", ".."}.isdisjoint(path.split("/")) or not file.is_file():
             return None
-        found = file.stat()
+        status = file.stat()
 
         def read(start: int, end: int) -> bytes:
             with file.open("rb") as opened:
                 return os.pread(opened.fileno(), end - start, start)
 
-        return Content(found.st_size, f'"{found.st_size:x}-{found.st_mtime_ns:x}"', found.st_mtime, read)
+        return Content(status.st_size, f'"{status.st_size:x}-{status.st_mtime_ns:x}"', status.st_mtime, read)
 
     def _names(self, path: str) -> list[str]:
         if isinstance(self._files, Path):
-            return sorted(str(each.relative_to(self._files)) for each in (self._files / path).parent.iterdir())
+            return sorted(str(file.relative_to(self._files)) for file in (self._files / path).parent.iterdir())
         return list(self._files)
 
     # ---- connections ----
@@ -234,14 +234,14 @@ class FaultServer:
                             self._changed.notify_all()
                     previous = request if path.endswith(".parquet") else None
         except OSError:
-            pass  # the client has left
+            pass  # the client closed the connection
         except Exception as error:  # noqa: BLE001 - raised in __exit__
             self._failures.append(error)
         finally:
             self._connections.pop(threading.current_thread(), None)
 
     def _answer(self, connection: socket.socket, request: Request, exchange: Exchange, previous: Request) -> bool:
-        """Answer a request; return whether another one may follow."""
+        """Send the response to a request; return whether another request may follow."""
         if self._gate:
             self._gate.pass_through(request)
         time.sleep(self._latency)
@@ -259,7 +259,7 @@ class FaultServer:
                 connection.sendall(again)
                 return True
             answer = replace(answer, body=[b"".join(answer.body) + again])
-        # The body of a request is not read, so that the next request could not be found after it.
+        # Bodies of requests are not read, so the connection cannot be used again.
         if request.method not in {"GET", "HEAD"} or request.headers.get("connection", "").lower() == "close":
             answer = replace(answer.plus(Connection="close"), ending=max(answer.ending, "fin"))
         return _send(connection, answer, request.method, exchange, self._rate)
@@ -281,7 +281,7 @@ class FaultServer:
 
 @lru_cache(maxsize=1000)
 def _in_memory(data: bytes) -> Content:
-    """Return a file as it is now; another content has another ETag and another time."""
+    """Return a version of a file; other data have another ETag and another time."""
     etag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
     return Content(len(data), etag, 1_577_836_800.0 + zlib.crc32(data) % 10**8, lambda start, end: data[start:end])
 
@@ -302,7 +302,7 @@ def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None
 def _send(
     connection: socket.socket, answer: Answer, method: str, exchange: Exchange | None = None, rate: float | None = None
 ) -> bool:
-    """Send an answer; return whether another request may follow."""
+    """Send a response; return whether another request may follow."""
     fault = exchange.fault if exchange else None
     end = time.monotonic() + (fault.hold if fault else 0.0)
     for in_body, piece in _pieces(answer, method, min(PIECE, int(rate / 50)) if rate else PIECE):
@@ -311,7 +311,7 @@ def _send(
         for at in range(0, len(piece), size):
             if drips and time.monotonic() >= end:
                 return False
-            if exchange and in_body:  # before it is sent, so that a client that has it finds it counted
+            if exchange and in_body:  # counted before it is sent, so that clients never see a lower count
                 exchange.body_bytes_sent += size
             if drips and fault:
                 _wait_unless_closed(connection, fault.interval)
@@ -324,7 +324,7 @@ def _send(
 
 
 def _pieces(answer: Answer, method: str, size: int) -> Iterator[tuple[bool, bytes]]:
-    """All bytes of an answer, and whether they are of its body."""
+    """Yield the bytes of a response, and whether they belong to its body."""
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", f"Date: {formatdate(usegmt=True)}"]
     lines += [f"{name}: {text}" for name, text in answer.headers.items()]
     head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
@@ -350,11 +350,11 @@ def main() -> None:
     """Serve a folder until killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.faults", description=main.__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each response")
     parser.add_argument("--rate", type=float, help="bytes of body per second and connection")
     parser.add_argument("--port", type=int, default=0, help="0 for a free one")
     options = parser.parse_args()
-    # Blocked before threads start, which inherit that; sigwait receives them.
+    # Blocked before threads start, since threads inherit that; sigwait receives the signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     with FaultServer(options.folder, latency=options.latency, rate=options.rate, port=options.port) as server:
         print(server.url, flush=True)  # noqa: T201 - what it is started for

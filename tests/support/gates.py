@@ -5,35 +5,35 @@ from collections.abc import Callable
 
 from tests.support.fault_kinds import Request
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds until a failed test ends."""
 
 
 class Gate:
-    """Holds the first request for which it is closed, and no other connection."""
+    """Holds the first request for which it is closed; other connections pass."""
 
     def __init__(self, closed: Callable[[Request], bool]) -> None:
         self._closed = closed
-        self._come = threading.Event()
+        self._holding = threading.Event()
         self._open = threading.Event()
 
     def wait(self) -> None:
         """Wait until a request is held."""
-        assert self._come.wait(_PATIENCE), "no request came to the gate"
+        assert self._holding.wait(_TIMEOUT), "the gate holds no request"
 
     def open(self) -> None:
         """Let the request pass."""
         self._open.set()
 
     def pass_through(self, request: Request) -> None:
-        """Return when a request may be answered."""
-        if not (self._come.is_set() or self._open.is_set()) and self._closed(request):
-            self._come.set()
-            self._open.wait(_PATIENCE)
+        """Return when the server may respond to a request."""
+        if not (self._holding.is_set() or self._open.is_set()) and self._closed(request):
+            self._holding.set()
+            self._open.wait(_TIMEOUT)
 
 
 def nth(number: int, part: str = "") -> Callable[[Request], bool]:
-    """Close a gate for the n-th request, from 0, whose path contains a part."""
+    """Return a condition for the n-th request, from 0, with a part in its path."""
     left = number
 
     def closed(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""A table of hosts, which is not Common Crawl's index."""
+"""A dataset of hosts, as an example of a dataset other than Common Crawl's index."""
 
 import gzip
 import random
@@ -16,20 +16,20 @@ CRAWLS = ["CC-MAIN-2024-10", "CC-MAIN-2024-18"]
 
 
 def host_keys(seed: int) -> list[str]:
-    """Names of hosts turned round, sorted, a smattering of them out of order, as in the real one."""
-    chance = random.Random(seed)
-    names = {f"{chance.choice(['com', 'is', 'org'])},{''.join(chance.choices('abc', k=4))}" for _ in range(400)}
-    names |= {f"{name},{chance.choice(['www', 'blog', 'a-b'])}" for name in sorted(names)[::3]}
+    """Return reversed names of hosts, sorted except for a few, as in Common Crawl's host index."""
+    rng = random.Random(seed)
+    names = {f"{rng.choice(['com', 'is', 'org'])},{''.join(rng.choices('abc', k=4))}" for _ in range(400)}
+    names |= {f"{name},{rng.choice(['www', 'blog', 'a-b'])}" for name in sorted(names)[::3]}
     ordered = sorted(names)
     for _ in range(len(ordered) // 50):
-        ordered.insert(chance.randrange(len(ordered)), ordered.pop(chance.randrange(len(ordered))))
+        ordered.insert(rng.randrange(len(ordered)), ordered.pop(rng.randrange(len(ordered))))
     return ordered
 
 
 def write_hosts(folder: Path) -> pa.Table:
-    """A host index of two crawls, whose schemas differ; returns what is in it."""
+    """Write a host index of two crawls with different schemas; return its rows."""
     folder.mkdir(parents=True)
-    every, paths = [], []
+    tables, paths = [], []
     for crawl in CRAWLS:
         for number in range(3):
             keys = host_keys(number)
@@ -48,7 +48,7 @@ def write_hosts(folder: Path) -> pa.Table:
             pq.write_table(rows, path, row_group_size=90, data_page_size=300, write_page_index=number != 1)
             paths.append(path.relative_to(folder))
             columns = {"only_here": pa.nulls(len(rows), pa.binary())} if number != 2 else {}
-            every.append(
+            tables.append(
                 pa.table(
                     {
                         "hcrank10": rows["hcrank10"].cast(pa.int64()),
@@ -60,7 +60,7 @@ def write_hosts(folder: Path) -> pa.Table:
                 )
             )
     (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
-    return pa.concat_tables(every)
+    return pa.concat_tables(tables)
 
 
 def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:

@@ -1,4 +1,4 @@
-"""A crawl that is served and harvested, and bits of it that flip at rest."""
+"""A harvested crawl with flipped bits in its stored data."""
 
 import gzip
 import json
@@ -24,12 +24,12 @@ from tests.support.crawls import CRAWL, crawl_of, index_path, table
 
 FILES = 12
 ABSENT = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-33/subset=warc/part-00099-gone.c000.gz.parquet"
-"""The manifest names it, and nothing is there."""
+"""A file of the manifest that does not exist."""
 STORE = "footers.sqlite"
 
 
 def write_crawl(folder: Path) -> None:
-    """Files of disjoint keys, each with two row groups and their page indexes."""
+    """Write files of disjoint keys, each with two row groups and page indexes."""
     keys = [f"com,example{number:02}){path}" for number in range(FILES) for path in ("/", "/a", "/b", "/c")]
     crawl_of(folder, *(table(keys[at : at + 4]) for at in range(0, len(keys), 4)), row_group_size=2)
     manifest = folder / manifest_path(CRAWL)
@@ -43,9 +43,9 @@ def paths(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopbackServer, Path]]:
-    """A served crawl, and a data folder with everything of it, page indexes included."""
-    folder = tmp_path_factory.mktemp("whole")
+def harvested_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopbackServer, Path]]:
+    """A server, and a data folder with all files and page indexes of its crawl."""
+    folder = tmp_path_factory.mktemp("harvested")
     write_crawl(folder / "mirror")
     with LoopbackServer(folder / "mirror") as server:
         with catalogue.open(folder / "data", settings=Settings(source=server.url, cache=folder / "cache")) as cat:
@@ -55,37 +55,37 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopbackSe
 
 
 @pytest.fixture
-def server(whole: tuple[LoopbackServer, Path]) -> LoopbackServer:
-    del whole[0].log[:]
-    return whole[0]
+def server(harvested_crawl: tuple[LoopbackServer, Path]) -> LoopbackServer:
+    del harvested_crawl[0].log[:]
+    return harvested_crawl[0]
 
 
 @pytest.fixture
-def cat(whole: tuple[LoopbackServer, Path], server: LoopbackServer, tmp_path: Path) -> Iterator[Catalogue]:
-    """A copy, to be damaged."""
-    shutil.copytree(whole[1], tmp_path / "data")
+def cat(harvested_crawl: tuple[LoopbackServer, Path], server: LoopbackServer, tmp_path: Path) -> Iterator[Catalogue]:
+    """A catalogue of a copy of the data folder."""
+    shutil.copytree(harvested_crawl[1], tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path / "cache")) as opened:
         yield opened
 
 
 def rows(path: Path) -> dict[str, dict[str, bytes]]:
-    """What stands in a store."""
+    """Return the encoded values of a store, by table."""
     with closing(sqlite3.connect(path)) as connection:
         return {name: dict(connection.execute(f'SELECT key, value FROM "{name}"')) for name in TABLES}  # noqa: S608
 
 
 def content(path: Path) -> dict[str, dict[str, Any]]:
-    """What a store says, apart from when that was taken."""
-    reported: dict[str, dict[str, Any]] = {}
+    """Return the decoded values of a store, without the times of requests."""
+    tables: dict[str, dict[str, Any]] = {}
     for name, values in rows(path).items():
         for key, value in values.items():
             stored = replace(decode(value), taken="")
             if name == "facts":
-                known = json.loads(stored.data) | {"harvested_at": ""}
-                reported.setdefault(name, {})[key] = (stored.version, known)
+                summary = json.loads(stored.data) | {"harvested_at": ""}
+                tables.setdefault(name, {})[key] = (stored.version, summary)
             else:
-                reported.setdefault(name, {})[key] = stored
-    return reported
+                tables.setdefault(name, {})[key] = stored
+    return tables
 
 
 def flip(data: bytes, bit: int) -> bytes:
@@ -95,7 +95,7 @@ def flip(data: bytes, bit: int) -> bytes:
 
 
 def flip_value(path: Path, name: str, key: str, random: Random) -> None:
-    """Flip a bit of a value, so that the file is as if it had flipped at rest."""
+    """Flip a random bit of a stored value."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))

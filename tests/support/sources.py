@@ -38,11 +38,11 @@ BUCKET = "a-bucket"
 
 SUFFIX = SuffixRange(5000)
 BOUNDED = ByteRange(1000, 6000)
-WANTED: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
-RIGHT: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
+RANGES: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
+BODIES: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
 
-IMPATIENT = Timeouts(connect=10.0, silence=2.0, total=3.0)
-"""So that a slow fault takes no longer, and a good answer is not late even on a busy machine."""
+SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
+"""Short for slow faults, but long enough for correct responses on a busy machine."""
 
 ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.CUT_FIN: Unreachable,
@@ -68,8 +68,8 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.HTML_200: UnexpectedHtml,
     Kind.HTML_206: UnexpectedHtml,
     Kind.XML_IN_200: Throttled,
-    Kind.FLIPPED_BIT: None,  # which no check can find
-    Kind.OTHER_OBJECT: None,  # which only a pin finds
+    Kind.FLIPPED_BIT: None,  # not detectable
+    Kind.OTHER_OBJECT: None,  # detectable only with a pin
     Kind.EMPTY: NotParquet,  # for a suffix; a bounded range shows that the file has shrunk
     Kind.CHANGED_ETAG: None,
     Kind.WEAK_ETAG: None,
@@ -85,15 +85,15 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.REDIRECT_HERE: Redirected,
     Kind.REDIRECT_AWAY: Redirected,
 }
-"""What each kind leads to where no pin says which version is requested; None where bytes are returned."""
+"""The error of each kind for a request without a pin; None if bytes are returned."""
 
-PASSING = [
+TEMPORARY = [
     kind
     for kind in ALL_KINDS
     if ERRORS[kind] not in {None, Blocked, Forbidden, NotFound, NotParquet, Redirected}
     or kind in {Kind.WEAK_ETAG, Kind.NO_ETAG}
 ]
-"""Faults that are detected, and that pass when the request is repeated."""
+"""Faults that are detected, and for which requests are repeated."""
 
 
 def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] | None:
@@ -101,12 +101,12 @@ def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] 
 
 
 def quick(kind: Kind, **more: Any) -> Fault:
-    """A fault that takes the server no time, unless the client waits."""
+    """Return a fault that ends soon unless the client waits."""
     return replace(Fault(kind, hold=3.0, interval=0.05), **more)
 
 
 class Arrivals:
-    """A script that never answers, and counts requests."""
+    """A script that leaves requests without a response and counts them."""
 
     def __init__(self) -> None:
         self._arrived = threading.Semaphore(0)
@@ -121,7 +121,7 @@ class Arrivals:
 
 
 def use_s3(patch: pytest.MonkeyPatch, endpoint: str) -> None:
-    """Set an environment with credentials and nothing of the user's own."""
+    """Set an environment with test credentials and without settings of the user."""
     for name in ("AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT_URL_S3"):
         patch.delenv(name, raising=False)
     environment = canaries.AWS | {"AWS_ENDPOINT_URL": endpoint.rstrip("/"), "AWS_DEFAULT_REGION": "us-east-1"}
@@ -139,7 +139,7 @@ def open_s3(url: str = f"s3://{BUCKET}/", connections: int = 4, timeouts: Timeou
 
 
 class Served:
-    """A server with one source, used for many faults: what one leaves must not trouble the next."""
+    """A server and one source for many faults; no fault may affect the next request."""
 
     source: HttpSource | S3Source
 

@@ -34,7 +34,7 @@ def path_of(number: int) -> str:
 
 
 def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, StoredFile]]:
-    """Different files that can hardly be compressed."""
+    """Return different values that can hardly be compressed."""
     return [(path_of(number), stored_file(Random(number).randbytes(size))) for number in range(start, start + count)]
 
 
@@ -49,7 +49,7 @@ def empty_store(path: Path) -> Iterator[Store]:
 
 @contextmanager
 def raw(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file without the store."""
+    """Open the SQLite file directly."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
@@ -59,7 +59,7 @@ def integrity(path: Path) -> str:
         return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 
 
-# Prints "ready", and continues after a line of input. It starts quickly, since pytest is not imported.
+# ``ready`` prints "ready" and waits for a line of input. The script starts quickly, since it does not import pytest.
 SCRIPT = """
 import os, signal, sqlite3, sys
 from pathlib import Path
