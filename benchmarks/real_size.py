@@ -33,7 +33,7 @@ FULL, SMALL = 1_500_000, 60_000
 
 INDEX_FILE = path_of(CRAWL, 0)
 
-QUESTIONS = {
+QUERIES = {
     "exact URL": ("com,saffron-madeup)/", "com,saffron-madeup)/!"),
     "host": ("com,saffron-madeup)", "com,saffron-madeup*"),
     "domain": ("com,saffron-madeup)", "com,saffron-madeup-"),
