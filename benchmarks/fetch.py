@@ -58,7 +58,7 @@ def _measure(folder: Path, rows: list[dict[str, object]], title: str, clients: S
             measured.append((client, Step(**json.loads(ran.output)), ran.cost.peak_bytes))
     table(
         f"{title}, {1000 * LATENCY:.0f} ms",
-        ["", "records", "requests", "requests a record", "MB", "seconds", "CPU s", "peak MB", f"offset {RATE}/s"],
+        ["", "records", "requests", "requests a record", "MB", "seconds", "CPU s", "peak MB", f"at {RATE}/s"],
         [
             [
                 client,

@@ -1,4 +1,4 @@
-"""A catalogue that is damaged is a sentence that says what to do, or makes no difference."""
+"""A damaged metadata database is reported with advice, or changes no result."""
 
 import random
 import shutil
