@@ -32,11 +32,11 @@ _RUN = 8
 _BETWEEN = 200_000
 """Bytes between two records of a run, on average."""
 _BURST = 10
-"""Requests that the rate limit allows offset once."""
+"""Requests that the rate limit allows at once."""
 
 
 def main(*, full: bool) -> Iterator[Result]:
-    """Measure and print; only ``full`` fetches 3,000 records one offset a time, which takes two minutes."""
+    """Measure and print; only ``full`` fetches 3,000 records one at a time, which takes two minutes."""
     for records, archives, runs in ((486, 20, False), (486, 20, True), (3000, 2900, False)):
         where = "in runs" if runs else "anywhere"
         say(f"{records:,} records in {archives:,} archives, {where}")
