@@ -1,1 +1,1 @@
-"""What proves the requests, the bytes and the speed; see ``README.md`` beside this file."""
+"""Benchmarks of requests, bytes and speed; see ``README.md``."""

@@ -1,4 +1,4 @@
-"""Run benchmarks and print their tables; after all of them one table of what they found is written."""
+"""Run benchmarks and print their tables; a run of all benchmarks writes RESULTS.md."""
 
 import argparse
 import sys
@@ -26,53 +26,53 @@ _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
     "many": many.main,
     "lookup_spark": lookup.by_spark,
 }
-"""Those whose results are in the one table come first, in its order."""
+"""Benchmarks with results in the summary come first, in its order."""
 _RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
-class _Both(TextIOBase):
-    """Prints, and keeps what was printed."""
+class _Tee(TextIOBase):
+    """Standard output that also records the text."""
 
     def __init__(self) -> None:
-        self.kept = StringIO()
+        self.recorded = StringIO()
         self._printed = sys.stdout
 
     def write(self, text: str, /) -> int:
         self._printed.write(text)
-        return self.kept.write(text)
+        return self.recorded.write(text)
 
     def flush(self) -> None:
         self._printed.flush()
 
 
 def main() -> int:
-    """Run those named, or all, which then have their results written; 1 if any failed."""
+    """Run the named benchmarks, or all and write their results; return 1 if any failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"one of {', '.join(_ALL)}; all unless named")
-    parser.add_argument("--full", action="store_true", help="measure what is extrapolated otherwise; takes long")
-    given = parser.parse_args()
-    if unknown := set(given.name) - set(_ALL):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}")
+    parser.add_argument("name", nargs="*", help=f"one of {', '.join(_ALL)}; default: all")
+    parser.add_argument("--full", action="store_true", help="measure larger cases; takes long")
+    options = parser.parse_args()
+    if unknown := set(options.name) - set(_ALL):
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use one of {', '.join(_ALL)}")
     head, neighbours = machine(), Neighbours()
     print(head)
     results: list[Result] = []
     failed: dict[str, str] = {}
-    both = _Both()
-    with redirect_stdout(both):
-        for name in given.name or _ALL:
+    tee = _Tee()
+    with redirect_stdout(tee):
+        for name in options.name or _ALL:
             started = time.monotonic()
             try:
-                results.extend(_ALL[name](full=given.full) or ())  # keeps what was found before it failed
-            except Exception as why:  # noqa: BLE001 - it is told in full, and the others have their turn
+                results.extend(_ALL[name](full=options.full) or ())  # keeps the results before a failure
+            except Exception as error:  # noqa: BLE001 - printed in full; the other benchmarks continue
                 traceback.print_exc()
-                failed[name] = short(str(why))
+                failed[name] = short(str(error))
             say(f"{name}: {time.monotonic() - started:.0f} s")
-    head += neighbours.told()
+    head += neighbours.describe()
     print(f"\n{summary(results)}\n\n{head}")
-    if not given.name:
-        others = ", ".join(dict.fromkeys(each for peer in PEERS.values() for each in peer)).replace("==", " ")
-        _RESULTS.write_text(document(f"{head}. Others: {others}.", results, failed, both.kept.getvalue()), "utf-8")
-        say(f"{_RESULTS} is written")
+    if not options.name:
+        others = ", ".join(dict.fromkeys(package for peer in PEERS.values() for package in peer)).replace("==", " ")
+        _RESULTS.write_text(document(f"{head}. Others: {others}.", results, failed, tee.recorded.getvalue()), "utf-8")
+        say(f"wrote {_RESULTS}")
     return 1 if failed else 0
 
 

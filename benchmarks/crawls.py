@@ -1,7 +1,6 @@
-"""Made-up crawls whose index files have footers as large as Common Crawl's, and little else.
+"""Synthetic crawls whose index files have footers of Common Crawl's size, and holes instead of pages.
 
-One file is written for real, by pyarrow. Every other is that file with the names of its hosts exchanged for others of
-the same length, so that nothing moves; its pages are a hole.
+pyarrow writes one file. Every other file is a copy with other host names of the same length, so that no offset changes.
 """
 
 import gzip
@@ -27,83 +26,83 @@ from catalogue.parquet.footer import TRAILER
 
 CRAWL = "CC-MAIN-2022-05"
 ROW_GROUPS, COLUMNS = 11, 30
-"""Of part-00000 of CC-MAIN-2022-05, whose footer has 58,735 bytes; the average of 25,193 files is 57 kB."""
+"""As part-00000 of CC-MAIN-2022-05, whose footer has 58,735 bytes; the average of 25,193 files is 57 kB."""
 
 _PLACE, _NOISE = "qzqz", "xqzxqzxq"
-"""In the hosts of the one file that is written for real: where the file stands, and what sets it apart."""
+"""Placeholders in the hosts of the template: the number of the file, and a digest of crawl and number."""
 _ROWS = 1500
-_LACKS = ("warc_record_id", *PATH_COLUMNS)
+_MISSING_COLUMNS = ("warc_record_id", *PATH_COLUMNS)
 _INT32 = ("warc_record_offset", "warc_record_length")
 _PLAIN = ("url_surtkey", "url", "url_path", "url_query", "fetch_time", "content_digest", *_INT32)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The end of an index file, from which those of all others are made."""
+    """The end of an index file, used to generate the ends of all others."""
 
     hole: int
-    """Bytes of pages before it."""
+    """Bytes of pages before the end."""
     end: bytes
     """Page indexes, footer, its length and the magic."""
     footer_length: int
 
     @property
     def footer(self) -> bytes:
-        """Its footer, without length and magic."""
+        """Footer, without length and magic."""
         return self.end[-TRAILER - self.footer_length : -TRAILER]
 
     @property
     def size(self) -> int:
-        """Bytes of every file."""
+        """Bytes of each file."""
         return self.hole + len(self.end)
 
     def end_of(self, crawl: str, number: int) -> bytes:
-        """The same for one file. Keys ascend with its number; another crawl's file of that number has similar ones."""
+        """Return the end of one file. Keys ascend with the number and are similar in all crawls."""
         return put_names(self.end, crawl, number)
 
     def footer_of(self, crawl: str, number: int) -> bytes:
-        """One file's footer, as the store holds it."""
+        """Return the footer of one file, as in the store."""
         return put_names(self.footer, crawl, number)
 
 
 def put_names(data: bytes, crawl: str, number: int) -> bytes:
-    """Exchange the names in what was made from the template for those of one file."""
+    """Replace the placeholders in bytes of the template by the names of one file."""
     noise = hashlib.blake2b(f"{crawl} {number}".encode(), digest_size=4).hexdigest()
     return data.replace(_PLACE.encode(), f"{number:04}".encode()).replace(_NOISE.encode(), noise.encode())
 
 
 def path_of(crawl: str, number: int) -> str:
-    """Where an index file is."""
+    """Return the path of an index file."""
     job = UUID(bytes=hashlib.blake2b(crawl.encode(), digest_size=16).digest(), version=4)
     folder = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc"
     return f"{folder}/part-{number:05}-{job}.c000.gz.parquet"
 
 
 def domain_in(number: int) -> str:
-    """A domain that may be in the one file of every crawl that has this number."""
+    """Return a domain in the key range of each crawl's file with this number."""
     return f"{number:04}04nimbus.com"
 
 
 def manifest(crawl: str, files: int) -> bytes:
-    """The list of a crawl's index files."""
+    """Return the list of a crawl's index files, compressed."""
     return gzip.compress("".join(f"{path_of(crawl, number)}\n" for number in range(files)).encode())
 
 
 def crawl_list(crawls: Sequence[str]) -> bytes:
-    """A ``collinfo.json`` of them."""
+    """Return ``collinfo.json`` for these crawls."""
     times = {"from": "2022-01-16T09:31:37", "to": "2022-01-29T15:03:27"}
     return json.dumps([{"id": crawl, "name": f"Index of {crawl}", **times} for crawl in crawls]).encode()
 
 
 def write_lists(folder: Path, crawl: str, files: int) -> None:
-    """Write into a folder what says which crawls and which index files there are."""
+    """Write the list of crawls and the manifest into a folder."""
     for path, data in {COLLINFO: crawl_list([crawl]), manifest_path(crawl): manifest(crawl, files)}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
 
 
 def write_crawl(folder: Path, template: Template, files: int, *, crawl: str = CRAWL) -> None:
-    """Write a crawl into a folder: the list of crawls, the manifest, and index files full of holes."""
+    """Write a crawl into a folder: the list of crawls, the manifest, and index files with holes."""
     write_lists(folder, crawl, files)
     (folder / path_of(crawl, 0)).parent.mkdir(parents=True)
     for number in range(files):
@@ -115,10 +114,10 @@ def write_crawl(folder: Path, template: Template, files: int, *, crawl: str = CR
 
 @cache
 def make_template(*, page_rows: int = 20_000) -> Template:
-    """Write the one file; takes some seconds.
+    """Generate the template; takes some seconds.
 
     Args:
-        page_rows: rows of a page. Its row groups have so few that each is a single page, unless this is less.
+        page_rows: rows of a page. By default each column chunk is a single page.
     """
     buffer = BytesIO()
     schema = _schema()
@@ -138,9 +137,9 @@ def make_template(*, page_rows: int = 20_000) -> Template:
     ) as writer:
         for group in range(ROW_GROUPS):
             rng = Random(group)
-            held = [_with_offsets(rng, row) for row in _captures(rng, group, segments)]
-            table = pa.Table.from_pylist(sorted(held, key=lambda each: each["url_surtkey"]), schema)
-            writer.write_table(table, row_group_size=len(held))
+            rows = [_with_offsets(rng, row) for row in _captures(rng, group, segments)]
+            table = pa.Table.from_pylist(sorted(rows, key=lambda row: row["url_surtkey"]), schema)
+            writer.write_table(table, row_group_size=len(rows))
     data = buffer.getvalue()
     length = int.from_bytes(data[-TRAILER:-4], "little")
     metadata = pq.read_metadata(pa.BufferReader(data))
@@ -156,7 +155,7 @@ def _schema() -> pa.Schema:
     fields = [
         pa.field(column.name, pa.int32() if column.name in _INT32 else column.type)
         for column in SCHEMA
-        if column.name not in _LACKS
+        if column.name not in _MISSING_COLUMNS
     ]
     # Spark writes the schema a second time, as JSON.
     described = [{"name": f.name, "type": "string", "nullable": True, "metadata": {}} for f in fields]
@@ -168,7 +167,7 @@ def _schema() -> pa.Schema:
 
 
 def _captures(rng: Random, group: int, segments: Sequence[Segment]) -> list[Row]:
-    """Captures of one row group: of domains of its own, with hosts, paths and queries of the usual lengths."""
+    """Generate captures of a row group: distinct domains; hosts, paths and queries of usual lengths."""
     urls = []
     for url in made_up_urls(rng, _ROWS + 37 * group):
         scheme, _, rest = url.partition("://")
@@ -177,7 +176,7 @@ def _captures(rng: Random, group: int, segments: Sequence[Segment]) -> list[Row]
         labels = rng.choices(("www.", "", "blog.", "static.cdn.", "en.shop.cdn."), (40, 30, 20, 6, 4))[0]
         port = rng.choices(("", ":8080", ":8443"), (98, 1, 1))[0]
         folders = f"{rng.getrandbits(40):x}/{rng.choice(('archive', 'category', 'products', 'thread'))}"
-        if rng.random() < 0.05:  # the least and the greatest path and query of a million are long
+        if rng.random() < 0.05:  # in a real row group, the minimum and maximum of paths and queries are long
             folders = f"~{rng.getrandbits(1000):x}"
             path += f"{'&' if '?' in path else '?'}{rng.choice(('%2B', 'zone'))}={rng.getrandbits(1000):x}"
         urls.append(f"{scheme}://{labels}{_PLACE}{group:02}{name}{_NOISE}.com{port}/{folders}/{path}")

@@ -1,4 +1,4 @@
-"""Seconds, memory and size of lakes of 9,000 files, or of 90,000, all that there are."""
+"""Seconds, memory and size of exports of 9,000 files, or of 90,000, the size of the complete index."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +17,13 @@ FORMATS = {
     "DuckLake in DuckDB": ("ducklake", "duckdb.ducklake", "--backend", "duckdb"),
     "Iceberg": ("iceberg", "index.iceberg"),
 }
-"""Words of ``catalogue export``, the second of them a name in the folder."""
-_PASSED_ON = (1, 10)
-"""Crawls of which a snapshot is taken over; of all it is ten times as much."""
+"""Arguments of ``catalogue export``; the second one is a name in the folder."""
+_PULLED_CRAWLS = (1, 10)
+"""Crawls in a pulled snapshot; the complete index has ten times as many as the larger one."""
 
 
 def main(*, full: bool) -> None:
-    """Measure and print; ``full`` for as many files as there are, which takes some minutes."""
+    """Measure and print; ``full`` measures 90,000 files, which takes some minutes."""
     for size in SIZES if full else SIZES[:-1]:
         with TemporaryDirectory(prefix="benchmarks-") as name:
             rows = _measure(Path(name), crawl_names(size))
@@ -35,10 +35,10 @@ def main(*, full: bool) -> None:
 
     rows = []
     with TemporaryDirectory(prefix="benchmarks-") as name:
-        for size in _PASSED_ON if full else _PASSED_ON[:-1]:
-            rows.append(_pass_on(Path(name) / str(size), crawl_names(size)))
+        for size in _PULLED_CRAWLS if full else _PULLED_CRAWLS[:-1]:
+            rows.append(_export_and_pull(Path(name) / str(size), crawl_names(size)))
     table(
-        "Snapshots of so many files, and taking them over, by HTTP from a server that is no way off",
+        "Export and pull of snapshots, by HTTP from a local server without delay",
         [
             "files",
             "store MB",
@@ -57,17 +57,17 @@ def main(*, full: bool) -> None:
     )
 
 
-def _pass_on(folder: Path, crawls: list[str]) -> list[Value]:
-    """A snapshot of crawls whose footers are as large as real ones, made and taken over."""
-    ours, theirs, place = folder / "ours", folder / "theirs", folder / "snapshot"
+def _export_and_pull(folder: Path, crawls: list[str]) -> list[Value]:
+    """Export and pull a snapshot of crawls with footers of real size."""
+    ours, theirs, path = folder / "ours", folder / "theirs", folder / "snapshot"
     ours.mkdir(parents=True)
     with Store(ours / STORE_NAME, create=True) as store:
         for crawl in crawls:
             put_crawl(store, crawl)
     _catalogue(ours, "sql", "select count(*) from files")
-    made, again = (_catalogue(ours, "export", "snapshot", str(place)) for _ in range(2))
-    with LoopbackServer(place) as server:
-        # There is nothing to compare with: the footers are made up.
+    made, again = (_catalogue(ours, "export", "snapshot", str(path)) for _ in range(2))
+    with LoopbackServer(path) as server:
+        # The footers are synthetic, so there is no source to compare with.
         pulled = _catalogue(theirs, "pull", server.url, "--compare", "0")
         requests = len(server.log)
         nothing = _catalogue(theirs, "pull", server.url, "--compare", "0")
@@ -77,7 +77,7 @@ def _pass_on(folder: Path, crawls: list[str]) -> list[Value]:
         made.cost.seconds,
         made.cost.cpu_seconds,
         round(made.cost.peak_bytes / 1e6),
-        _size(place) / 1e6,
+        _size(path) / 1e6,
         again.cost.seconds,
         pulled.cost.seconds,
         pulled.cost.cpu_seconds,
@@ -88,17 +88,17 @@ def _pass_on(folder: Path, crawls: list[str]) -> list[Value]:
 
 
 def _measure(folder: Path, crawls: list[str]) -> list[list[Value]]:
-    """Commands as users run them, the start of Python included; the catalogue is up to date before."""
+    """Measure commands, including the start of Python; the metadata database is up to date."""
     with Store(folder / STORE_NAME, create=True) as store:
         for crawl in crawls[:-1]:
             put_crawl(store, crawl, footers=False)
     _catalogue(folder, "sql", "select count(*) from files")
-    first = {name: (_export(folder, words), _export(folder, words)) for name, words in FORMATS.items()}
-    sizes = {name: _size(folder / words[1]) for name, words in FORMATS.items()}
+    first = {name: (_export(folder, arguments), _export(folder, arguments)) for name, arguments in FORMATS.items()}
+    sizes = {name: _size(folder / arguments[1]) for name, arguments in FORMATS.items()}
     with Store(folder / STORE_NAME) as store:
         put_crawl(store, crawls[-1], footers=False)
     _catalogue(folder, "sql", "select count(*) from files")
-    more = {name: _export(folder, words) for name, words in FORMATS.items()}
+    more = {name: _export(folder, arguments) for name, arguments in FORMATS.items()}
     return [
         [
             name,
@@ -114,19 +114,19 @@ def _measure(folder: Path, crawls: list[str]) -> list[list[Value]]:
     ]
 
 
-def _size(place: Path) -> int:
-    """Bytes of a file, or of all in a folder."""
-    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
-    return sum(path.stat().st_size for path in files)
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
 
 
-def _export(folder: Path, words: tuple[str, ...]) -> Ran:
-    kind, name, *options = words
+def _export(folder: Path, arguments: tuple[str, ...]) -> Ran:
+    kind, name, *options = arguments
     return _catalogue(folder, "export", kind, str(folder / name), *options)
 
 
-def _catalogue(folder: Path, *words: str) -> Ran:
-    say(f"catalogue {' '.join(words[:2])}")
+def _catalogue(folder: Path, *arguments: str) -> Ran:
+    say(f"catalogue {' '.join(arguments[:2])}")
     wait_for_quiet()
     with TemporaryDirectory(prefix="benchmarks-") as home:
-        return run(["catalogue", *words, "--data", str(folder), "--source", str(folder)], home=Path(home))
+        return run(["catalogue", *arguments, "--data", str(folder), "--source", str(folder)], home=Path(home))

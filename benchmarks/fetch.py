@@ -1,8 +1,7 @@
-"""Records of pages: 486 in 20 archives, and 3,000 in 2,900, by a request each and by as many as they take.
+"""Fetch records: 486 in 20 archives, and 3,000 in 2,900, with one request each and with merged requests.
 
-The archives have holes: each is said to have a gigabyte, and only the records that are asked for are really there. How
-many share a request depends on where they lie: records of a site may be anywhere in an archive, or in runs, as where a
-crawler took page after page; so both are measured.
+The archives are sparse files of a gigabyte with only the requested records. How many records share a request depends
+on their offsets, so two cases are measured: random offsets, and runs as of a crawler that fetches page after page.
 """
 
 import json
@@ -33,11 +32,11 @@ _RUN = 8
 _BETWEEN = 200_000
 """Bytes between two records of a run, on average."""
 _BURST = 10
-"""Requests that may come at once."""
+"""Requests that the rate limit allows at once."""
 
 
 def main(*, full: bool) -> Iterator[Result]:
-    """Measure and print; of 3,000 records one at a time takes two minutes."""
+    """Measure and print; only ``full`` fetches 3,000 records one at a time, which takes two minutes."""
     for records, archives, runs in ((486, 20, False), (486, 20, True), (3000, 2900, False)):
         where = "in runs" if runs else "anywhere"
         say(f"{records:,} records in {archives:,} archives, {where}")
@@ -59,7 +58,7 @@ def _measure(folder: Path, rows: list[dict[str, object]], title: str, clients: S
             measured.append((client, Step(**json.loads(ran.output)), ran.cost.peak_bytes))
     table(
         f"{title}, {1000 * LATENCY:.0f} ms",
-        ["", "records", "requests", "of those of one each", "MB", "seconds", "CPU s", "peak MB", f"at {RATE}/s"],
+        ["", "records", "requests", "requests a record", "MB", "seconds", "CPU s", "peak MB", f"at {RATE}/s"],
         [
             [
                 client,
@@ -82,20 +81,20 @@ def _measure(folder: Path, rows: list[dict[str, object]], title: str, clients: S
 
 
 def _write(folder: Path, records: int, archives: int, *, runs: bool) -> list[dict[str, object]]:
-    """Archives with records in them; returns these as rows of the index."""
-    chance = random.Random(records)
-    held = [0] * archives
-    for number in range(records):  # none is without
-        held[number if number < archives else chance.randrange(archives)] += 1
+    """Write archives; return their records as rows of the index."""
+    rng = random.Random(records)
+    counts = [0] * archives
+    for number in range(records):  # each archive has a record
+        counts[number if number < archives else rng.randrange(archives)] += 1
     rows: list[dict[str, object]] = []
-    for archive, count in enumerate(held):
+    for archive, count in enumerate(counts):
         name = f"crawl-data/CC-MAIN-2022-33/segments/1659882570651.49/warc/CC-MAIN-{archive:05}.warc.gz"
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             end = 0
-            for offset in _offsets(chance, count, runs=runs):
-                row, member = _record(chance, len(rows))
+            for offset in _offsets(rng, count, runs=runs):
+                row, member = _record(rng, len(rows))
                 file.seek(max(end, offset))
                 rows.append(row | {"warc_filename": name, "warc_record_offset": file.tell()})
                 end = file.tell() + file.write(member)
@@ -103,19 +102,19 @@ def _write(folder: Path, records: int, archives: int, *, runs: bool) -> list[dic
     return rows
 
 
-def _offsets(chance: random.Random, count: int, *, runs: bool) -> list[int]:
+def _offsets(rng: random.Random, count: int, *, runs: bool) -> list[int]:
     if not runs:
-        return sorted(chance.randrange(SIZE - _PAGE * 2) for _ in range(count))
+        return sorted(rng.randrange(SIZE - _PAGE * 2) for _ in range(count))
     offsets: list[int] = []
     while len(offsets) < count:
-        at = chance.randrange(SIZE - 20 * _BETWEEN)
-        for _ in range(min(chance.randint(1, 2 * _RUN - 1), count - len(offsets))):
-            offsets.append(at)
-            at += _PAGE + int(chance.expovariate(1 / _BETWEEN))
+        offset = rng.randrange(SIZE - 20 * _BETWEEN)
+        for _ in range(min(rng.randint(1, 2 * _RUN - 1), count - len(offsets))):
+            offsets.append(offset)
+            offset += _PAGE + int(rng.expovariate(1 / _BETWEEN))
     return sorted(offsets)
 
 
-def _record(chance: random.Random, number: int) -> tuple[dict[str, object], bytes]:
+def _record(rng: random.Random, number: int) -> tuple[dict[str, object], bytes]:
     url = f"https://example.com/{number:05}"
     time = datetime(2022, 8, 8, tzinfo=UTC) + timedelta(seconds=number)
     file = BytesIO()
@@ -124,7 +123,7 @@ def _record(chance: random.Random, number: int) -> tuple[dict[str, object], byte
     record = writer.create_warc_record(
         url,
         "response",
-        payload=BytesIO(chance.randbytes(_PAGE)),
+        payload=BytesIO(rng.randbytes(_PAGE)),
         http_headers=headers,
         warc_headers_dict={"WARC-Date": f"{time:%Y-%m-%dT%H:%M:%SZ}"},
     )

@@ -1,4 +1,4 @@
-"""How quickly footers become row groups."""
+"""Speed of decoding and examining footers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from catalogue.parquet.summary import examine_footer
 _FOOTERS, _RUNS = 200, 5
 
 
-def main(*, full: bool) -> None:  # noqa: ARG001 - there is no more to it
+def main(*, full: bool) -> None:  # noqa: ARG001 - all benchmarks have this parameter
     """Measure and print."""
     template = make_template()
     footers = [template.footer_of(CRAWL, number) for number in range(_FOOTERS)]
@@ -30,8 +30,8 @@ def main(*, full: bool) -> None:  # noqa: ARG001 - there is no more to it
     rows = [
         _row("decode_footer", decode, footers),
         _row("examine_footer", examine, footers),
-        _row("pyarrow: read_metadata and to_dict", _everything, files),
-        _row("pyarrow: read_metadata and bounds of the key", _keys, files),
+        _row("pyarrow: read_metadata and to_dict", _read_all, files),
+        _row("pyarrow: read_metadata and bounds of the key", _read_key_bounds, files),
     ]
     table(
         f"Footers of {template.footer_length:,} bytes, {ROW_GROUPS} row groups of {COLUMNS} columns, best of {_RUNS}",
@@ -40,11 +40,11 @@ def main(*, full: bool) -> None:  # noqa: ARG001 - there is no more to it
     )
 
 
-def _everything(file: bytes) -> None:
+def _read_all(file: bytes) -> None:
     pq.read_metadata(pa.BufferReader(file)).to_dict()
 
 
-def _keys(file: bytes) -> None:
+def _read_key_bounds(file: bytes) -> None:
     metadata = pq.read_metadata(pa.BufferReader(file))
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(0).statistics
@@ -52,11 +52,11 @@ def _keys(file: bytes) -> None:
 
 
 def _row(name: str, work: Callable[[bytes], None], items: Sequence[bytes]) -> list[str | float]:
-    def each(items: Sequence[bytes]) -> None:
+    def work_on_all(items: Sequence[bytes]) -> None:
         for item in items:
             work(item)
 
-    return _timed(name, each, items)
+    return _timed(name, work_on_all, items)
 
 
 def _timed(name: str, work: Callable[[Sequence[bytes]], None], items: Sequence[bytes]) -> list[str | float]:

@@ -1,8 +1,8 @@
-"""A crawl's footers, taken by us and by two others, from a server on this machine that is as slow as a distant one.
+"""Fetch the footers of a crawl with several clients, from a local server with delayed responses.
 
-Each client is a process of its own. They take turns; of several runs the quickest counts, as whatever else the machine
-does can only make them slower. Ours stands there twice: as the command, and as the functions that it calls, because the
-command does not tell how long its parts took.
+Each client is a separate process. Clients take turns, and the fastest of several runs counts, because other work of the
+machine can only slow it down. ``catalogue`` is measured twice: as the command, and as its functions, because the
+command does not report the time of its parts.
 """
 
 import json
@@ -20,16 +20,16 @@ from benchmarks.summary import Measurement, Result
 from catalogue.commoncrawl.manifests import manifest_path
 
 LATENCY = 0.03
-POLITE = 5
-"""Requests a second that Common Crawl bears, which is what we make of it unless told otherwise."""
+RATE_LIMIT = 5
+"""Requests per second to Common Crawl, by default."""
 
 _OURS = "catalogue harvest"
 _FUNCTIONS = "its functions"
 _CLIENTS = {_OURS: "", _FUNCTIONS: "ours", "recipe of 2022": "recipe", "pyarrow, 16 threads": "fsspec_pyarrow"}
-"""Modules by the names in the tables."""
+"""Modules, by name in the tables; the command has none."""
 _CASES = ((300, None, 3), (300, 50, 1))
 _MANY = (3000, None, 2)
-"""Files, requests a second (None for no limit), and runs; of the last if there is time."""
+"""Files, requests per second (None: no limit), and runs; the last case with ``--full`` only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +38,26 @@ class Measured:
 
     cost: Cost
     parts: dict[str, float]
-    """Seconds, imports not counted: ``fetch`` for requests and putting what they bring where it is kept, ``table`` for
-    making the table, or catalogue, that is asked. None of the command."""
+    """Seconds without imports: ``fetch`` to request and store footers, ``table`` to build the table or database of row
+    groups. Empty for the command."""
     server_cpu: float
     counted: Counted
 
     @property
     def requests(self) -> int:
-        """Of both kinds."""
+        """GET and HEAD requests."""
         return self.counted.gets + self.counted.heads
 
     @property
     def others(self) -> float:
-        """How much of the machine, in percent, something else had meanwhile."""
+        """CPU share of other processes, in percent."""
         busy = self.cost.machine_seconds - self.cost.cpu_seconds - self.server_cpu
         return max(0.0, 100 * busy / self.cost.seconds / (os.cpu_count() or 1))
 
     @property
-    def polite_seconds(self) -> int:
-        """Computed, not measured: what the requests alone take at a rate that is bearable."""
-        return round((self.requests - 10) / POLITE)
+    def rate_limited_seconds(self) -> int:
+        """Computed seconds of the requests at Common Crawl's rate limit."""
+        return round((self.requests - 10) / RATE_LIMIT)
 
 
 def main(*, full: bool) -> Iterator[Result]:
@@ -118,14 +118,14 @@ def _clients(server: Server, folder: Path, files: int, rate: int | None, runs: i
             "peak MB",
             "server's CPU s",
             "others' CPU %",
-            f"at {POLITE}/s",
+            f"at {RATE_LIMIT}/s",
         ],
         [_row(name, files, measured) for name, measured in best.items()],
     )
     ours = best[_OURS]
     table(
         f"The same as multiples of {_OURS}",
-        ["client", "requests", "bytes", "seconds", "CPU", "peak memory", f"at {POLITE}/s"],
+        ["client", "requests", "bytes", "seconds", "CPU", "peak memory", f"at {RATE_LIMIT}/s"],
         [
             [name, *(f"{ratio:.2f}" for ratio in _ratios(other, ours))]
             for name, other in best.items()
@@ -155,7 +155,7 @@ def _row(name: str, files: int, of: Measured) -> list[str | int | float | None]:
         round(of.cost.peak_bytes / 1e6),
         of.server_cpu,
         round(of.others),
-        of.polite_seconds,
+        of.rate_limited_seconds,
     ]
 
 
@@ -165,11 +165,11 @@ def _ratios(other: Measured, ours: Measured) -> Iterator[float]:
     yield other.cost.seconds / ours.cost.seconds
     yield other.cost.cpu_seconds / ours.cost.cpu_seconds
     yield other.cost.peak_bytes / ours.cost.peak_bytes
-    yield other.polite_seconds / ours.polite_seconds
+    yield other.rate_limited_seconds / ours.rate_limited_seconds
 
 
 def _measure(module: str, server: Server, folder: Path, rate: int | None) -> Measured:
-    """Run a client, by an empty name the command."""
+    """Run a client; an empty module name means the command."""
     with TemporaryDirectory(prefix="data-", dir=folder) as name:
         data = Path(name)
         command = ["catalogue", "harvest", "--crawl", CRAWL, "--source", server.url, "--data", str(data)]
@@ -180,7 +180,7 @@ def _measure(module: str, server: Server, folder: Path, rate: int | None) -> Mea
         ran = run(_client(module, server, data, rate) if module else [*command, *limit], home=data)
         counted = server.counted()
     if counted.failed:
-        message = f"{counted.failed} answers were neither 200 nor 206"
+        message = f"{counted.failed} responses with a status other than 200 and 206"
         raise Failed(message)
     return Measured(ran.cost, json.loads(ran.output or "{}"), server.cpu_seconds() - before, counted)
 

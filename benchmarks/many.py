@@ -1,7 +1,7 @@
 """10,000 URLs at once: requests, bytes and URLs a second.
 
-A crawl of 300 files of real size would take 300 GB, so it is looked at from two sides: 10,000 URLs in 300 files that
-are as many but small, and 33 URLs, a three-hundredth, in one file whose row groups and pages have their real size.
+A crawl of 300 files of real size would take 300 GB, so there are two cases: 10,000 URLs in 300 small files,
+and 33 URLs, a three-hundredth, in one file whose row groups and pages have real size.
 """
 
 import json
@@ -24,30 +24,30 @@ from benchmarks.report import say, table
 FILES = 300
 URLS = 10_000
 _GROUPS, _PAGES = 3, 10
-"""Row groups of each of the small files, and pages of each column of these."""
+"""Row groups of a small file, and pages of a column chunk."""
 
 
 def main(*, full: bool) -> None:
     """Measure and print."""
     rows = FULL if full else SMALL
-    say(f"{ROW_GROUPS} row groups of {rows:,} rows, and the same rows in {FILES} files, unless they are there")
+    say(f"{ROW_GROUPS} row groups of {rows:,} rows, and the same rows in {FILES} files, unless cached")
     large = real_size(CACHE, rows=rows)
     small = _split(large, CACHE / f"crawl-{FILES}-files-of-{ROW_GROUPS * rows}", rows)
     urls = _urls(large)
     in_all = ROW_GROUPS * rows
-    _ask(small, urls, f"{len(urls):,} URLs, {FILES} files of {_GROUPS} row groups, {in_all:,} rows")
+    _measure(small, urls, f"{len(urls):,} URLs, {FILES} files of {_GROUPS} row groups, {in_all:,} rows")
     few = urls[::FILES]
-    _ask(large, few, f"{len(few)} URLs, one file of {ROW_GROUPS} row groups, {in_all:,} rows")
+    _measure(large, few, f"{len(few)} URLs, one file of {ROW_GROUPS} row groups, {in_all:,} rows")
 
 
-def _ask(folder: Path, urls: list[str], title: str) -> None:
+def _measure(folder: Path, urls: list[str], title: str) -> None:
     with serving(folder, INDEX_FILE) as (server, rate), TemporaryDirectory(prefix="benchmarks-") as home:
         file = Path(home) / "urls"
         file.write_text("\n".join(urls), encoding="utf-8")
         wait_for_quiet()
         ran = run(["benchmarks.clients.many_ours", server.url, str(file)], home=Path(home))
     steps = [Step(**each) for each in json.loads(ran.output)]
-    asked = [len(urls), len(urls), min(SINGLE, len(urls))]
+    url_counts = [len(urls), len(urls), min(SINGLE, len(urls))]
     pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection"
     table(
         f"{title}: {pace}, peak {ran.cost.peak_bytes / 1e6:.0f} MB",
@@ -65,20 +65,20 @@ def _ask(folder: Path, urls: list[str], title: str) -> None:
                 step.cpu_seconds,
                 count / step.seconds,
             ]
-            for step, count in zip(steps, asked, strict=True)
+            for step, count in zip(steps, url_counts, strict=True)
         ],
     )
 
 
 def _urls(folder: Path) -> list[str]:
-    """URLs of the file, no two alike, in order of their keys."""
-    every = pq.read_table(folder / INDEX_FILE, columns=["url"])["url"]
-    places = sorted(Random(12).sample(range(len(every)), URLS))
-    return list(dict.fromkeys(every.take(places).to_pylist()))
+    """Draw distinct URLs of the file, in order of their keys."""
+    column = pq.read_table(folder / INDEX_FILE, columns=["url"])["url"]
+    rows = sorted(Random(12).sample(range(len(column)), URLS))
+    return list(dict.fromkeys(column.take(rows).to_pylist()))
 
 
 def _split(large: Path, folder: Path, rows: int) -> Path:
-    """The rows of one file as many files; made unless they are there."""
+    """Split the rows of one file into many files, unless cached."""
     if not folder.exists():
         made = Path(mkdtemp(prefix="crawl-", dir=folder.parent))
         try:

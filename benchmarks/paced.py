@@ -1,4 +1,4 @@
-"""A server as slow as a distant one: late with every answer, and slow with every byte."""
+"""A server with delayed responses and limited bandwidth."""
 
 import subprocess
 import sys
@@ -12,17 +12,17 @@ from benchmarks.processes import ROOT, Server, wait_for_quiet
 
 LATENCY = 0.03
 RATE = 40e6
-"""Bytes a second of a connection."""
+"""Bytes per second and connection."""
 
 
 @contextmanager
 def serving(folder: Path, file: str) -> Iterator[tuple[Server, float]]:
-    """Serve a folder, late and slowly; with it the rate of one connection, as measured with one of its files."""
+    """Serve a folder with latency and a limited rate; yield the server and the measured rate of a connection."""
     with _started(folder, RATE) as server:
         reached = _measured_rate(server, folder, file)
-    # It sleeps between two pieces, and somewhat too long; what that costs a byte is the same at any rate.
-    told = 1 / max(1 / RATE - (1 / reached - 1 / RATE), 0.1 / RATE)
-    with _started(folder, told) as server:
+    # The server sleeps slightly too long between pieces; the cost per byte does not depend on the rate.
+    rate = 1 / max(1 / RATE - (1 / reached - 1 / RATE), 0.1 / RATE)
+    with _started(folder, rate) as server:
         yield server, _measured_rate(server, folder, file)
 
 
@@ -38,12 +38,12 @@ def _started(folder: Path, rate: float) -> Iterator[Server]:
 
 
 def _measured_rate(server: Server, folder: Path, file: str) -> float:
-    """Bytes a second of one connection."""
-    asked = min(40_000_000, (folder / file).stat().st_size)
-    request = Request(server.url + file, headers={"Range": f"bytes=0-{asked - 1}"})
+    """Measure the bytes per second of one connection."""
+    length = min(40_000_000, (folder / file).stat().st_size)
+    request = Request(server.url + file, headers={"Range": f"bytes=0-{length - 1}"})
     wait_for_quiet(at_most=5.0)
     started = time.monotonic()
     with build_opener(ProxyHandler({})).open(request) as answer:
         while answer.read(1 << 20):
             pass
-    return asked / (time.monotonic() - started - LATENCY)
+    return length / (time.monotonic() - started - LATENCY)

@@ -1,4 +1,4 @@
-"""Programs that are compared with us, or that write what is read, in environments of their own."""
+"""Other programs, each installed in its own environment."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from benchmarks.processes import Failed
 from benchmarks.report import say
 
 CACHE = Path(gettempdir()) / "catalogue-benchmarks"
-"""Of what takes long to make."""
+"""Folder of environments and of inputs that take long to generate."""
 
 _ARROW = "pyarrow==26.0.1"
 _FSSPEC = ("aiohttp==3.14.5", "fsspec==2026.9.0")
@@ -30,7 +30,7 @@ SPARK = "Spark"
 PEERS: dict[str, tuple[str, ...]] = {
     DATAFUSION: ("datafusion==55.0.0", _ARROW),
     POLARS: ("polars==2.1.0", _ARROW),
-    # The last that the wheels of its extensions have been made for.
+    # The latest version with wheels of the extensions.
     DUCKDB: ("duckdb==1.5.5", "duckdb-extension-httpfs==1.5.5", _ARROW),
     PYARROW: (_ARROW, *_FSSPEC),
     RECIPE: (_ARROW, *_FSSPEC, "pandas==3.1.1", "sqlitedict==2.1.0"),
@@ -38,14 +38,14 @@ PEERS: dict[str, tuple[str, ...]] = {
     PYWB: ("pywb==2.10.0",),
     SPARK: ("pyspark==3.5.8",),
 }
-"""What is installed for each, by its name in the tables."""
+"""Requirements, by name in the tables."""
 
 
 def python_of(peer: str) -> Path:
-    """The Python of an environment that a peer is installed in, made unless it is there.
+    """Return the Python of the environment of a program; create and fill it if necessary.
 
     Raises:
-        Failed: if it cannot be.
+        Failed: if the environment or a package cannot be installed.
     """
     requirements = PEERS[peer]
     folder = CACHE / f"peers-{blake2b(repr((sys.version, *requirements)).encode(), digest_size=4).hexdigest()}"
@@ -56,24 +56,24 @@ def python_of(peer: str) -> Path:
         try:
             venv.create(folder, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            message = f"no environment can be made for {requirements[0]}: {error}"
+            message = f"cannot create an environment for {requirements[0]}: {error}"
             raise Failed(message) from error
         install = [str(python), "-m", "pip", "install", "--quiet", *requirements]
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-            message = f"{requirements[0]} cannot be installed: {said[-1]}"
+            lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            message = f"cannot install {requirements[0]}: {lines[-1]}"
             raise Failed(message)
         complete.touch()
     return python
 
 
 def available(peers: Sequence[str]) -> tuple[dict[str, Path], dict[str, str]]:
-    """The Python of each that can be had, and why the others cannot."""
-    pythons, lacking = {}, {}
+    """Return the Python of each installed program, and for the others the reason."""
+    pythons, missing = {}, {}
     for peer in peers:
         try:
             pythons[peer] = python_of(peer)
-        except Failed as why:
-            lacking[peer] = str(why)
-    return pythons, lacking
+        except Failed as error:
+            missing[peer] = str(error)
+    return pythons, missing

@@ -1,7 +1,7 @@
-"""Programs as processes of their own: what they cost, and the server they talk to.
+"""Run programs in separate processes and measure them; the server of the benchmarks.
 
-By itself it runs a command and says as JSON what that took. It is started for each, because it is small: what Linux
-reports as the peak memory of a child is never less than what its parent had when it started it.
+As a script, it runs a command and prints its cost as JSON. Each command gets such a small parent, because Linux
+never reports less peak memory for a child than its parent had when it started it.
 """
 
 import json
@@ -18,26 +18,26 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 ROOT = Path(__file__).resolve().parent.parent
-_SAMPLED = 0.1
-"""Seconds between two looks at a process's children."""
+_SAMPLE_INTERVAL = 0.1
+"""Seconds between two samples of the process tree."""
 _QUIET = 0.1
-"""Seconds of work that a quiet machine does in one."""
-_PATIENCE = 900.0
-"""Seconds that a command may take."""
+"""CPU seconds per second below which a machine counts as idle."""
+_TIMEOUT = 900.0
+"""Seconds until a command is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command took."""
+    """Cost of a command."""
 
     seconds: float
-    """From its start to its end, the start of Python included."""
+    """Wall time, including the start of Python."""
     cpu_seconds: float
-    """Its own and its children's."""
+    """CPU time, including children."""
     machine_seconds: float
-    """What the whole machine computed meanwhile; 0 where the system does not say."""
+    """CPU time of the whole machine; 0 where unavailable."""
     peak_bytes: int
-    """Most memory that each of its processes had, added up; pages that they share are counted for each."""
+    """Sum of the peak memory of its processes; shared pages count for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Ran:
 
 
 def wait_for_quiet(*, at_most: float = 5.0) -> None:
-    """Wait until nothing else computes on this machine, or that much time has gone by."""
+    """Wait until this machine is idle, at most so many seconds."""
     until = time.monotonic() + at_most
     while time.monotonic() < until:
         before = machine_seconds()
@@ -59,7 +59,7 @@ def wait_for_quiet(*, at_most: float = 5.0) -> None:
 
 
 def machine_seconds() -> float:
-    """Seconds that all cores together have computed; 0 where the system does not say."""
+    """Return the CPU seconds of all cores; 0 where unavailable."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
     except OSError:
@@ -69,14 +69,14 @@ def machine_seconds() -> float:
 
 
 class Failed(Exception):
-    """A command that did not succeed; a benchmark of it would say nothing."""
+    """A command failed, so there is nothing to measure."""
 
 
 def run(command: Sequence[str], *, home: Path) -> Ran:
-    """Run a Python module with its arguments and measure it, at ``home`` instead of the user's own folders.
+    """Run a Python module with arguments and measure it, with ``home`` instead of the user's folders.
 
     Raises:
-        Failed: if it does not succeed, or has not come to an end after a quarter of an hour.
+        Failed: if it fails, or runs for longer than a quarter of an hour.
     """
     supervisor = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", *command]
     with subprocess.Popen(
@@ -89,44 +89,44 @@ def run(command: Sequence[str], *, home: Path) -> Ran:
         start_new_session=True,
     ) as process:
         try:
-            said, errors = process.communicate(timeout=_PATIENCE)
+            printed, errors = process.communicate(timeout=_TIMEOUT)
         except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # the command too, not only who supervises it
+            os.killpg(process.pid, signal.SIGKILL)  # the supervisor and the command
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            message = f"{' '.join(command)} has not ended after {_PATIENCE:.0f} s"
+            message = f"{' '.join(command)} still runs after {_TIMEOUT:.0f} s"
             raise Failed(message) from error
     if process.returncode:
-        message = f"{' '.join(command)} failed:\n{errors or said}"
+        message = f"{' '.join(command)} failed:\n{errors or printed}"
         raise Failed(message)
-    output, _, cost = said.rstrip("\n").rpartition("\n")
+    output, _, cost = printed.rstrip("\n").rpartition("\n")
     return Ran(Cost(**json.loads(cost)), output)
 
 
 def away_from_home(home: Path) -> dict[str, str]:
-    """No proxies, no settings of the user's, and nothing shared with his other processes but compiled modules."""
-    kept = {
+    """Return an environment without proxies and user settings, and with folders below ``home``."""
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy") and not name.startswith(("CATALOGUE_", "PYTHONDONTWRITE"))
     }
-    return kept | {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "CATALOGUE_CACHE": str(home / "cache")}
+    return environment | {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "CATALOGUE_CACHE": str(home / "cache")}
 
 
 @dataclass(slots=True)
 class Counted:
-    """What the server was asked since it was last reset."""
+    """Requests to the server since the last reset."""
 
     gets: int
     heads: int
     bytes: int
-    """Of bodies, sent; a client that hangs up may not have read them all."""
+    """Bytes of bodies sent; a client that closes its connection may have read fewer."""
     failed: int
-    """Answers that were neither 200 nor 206."""
+    """Responses with a status other than 200 and 206."""
 
 
 class Server:
-    """The loopback server, in a process of its own."""
+    """The loopback server, in a separate process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout
@@ -135,44 +135,44 @@ class Server:
         self.url = process.stdout.readline().strip()
 
     def reset(self) -> None:
-        """Forget what was asked."""
+        """Clear the log of requests."""
         self._open(f"{self.url}-/reset").read()
 
     def counted(self) -> Counted:
-        """What was asked since."""
+        """Return the requests since the last reset."""
         report = json.loads(self._open(f"{self.url}-/log").read())
         exchanges = report["exchanges"]
         return Counted(
-            gets=sum(one["method"] == "GET" for one in exchanges),
-            heads=sum(one["method"] == "HEAD" for one in exchanges),
+            gets=sum(exchange["method"] == "GET" for exchange in exchanges),
+            heads=sum(exchange["method"] == "HEAD" for exchange in exchanges),
             bytes=report["body_bytes_sent"],
-            failed=sum(one["status"] not in {200, 206} for one in exchanges),
+            failed=sum(exchange["status"] not in {200, 206} for exchange in exchanges),
         )
 
     def cpu_seconds(self) -> float:
-        """Seconds that it has computed; 0 where the system does not say."""
+        """Return its CPU seconds; 0 where unavailable."""
         return _cpu_seconds(self._process.pid)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that is measured, in a process of its own."""
+    """A measured server, in a separate process."""
 
     url: str
-    """Without a slash at its end."""
+    """URL without a trailing slash."""
     process: int
 
     def cpu_seconds(self) -> float:
-        """Seconds that it and its children have computed; 0 where the system does not say."""
+        """Return the CPU seconds of it and its children; 0 where unavailable."""
         return sum(_cpu_seconds(process) for process, _ in _peaks(self.process))
 
     def peak_bytes(self) -> int:
-        """Most memory that each of its processes had, added up; 0 where the system does not say."""
+        """Return the sum of the peak memory of its processes; 0 where unavailable."""
         return sum(peak for _, peak in _peaks(self.process))
 
 
 def _cpu_seconds(process: int) -> float:
-    """Of a process and of children of it that have ended."""
+    """Return the CPU seconds of a process and of its children that ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:
@@ -182,7 +182,7 @@ def _cpu_seconds(process: int) -> float:
 
 @contextmanager
 def serving(folder: Path, *, latency: float) -> Iterator[Server]:
-    """Serve a folder, each answer ``latency`` seconds late."""
+    """Serve a folder, with ``latency`` seconds of delay per response."""
     command = [sys.executable, "-m", "tests.support.faults", str(folder), "--latency", str(latency), "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -195,7 +195,7 @@ def serving(folder: Path, *, latency: float) -> Iterator[Server]:
 
 
 def _peaks(process: int) -> Iterator[tuple[int, int]]:
-    """A process and its descendants: number, and most memory so far in bytes."""
+    """Yield process id and peak memory in bytes of a process and its descendants."""
     with suppress(OSError, IndexError, ValueError):
         status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
         yield process, int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -211,7 +211,7 @@ def _supervise(command: Sequence[str]) -> int:
     process = subprocess.Popen(command)
 
     def sample() -> None:
-        while not ended.wait(_SAMPLED):
+        while not ended.wait(_SAMPLE_INTERVAL):
             peaks.update(_peaks(process.pid))
 
     sampler = threading.Thread(target=sample)

@@ -33,7 +33,7 @@ FULL, SMALL = 1_500_000, 60_000
 
 INDEX_FILE = path_of(CRAWL, 0)
 
-QUESTIONS = {
+QUERIES = {
     "exact URL": ("com,saffron-madeup)/", "com,saffron-madeup)/!"),
     "host": ("com,saffron-madeup)", "com,saffron-madeup*"),
     "domain": ("com,saffron-madeup)", "com,saffron-madeup-"),
@@ -248,13 +248,13 @@ def _row_group(words: _Words, rng: np.random.Generator, hosts: Sequence[_Host], 
     protocols = np.where(rng.random(count) < 0.05, 1 - codes["protocol"], codes["protocol"])
     starts = pa.array(["http://", "https://"])
     netlocs = _pick(pa.array([host.netloc for host in hosts]), codes["host"])
-    behind = pc.fill_null(pc.binary_join_element_wise("?", queries, ""), "")
+    suffixes = pc.fill_null(pc.binary_join_element_wise("?", queries, ""), "")
     segments = rng.integers(_SEGMENTS, size=count)
     seconds = segments * 12_000 + rng.integers(3 * 3600, size=count)
     warcs = rng.integers(_WARCS, size=count)
     columns = {
         "url_surtkey": keys.take(order),
-        "url": pc.binary_join_element_wise(_pick(starts, protocols), netlocs, paths, behind, ""),
+        "url": pc.binary_join_element_wise(_pick(starts, protocols), netlocs, paths, suffixes, ""),
         "url_protocol": _pick(pa.array(["http", "https"]), protocols),
         "url_path": paths,
         "url_query": queries,

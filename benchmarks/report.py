@@ -1,4 +1,4 @@
-"""Tables, as Markdown, so that they can be kept as they are printed."""
+"""Tables in Markdown, and a description of the machine."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ Value = str | int | float | None
 
 
 def machine() -> str:
-    """When, where and with what it is measured."""
+    """Describe date, machine and versions."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     load = f"; load before the start {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return (
@@ -24,24 +24,24 @@ def machine() -> str:
 
 
 class Neighbours:
-    """What other virtual machines on the same hardware take of the time that is measured here."""
+    """CPU time taken by other virtual machines on the same hardware."""
 
     def __init__(self) -> None:
         self._before = _ticks()
 
-    def told(self) -> str:
-        """Their share since this was made, as a clause; nothing where nobody counts it."""
+    def describe(self) -> str:
+        """Return the share since construction as a clause; empty where the system has no such counter."""
         after = _ticks()
         if not (after and self._before):
             return ""
         stolen, everything = (now - then for now, then in zip(after, self._before, strict=True))
-        return f"; {stolen / max(1, everything):.0%} of the processors' time went to other machines meanwhile"
+        return f"; {stolen / max(1, everything):.0%} of the processors' time was taken by other machines"
 
 
 def _ticks() -> tuple[int, int] | None:
-    """Time stolen since the start, and all; see proc_stat(5)."""
+    """Return stolen and total time since boot; see proc_stat(5)."""
     try:
-        ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     except OSError:
         return None
     return ticks[7], sum(ticks)
@@ -55,12 +55,12 @@ def _system() -> str:
 
 
 def table(title: str, names: Sequence[str], rows: Sequence[Sequence[Value]]) -> None:
-    """Print a table under its title."""
+    """Print a title and a table."""
     print(f"\n### {title}\n\n{markdown(names, rows)}", flush=True)
 
 
 def markdown(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
-    """A table; the first column is text, the others are numbers."""
+    """Format a table; the first column is text, the others are numbers."""
     shown = [[_text(value) for value in row] for row in rows]
     widths = [max(3, *(len(text) for text in column)) for column in zip(names, *shown, strict=True)]
     rule = [f"{'-' * (width - 1)}:" if at else "-" * width for at, width in enumerate(widths)]
@@ -72,7 +72,7 @@ def markdown(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
 
 
 def say(text: str) -> None:
-    """Tell how far it is."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""How seconds, memory and disk grow with the number of files: 900, one crawl with all its subsets, to 90,000, all."""
+"""Seconds, memory and disk by number of files: from 900, one crawl with all subsets, to 90,000, the complete index."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,29 +18,29 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 FILES = 900
-"""Of a crawl."""
+"""Files of a crawl."""
 SIZES = (1, 10, 100)
 """Crawls."""
-_NOWHERE = "http://127.0.0.1:9/"
-"""A source that is never asked."""
+_UNUSED_SOURCE = "http://127.0.0.1:9/"
+"""A source that gets no requests."""
 
 
 def main(*, full: bool) -> None:
-    """Measure and print; ``full`` for as many files as there are, which takes a quarter of an hour and 3 GB."""
+    """Measure and print; ``full`` measures 90,000 files, which takes a quarter of an hour and 3 GB."""
     rows = []
     with TemporaryDirectory(prefix="benchmarks-") as name:
         folder = Path(name)
-        held = 0
+        stored = 0
         for size in SIZES if full else SIZES[:-1]:
-            rows.append(_measure(folder, crawl_names(size), held))
-            held = size
+            rows.append(_measure(folder, crawl_names(size), stored))
+            stored = size
     table(
         f"Crawls of {FILES} files, footers of {len(make_template().footer) / 1000:.0f} kB",
         [
             "files",
             "store MB",
-            "catalogue MB",
-            "catalogue from the store s",
+            "database MB",
+            "database from the store s",
             "its peak MB",
             "one more crawl s",
             "harvest, nothing to do s",
@@ -55,15 +55,15 @@ def main(*, full: bool) -> None:
 
 
 def crawl_names(count: int) -> list[str]:
-    """Crawls, oldest first."""
+    """Return names of crawls, oldest first."""
     return [f"CC-MAIN-{2014 + number // 10}-{5 + 5 * (number % 10):02}" for number in range(count)]
 
 
-def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | float]:
-    """Commands as users run them, the start of Python included, with these crawls; of some the footers are held."""
+def _measure(folder: Path, crawls: list[str], stored: int) -> list[str | int | float]:
+    """Measure commands, including the start of Python; the footers of the first ``stored`` crawls are in the store."""
     with Store(folder / STORE_NAME, create=True) as store:
         store.put("documents", [(COLLINFO, _value(crawl_list(crawls)))])
-        for crawl in crawls[held:-1]:
+        for crawl in crawls[stored:-1]:
             put_crawl(store, crawl)
     (folder / DATABASE_NAME).unlink(missing_ok=True)
     count = "select count(*) as files from files"
@@ -95,20 +95,20 @@ def _command(folder: Path, name: str, *words: str) -> Ran:
     say(f"catalogue {name}")
     wait_for_quiet()
     with TemporaryDirectory(prefix="benchmarks-") as home:
-        return run(["catalogue", name, *words, "--data", str(folder), "--source", _NOWHERE], home=Path(home))
+        return run(["catalogue", name, *words, "--data", str(folder), "--source", _UNUSED_SOURCE], home=Path(home))
 
 
 def put_crawl(store: Store, crawl: str, *, footers: bool = True) -> None:
-    """Store a whole crawl, as a harvest does; or without its footers, which the catalogue is not made of."""
+    """Store a crawl as a harvest does, or only its summaries, which are enough for the metadata database."""
     say(f"storing {crawl}")
     template = make_template()
-    held = {
+    stored = {
         path_of(crawl, number): _value(template.footer_of(crawl, number) if footers else f"{crawl} {number}".encode())
         for number in range(FILES)
     }
     store.put("documents", [(manifest_path(crawl), _value(manifest(crawl, FILES)))])
-    store.put("files", held.items())
-    store.add_facts((path, packed(facts, held[path], store.version(path) or b"")) for path, facts in _facts(crawl))
+    store.put("files", stored.items())
+    store.add_facts((path, packed(facts, stored[path], store.version(path) or b"")) for path, facts in _facts(crawl))
 
 
 def _value(data: bytes) -> StoredFile:
@@ -117,13 +117,13 @@ def _value(data: bytes) -> StoredFile:
         size=make_template().size,
         etag='"29d92fa9b3a3d3f9e4bb9b5bbd1cbd1c-15"',
         last_modified="Sun, 30 Jan 2022 03:04:05 GMT",
-        source=_NOWHERE,
+        source=_UNUSED_SOURCE,
         taken="2026-11-21T12:00:00+00:00",
     )
 
 
 def _facts(crawl: str) -> Iterator[tuple[str, FileSummary]]:
-    """What an examiner would find in the footers of a crawl."""
+    """Generate summaries of the footers of a crawl."""
     template = make_template()
     facts = summarize_file(decode_footer(template.footer, template.size))
 

@@ -1,10 +1,10 @@
-"""Questions to ``catalogue serve``, and to pywb with the same captures as Common Crawl's index server has them.
+"""Queries to ``catalogue serve``, and to pywb with the same captures in the layout of Common Crawl's index server.
 
-Ours reads the columnar index from a server that is late with every answer, pywb its compressed lines from the disk. A
-cold server has just been started, ours with nothing but the footers; it is asked each question once. A warm one has
-answered all of them before, and is asked all of them again until some seconds are over. What both answer is compared,
-line by line, as sets of fields. What Common Crawl's own branch of pywb mends is not counted: pywb adds ``access``, says
-``charset`` instead of ``encoding``, and passes over the captures of a host with an explicit port.
+``catalogue`` reads the columnar index from a server with delayed responses, pywb compressed lines from its disk. A
+cold server was just started (``catalogue`` with stored footers) and gets each query once. A warm server has
+answered all queries before and gets them again for some seconds. Responses are compared line by line, as sets of
+fields, without the differences that Common Crawl's branch of pywb removes: pywb adds ``access``, writes ``charset``
+instead of ``encoding``, and skips captures of hosts with an explicit port.
 """
 
 import json
@@ -34,14 +34,14 @@ from tests.support.cdx_oracle import Capture, plain_key, read_captures
 CRAWL = "CC-MAIN-2022-05"
 CLIENTS = (1, 16)
 MORE = 128
-"""Clients, if there is time."""
+"""Clients with ``--full``."""
 LATENCY = 0.03
 _SECONDS = 4.0
-"""For which a warm server is asked, and until the round is over."""
-_SPARED = "&nosource=true&allowFuzzy=false"
-"""Of pywb: to name the source of each line, and to look for something similar where nothing is found."""
+"""Duration of queries to a warm server; the last round is completed."""
+_PYWB_OPTIONS = "&nosource=true&allowFuzzy=false"
+"""Turns off pywb's source of each line, and its search for similar URLs."""
 _PORT = re.compile(r"[^)]*:\d+\)")
-"""How keys of hosts with an explicit port start."""
+"""Start of the keys of hosts with an explicit port."""
 
 Start = Callable[[], AbstractContextManager[Served]]
 """Starts a cold server."""
@@ -50,15 +50,15 @@ Start = Callable[[], AbstractContextManager[Served]]
 def main(*, full: bool) -> Iterator[Result]:
     """Measure and print."""
     pages, count, clients = (200_000, 400, (*CLIENTS, MORE)) if full else (40_000, 60, CLIENTS)
-    why = ""
+    reason = ""
     try:
         bin_folder = installed()
         with TemporaryDirectory(prefix="benchmarks-") as folder:
             write_cluster(Path(folder), CRAWL, [])
             with pywb(Path(folder), bin_folder):
                 pass
-    except Failed as error:  # ours is measured all the same
-        why = str(error)
+    except Failed as error:  # catalogue is measured anyway
+        reason = str(error)
     with TemporaryDirectory(prefix="benchmarks-") as folder:
         crawl, data, cluster = (Path(folder) / name for name in ("crawl", "data", "cluster"))
         say(f"a crawl of {pages:,} captures")
@@ -83,33 +83,33 @@ def main(*, full: bool) -> Iterator[Result]:
                 home=Path(folder) / "home",
             )
             servers: dict[str, Start] = {OURS: lambda: serve(data, source.url)}
-            if not why:
+            if not reason:
                 servers[PYWB] = lambda: pywb(cluster, bin_folder)
             for kind, queries in draw(captures, count).items():
                 title = f"{kind}: {len(queries)} of {len(captures):,} captures, {1000 * LATENCY:.0f} ms to the source"
                 yield from _measure(title, queries, servers, source, clients)
-                if why:
-                    yield from (Missing(job, PYWB, why) for job in _jobs(title, queries).values())
+                if reason:
+                    yield from (Missing(job, PYWB, reason) for job in _jobs(title, queries).values())
 
 
 def draw(captures: Sequence[Capture], count: int) -> dict[str, list[str]]:
-    """Queries of each kind, drawn from all hosts, each as likely as any other, or from all domains."""
-    chance = Random(1)
+    """Draw queries of each kind, uniformly from all hosts or all domains."""
+    rng = Random(1)
     hosts: dict[str, list[str]] = defaultdict(list)
     for capture in captures:
-        if _plain(capture):
+        if _has_plain_key(capture):
             hosts[".".join(reversed(capture.key.partition(")")[0].split(",")))].append(capture.fields["url"])
     domains = sorted({".".join(host.split(".")[-2:]) for host in hosts if "." in host})
-    drawn = chance.sample(sorted(hosts), min(count, len(hosts)))
+    drawn = rng.sample(sorted(hosts), min(count, len(hosts)))
     return {
-        "Exact URL": [_query(chance.choice(hosts[host])) for host in drawn],
+        "Exact URL": [_query(rng.choice(hosts[host])) for host in drawn],
         "Host": [_query(host, matchType="host") for host in drawn],
-        "Domain": [_query(f"*.{domain}") for domain in chance.sample(domains, min(count, len(domains)))],
+        "Domain": [_query(f"*.{domain}") for domain in rng.sample(domains, min(count, len(domains)))],
     }
 
 
-def _plain(capture: Capture) -> bool:
-    """Whether there is no doubt about the key: the rules of pywb and of the crawler differ in rare cases."""
+def _has_plain_key(capture: Capture) -> bool:
+    """Whether pywb and the crawler agree on the key; their rules differ in rare cases."""
     if _PORT.match(capture.key) or capture.key[:1].isdigit():
         return False
     try:
@@ -143,7 +143,7 @@ def serve(data: Path, source: str) -> Iterator[Served]:
                 if not found:
                     message = f"catalogue serve does not start: {said}{process.stderr.read()}"
                     raise Failed(message)
-                threading.Thread(target=process.stderr.read, daemon=True).start()  # or it would have to wait
+                threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would block it
                 yield Served(found[0], process.pid)
             finally:
                 process.terminate()
@@ -152,38 +152,38 @@ def serve(data: Path, source: str) -> Iterator[Served]:
 def _measure(
     title: str, queries: Sequence[str], servers: dict[str, Start], source: Server, clients: Sequence[int]
 ) -> Iterator[Result]:
-    """Ask all servers and print a table."""
+    """Query all servers and print a table."""
     rows: list[list[Value]] = []
     answers: dict[str, list[str]] = {}
     for name, start in servers.items():
-        asked = [query + (_SPARED if name == PYWB else "") for query in queries]
-        taken: dict[tuple[str, int], Taken] = {}
+        asked = [query + (_PYWB_OPTIONS if name == PYWB else "") for query in queries]
+        costs: dict[tuple[str, int], QueryCosts] = {}
         for number in clients:
             say(f"{title.partition(':')[0]}: {name}, cold, {number} clients")
             with start() as served:
-                taken["cold", number] = _ask(served, asked, number, 0.0, source)
+                costs["cold", number] = _ask(served, asked, number, 0.0, source)
         with start() as served:
             answers[name] = [_answer(served.url + query) for query in asked]
             for number in clients:
                 say(f"{title.partition(':')[0]}: {name}, warm, {number} clients")
-                taken["warm", number] = _ask(served, asked, number, _SECONDS, source)
-        rows += [[name, *which, *each.row()] for which, each in taken.items()]
+                costs["warm", number] = _ask(served, asked, number, _SECONDS, source)
+        rows += [[name, *which, *each.row()] for which, each in costs.items()]
         for state, job in _jobs(title, queries).items():
-            yield taken[state, 1].measurement(job, name, len(queries))
+            yield costs[state, 1].measurement(job, name, len(queries))
     lines = _compare(queries, answers)
     names = ["", "", "clients", "queries/s", "p50 ms", "p99 ms", "CPU ms a query", "peak MB", "GET", "kB a query"]
     table(f"{title}, {lines:,} lines", names, rows)
 
 
 def _jobs(title: str, queries: Sequence[str]) -> dict[str, str]:
-    """What the summary calls them, cold and warm."""
+    """Return the jobs of the summary, cold and warm."""
     what = f"{len(queries)} CDX queries of one client: {title.partition(':')[0]}"
     return {state: f"{what}, {state} server" for state in ("cold", "warm")}
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What as many queries took: of requests and bytes those that the server asked its source for."""
+class QueryCosts:
+    """Cost of queries; requests and bytes are those from the server to its source."""
 
     queries: int
     seconds: float
@@ -195,7 +195,7 @@ class Taken:
     bytes: int
 
     def row(self) -> list[Value]:
-        """What the table says of it."""
+        """Return the cells of the table."""
         return [
             self.queries / self.seconds,
             1000 * self.p50,
@@ -207,7 +207,7 @@ class Taken:
         ]
 
     def measurement(self, job: str, client: str, queries: int) -> Measurement:
-        """The same of so many queries."""
+        """Scale to a number of queries."""
         share = queries / self.queries
         return Measurement(
             job,
@@ -220,7 +220,7 @@ class Taken:
         )
 
 
-def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, source: Server) -> Taken:
+def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, source: Server) -> QueryCosts:
     wait_for_quiet()
     source.reset()
     with TemporaryDirectory(prefix="benchmarks-") as home:
@@ -228,16 +228,16 @@ def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, s
         file.write_text("\n".join(served.url + query for query in queries), encoding="utf-8")
         before = served.cpu_seconds()
         ran = run(["benchmarks.clients.ask_cdx", str(file), str(clients), str(seconds)], home=Path(home))
-        taken = json.loads(ran.output)
-    if taken["failed"]:
-        message = f"{taken['failed']} of {taken['queries']} queries were not answered by 200"
+        costs = json.loads(ran.output)
+    if costs["failed"]:
+        message = f"{costs['failed']} of {costs['queries']} queries were not answered by 200"
         raise Failed(message)
     counted = source.counted()
-    return Taken(
-        taken["queries"],
-        taken["seconds"],
-        taken["p50"],
-        taken["p99"],
+    return QueryCosts(
+        costs["queries"],
+        costs["seconds"],
+        costs["p50"],
+        costs["p99"],
         served.cpu_seconds() - before,
         served.peak_bytes(),
         counted.gets,
@@ -252,27 +252,27 @@ def _answer(url: str) -> str:
 
 
 def _compare(queries: Sequence[str], answers: dict[str, list[str]]) -> int:
-    """Lines of all answers, which must be the same from all servers.
+    """Compare the responses of all servers; return the number of lines.
 
     Raises:
-        Failed: if they are not.
+        Failed: if they differ.
     """
     first, *others = answers.values()
     for other in others:
         for query, one, another in zip(queries, first, other, strict=True):
-            if _told(one) != _told(another):
-                message = f"{query} is answered otherwise:\n{one[:1000]}\n{another[:1000]}"
+            if _comparable_lines(one) != _comparable_lines(another):
+                message = f"different responses to {query}:\n{one[:1000]}\n{another[:1000]}"
                 raise Failed(message)
     return sum(answer.count("\n") for answer in first)
 
 
-def _told(answer: str) -> list[dict[str, str]]:
-    """Lines without what is known to differ."""
-    told = []
+def _comparable_lines(answer: str) -> list[dict[str, str]]:
+    """Return the lines without known differences."""
+    lines = []
     for fields in map(json.loads, answer.splitlines()):
         if not _PORT.match(fields["urlkey"]):
             fields.pop("access", None)
             if charset := fields.pop("charset", None):
                 fields["encoding"] = charset
-            told.append(fields)
-    return told
+            lines.append(fields)
+    return lines

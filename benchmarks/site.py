@@ -1,11 +1,11 @@
-"""The captures of one site out of a crawl of 300 index files, on a server as slow as a distant one.
+"""Find the captures of one site in a crawl of 300 index files, on a delayed and throttled server.
 
-Of one file all has its real size, and it has the sites. The others have footers and page indexes as large as Common
-Crawl's, and pages that are holes: their keys are elsewhere, so that nobody who has seen a footer needs them.
+One file has real size and contains the sites. The others have footers and page indexes of Common Crawl's size, and
+holes instead of pages: their key ranges do not overlap with the sites, so no client with footers reads the pages.
 
-Each client is a process of its own, in an environment of its own, and is asked for three sites one after the other, in
-three row groups. What it keeps in memory it may use; what is to be kept on a disk, which ours and the recipe of 2022
-do, is made by a process before. Of several runs the medians count; all have to find what is in the file.
+Each client is a separate process in a separate environment and answers three queries, one for each of three row
+groups, with its caches in memory. ``catalogue`` and the recipe of 2022 store footers on disk in an earlier process.
+Figures are medians of several runs; all clients must return the captures of the file.
 """
 
 import json
@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 from benchmarks.clients.lookup_asking import Step
 from benchmarks.clients.site_asking import ASK, PREPARE, Site, digest
 from benchmarks.crawls import path_of
-from benchmarks.late import Late
 from benchmarks.paced import LATENCY, serving
 from benchmarks.peers import CACHE, CDX_TOOLKIT, DATAFUSION, DUCKDB, POLARS, PYARROW, RECIPE, available
 from benchmarks.processes import Failed, run, wait_for_quiet
+from benchmarks.proxy import DelayingProxy
 from benchmarks.real_size import CRAWL, FULL
 from benchmarks.report import Value, say, table
 from benchmarks.site_crawl import captures_of, choose_sites, make_cluster, make_crawl
@@ -42,35 +42,35 @@ _PEERS = {
     POLARS: "benchmarks.clients.site_polars",
     DATAFUSION: "benchmarks.clients.site_datafusion",
 }
-"""Modules by the names in the tables; all ask for ranges of the files."""
+"""Modules, by name in the tables; all request ranges of the files."""
 _PREPARED = (OURS, RECIPE)
-"""Those that keep what they harvest."""
+"""Clients that store footers on disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a client took for a step, ``PREPARE`` or a site."""
+class Measured:
+    """Cost of a step of a client, ``PREPARE`` or a site."""
 
     step: Step
     digest: str
-    """Of what it found."""
+    """Digest of the captures."""
     peak_bytes: int
-    """Of its process."""
+    """Peak memory of the process."""
 
 
-Turn = Callable[[Path], Iterator[Asked]]
-"""Does all steps once, in an empty folder."""
+Turn = Callable[[Path], Iterator[Measured]]
+"""Runs all steps once, in an empty folder."""
 
 
-def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - there is no more to it
+def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - all benchmarks have this parameter
     """Measure and print."""
     folder = make_crawl(CACHE, rows=FULL, files=FILES)
     last = folder / path_of(CRAWL, FILES - 1)
     sites = choose_sites(last)
-    pythons, lacking = available([*_PEERS, CDX_TOOLKIT])
+    pythons, missing = available([*_PEERS, CDX_TOOLKIT])
     with ExitStack() as stack:
         server, rate = stack.enter_context(serving(folder, path_of(CRAWL, FILES - 1)))
-        task = Questions(server.url, FILES, sites)
+        task = Queries(server.url, FILES, sites)
         turns: dict[str, Turn] = {OURS: partial(task.ask, [_OURS], prepare=True)}
         for peer, module in _PEERS.items():
             if peer in pythons:
@@ -78,45 +78,45 @@ def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - there is no more 
         if CDX_TOOLKIT in pythons:
             try:
                 served = stack.enter_context(pywb(make_cluster(CACHE, last, rows=FULL), installed()))
-            except Failed as why:
-                lacking[CDX_TOOLKIT] = str(why)
+            except Failed as error:
+                missing[CDX_TOOLKIT] = str(error)
             else:
-                late = stack.enter_context(Late(served.url, latency=LATENCY))
-                turns[CDX_TOOLKIT] = partial(task.ask_server, within(pythons[CDX_TOOLKIT], _TOOLKIT), late=late)
+                proxy = stack.enter_context(DelayingProxy(served.url, latency=LATENCY))
+                turns[CDX_TOOLKIT] = partial(task.ask_server, within(pythons[CDX_TOOLKIT], _TOOLKIT), proxy=proxy)
         expected = {site.domain: digest(captures_of(last, site)) for site in sites}
-        took = take_turns(turns, expected, lacking)
+        took = take_turns(turns, expected, missing)
     _print(f"{FILES} files: {1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection, median of {RUNS}", sites, took)
-    yield from _results(sites, took, lacking)
+    yield from _results(sites, took, missing)
 
 
 def within(python: Path, module: str) -> list[str]:
-    """The command of a client in another environment."""
+    """Return the command of a client in another environment."""
     return ["benchmarks.clients.lookup_within", str(python), module]
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What all clients are asked, and where."""
+class Queries:
+    """The queries of all clients."""
 
     source: str
     files: int
     sites: Sequence[Site]
 
-    def ask(self, command: Sequence[str], home: Path, *, prepare: bool) -> Iterator[Asked]:
-        """Ask for all sites in one process, if need be after one that prepares."""
+    def ask(self, command: Sequence[str], home: Path, *, prepare: bool) -> Iterator[Measured]:
+        """Query all sites in one process, if ``prepare`` after a process that prepares."""
         for stage in (PREPARE, ASK) if prepare else (ASK,):
             yield from self._run(command, home, stage, self.sites)
 
-    def ask_server(self, command: Sequence[str], home: Path, *, late: Late) -> Iterator[Asked]:
-        """Ask a CDX server, with a process for each site, as it is the server's side that is counted."""
+    def ask_server(self, command: Sequence[str], home: Path, *, proxy: DelayingProxy) -> Iterator[Measured]:
+        """Query a CDX server, with a process for each site, because the proxy counts requests."""
         for site in self.sites:
-            late.reset()
-            (asked,) = self._run(command, home, ASK, [site], f"{late.url}/{CRAWL}-index")
-            yield replace(asked, step=replace(asked.step, gets=late.requests, bytes=late.bytes))
+            proxy.reset()
+            (measured,) = self._run(command, home, ASK, [site], f"{proxy.url}/{CRAWL}-index")
+            yield replace(measured, step=replace(measured.step, gets=proxy.requests, bytes=proxy.bytes))
 
     def _run(
         self, command: Sequence[str], home: Path, stage: str, sites: Sequence[Site], server: str = ""
-    ) -> Iterator[Asked]:
+    ) -> Iterator[Measured]:
         task = {
             "source": self.source,
             "crawl": CRAWL,
@@ -130,21 +130,21 @@ class Questions:
         wait_for_quiet()
         ran = run([*command, str(file), str(home), stage], home=home)
         for answer in json.loads(ran.output):
-            yield Asked(Step(**answer["step"]), answer["digest"], ran.cost.peak_bytes)
+            yield Measured(Step(**answer["step"]), answer["digest"], ran.cost.peak_bytes)
 
 
-def take_turns(turns: dict[str, Turn], expected: dict[str, str], lacking: dict[str, str]) -> dict[str, list[Asked]]:
-    """What all took, some times.
+def take_turns(turns: dict[str, Turn], expected: dict[str, str], missing: dict[str, str]) -> dict[str, list[Measured]]:
+    """Run all clients several times.
 
     Args:
-        turns: by client.
-        expected: digests of what is to be found, by domain.
-        lacking: is told why a client has no figures, if it fails or finds something else.
+        turns: functions by client.
+        expected: digests of the captures, by domain.
+        missing: gets the reason for each client that fails or returns other captures.
 
     Raises:
-        Failed: if ours does.
+        Failed: if ``catalogue`` fails.
     """
-    took: dict[str, list[Asked]] = {client: [] for client in turns}
+    took: dict[str, list[Measured]] = {client: [] for client in turns}
     for turn in range(RUNS):
         for client in [client for client in turns if client in took]:
             say(f"one site, run {turn + 1} of {RUNS}: {client}")
@@ -152,36 +152,36 @@ def take_turns(turns: dict[str, Turn], expected: dict[str, str], lacking: dict[s
                 with TemporaryDirectory(prefix="benchmarks-") as home:
                     took[client] += turns[client](Path(home))
                 _check(took[client], expected)
-            except Failed as why:
+            except Failed as error:
                 if client == OURS:
                     raise
-                lacking[client] = str(why)
+                missing[client] = str(error)
                 del took[client]
     return took
 
 
-def _check(asked: Sequence[Asked], expected: dict[str, str]) -> None:
-    for one in asked:
+def _check(measured: Sequence[Measured], expected: dict[str, str]) -> None:
+    for one in measured:
         if one.digest != expected.get(one.step.name, ""):
-            message = f"finds other captures than there are: {one.step.rows:,} of {one.step.name}"
+            message = f"wrong captures of {one.step.name}: {one.step.rows:,}"
             raise Failed(message)
 
 
-def _print(title: str, sites: Sequence[Site], took: dict[str, list[Asked]]) -> None:
+def _print(title: str, sites: Sequence[Site], took: dict[str, list[Measured]]) -> None:
     names = {PREPARE: "footers"} | {site.domain: f"{site.captures:,} captures" for site in sites}
     rows: list[list[Value]] = []
-    for client, asked in took.items():
-        for name, said in names.items():
-            if one := _median(asked, name):
+    for client, measured in took.items():
+        for name, label in names.items():
+            if one := _median(measured, name):
                 step = one.step
                 figures = [step.gets, step.heads, step.bytes / 1e6, step.seconds, step.cpu_seconds]
-                rows.append([f"{client}, {said}", *figures, round(one.peak_bytes / 1e6)])
+                rows.append([f"{client}, {label}", *figures, round(one.peak_bytes / 1e6)])
     table(f"One site out of {title}", ["client", "GET", "HEAD", "MB", "seconds", "CPU s", "peak MB"], rows)
 
 
-def _median(asked: Sequence[Asked], name: str) -> Asked | None:
-    """Of all runs of a step; None if the client has no such step."""
-    steps = [one.step for one in asked if one.step.name == name]
+def _median(measured: Sequence[Measured], name: str) -> Measured | None:
+    """Return the medians of a step; None if the client has no such step."""
+    steps = [one.step for one in measured if one.step.name == name]
     if not steps:
         return None
     step = Step(
@@ -193,27 +193,27 @@ def _median(asked: Sequence[Asked], name: str) -> Asked | None:
         round(median(step.heads for step in steps)),
         round(median(step.bytes for step in steps)),
     )
-    return Asked(step, "", round(median(one.peak_bytes for one in asked if one.step.name == name)))
+    return Measured(step, "", round(median(one.peak_bytes for one in measured if one.step.name == name)))
 
 
-def _results(sites: Sequence[Site], took: dict[str, list[Asked]], lacking: dict[str, str]) -> Iterator[Result]:
+def _results(sites: Sequence[Site], took: dict[str, list[Measured]], missing: dict[str, str]) -> Iterator[Result]:
     first, *others = sites
-    everybody = (OURS, *_PEERS, CDX_TOOLKIT)
-    cold = f"One site out of {FILES} files, {first.captures:,} captures, nothing held"
-    yield from (_result(cold, client, (PREPARE, first.domain), took, lacking) for client in everybody)
-    held = "The same, by a process that finds what another has kept"
-    yield from (_result(held, client, (first.domain,), took, lacking) for client in _PREPARED)
+    clients = (OURS, *_PEERS, CDX_TOOLKIT)
+    cold = f"One site out of {FILES} files, {first.captures:,} captures, nothing stored"
+    yield from (_result(cold, client, (PREPARE, first.domain), took, missing) for client in clients)
+    stored = "The same, in a new process, footers stored"
+    yield from (_result(stored, client, (first.domain,), took, missing) for client in _PREPARED)
     for site in others:
         another = f"Another site afterwards, {site.captures:,} captures, in the same process"
-        yield from (_result(another, client, (site.domain,), took, lacking) for client in everybody)
+        yield from (_result(another, client, (site.domain,), took, missing) for client in clients)
 
 
 def _result(
-    job: str, client: str, names: Sequence[str], took: dict[str, list[Asked]], lacking: dict[str, str]
+    job: str, client: str, names: Sequence[str], took: dict[str, list[Measured]], missing: dict[str, str]
 ) -> Result:
-    """What a client took for these steps together, as far as it has them."""
-    if client in lacking:
-        return Missing(job, client, lacking[client])
+    """Add up the steps of a client, skipping those it does not have."""
+    if client in missing:
+        return Missing(job, client, missing[client])
     parts = [part for name in names if (part := _median(took[client], name))]
     steps = [part.step for part in parts]
     return Measurement(

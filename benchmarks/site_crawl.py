@@ -1,4 +1,4 @@
-"""What ``site`` asks for and of whom: a crawl of 300 index files, sites in it, and its captures for a CDX server."""
+"""Inputs of ``site``: a crawl of 300 index files, its sites, and its captures for a CDX server."""
 
 import os
 import shutil
@@ -17,17 +17,17 @@ from benchmarks.report import say
 from benchmarks.zipnum import write_cluster
 
 _PAGE_ROWS = 23
-"""Of the files with holes, whose page indexes then have 1.8 MB, as those of 11 row groups of real size would."""
+"""Rows per page of the files with holes; their page indexes then have 1.8 MB, as of 11 row groups of real size."""
 _SLICE = 100_000
-"""Lines that are made at once."""
+"""Lines per batch."""
 
 
 def make_crawl(cache: Path, *, rows: int, files: int) -> Path:
-    """The folder to serve, made unless the cache has it.
+    """Return the folder to serve; generate it unless it is cached.
 
     Args:
         cache: a folder.
-        rows: of each row group of the last file, which has all its pages; those of the others are holes.
+        rows: of row row group of the last file, which has all its pages; those of the others are holes.
         files: how many.
     """
     folder = cache / f"site-{files}-files-{rows}"
@@ -46,33 +46,33 @@ def make_crawl(cache: Path, *, rows: int, files: int) -> Path:
 
 
 def choose_sites(file: Path) -> list[Site]:
-    """Three sites, each in a row group of its own: of some hundred captures, of a few, and of as many as one has."""
+    """Choose three sites of different row groups: some hundred captures, a few, and as many as possible."""
     (hundreds,) = (site for site in _sites(file, 1) if site.domain == "saffron-madeup.com")
     few = min((site for site in _sites(file, 2) if site.captures >= 5), key=lambda site: (site.captures, site.domain))
     return [hundreds, few, max(_sites(file, 0), key=lambda site: (site.captures, site.domain))]
 
 
 def _sites(file: Path, row_group: int) -> list[Site]:
-    """Those that a row group has all of, but for sites with ports."""
+    """Return sites that lie completely in a row group, except sites with ports."""
     columns = ["url_host_registered_domain", "url_port"]
-    held = pq.ParquetFile(file).read_row_group(row_group, columns=columns)
-    ends = {held[columns[0]][place].as_py() for place in (0, -1)}
-    counts = held.group_by(columns[0]).aggregate([(columns[1], "count"), ([], "count_all")]).to_pylist()
+    result = pq.ParquetFile(file).read_row_group(row_group, columns=columns)
+    ends = {result[columns[0]][place].as_py() for place in (0, -1)}
+    counts = result.group_by(columns[0]).aggregate([(columns[1], "count"), ([], "count_all")]).to_pylist()
     return [
-        Site(each[columns[0]], each["count_all"])
-        for each in counts
-        if not each["url_port_count"] and each[columns[0]] not in ends
+        Site(row[columns[0]], row["count_all"])
+        for row in counts
+        if not row["url_port_count"] and row[columns[0]] not in ends
     ]
 
 
 def captures_of(file: Path, site: Site) -> pa.Table:
-    """What a file has of a site."""
-    wanted = (pc.field("url_surtkey") >= site.low) & (pc.field("url_surtkey") < site.high)
-    return pq.read_table(file, columns=list(COLUMNS), filters=wanted)
+    """Return the captures of a site in a file."""
+    condition = (pc.field("url_surtkey") >= site.low) & (pc.field("url_surtkey") < site.high)
+    return pq.read_table(file, columns=list(COLUMNS), filters=condition)
 
 
 def make_cluster(cache: Path, file: Path, *, rows: int) -> Path:
-    """The captures of an index file as a CDX server has them, made unless the cache has it."""
+    """Return a folder with the captures of an index file for a CDX server; generate it unless it is cached."""
     folder = cache / f"cluster-{rows}"
     if not folder.exists():
         say("writing the captures of a file as lines of CDXJ")
@@ -86,7 +86,7 @@ def make_cluster(cache: Path, file: Path, *, rows: int) -> Path:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """In order. Nothing that these files say has to be escaped in JSON."""
+    """Yield sorted lines. No value of these files needs escapes in JSON."""
     parquet = pq.ParquetFile(file)
     names = [*COLUMNS, "content_digest"]
     for number in range(parquet.num_row_groups):
@@ -100,7 +100,7 @@ def _as_lines(rows: pa.Table) -> list[str]:
     def text(name: str) -> pa.Array:
         return rows[name].combine_chunks().cast(pa.string())
 
-    # By seconds first: a format of milliseconds would print their fraction.
+    # With milliseconds, %S would print a fraction.
     times = pc.strftime(rows["fetch_time"].combine_chunks().cast(pa.timestamp("s", "UTC")), "%Y%m%d%H%M%S")
     lines = pc.binary_join_element_wise(
         text("url_surtkey"),
@@ -125,5 +125,5 @@ def _as_lines(rows: pa.Table) -> list[str]:
         pa.scalar('"}'),
         "",
     )
-    held: list[str] = lines.to_pylist()
-    return held
+    result: list[str] = lines.to_pylist()
+    return result

@@ -1,4 +1,4 @@
-"""What all benchmarks found, in one table: a job and a client a row, beside what ours took for the same job."""
+"""One table of all results: a row for each job and client, compared with ``catalogue``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from benchmarks.report import Value, markdown
 
 OURS = "catalogue"
-"""How the names of our own ways to do a job begin; the first of them is what others are compared with."""
+"""Prefix of the names of this package's clients; the first result of a job is the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one client took for one job."""
+    """Cost of result job for result client."""
 
     job: str
     client: str
     requests: int
     """GET and HEAD."""
     bytes: float
-    """Of answers."""
+    """Bytes of responses."""
     seconds: float
     cpu_seconds: float
     peak_bytes: int
@@ -26,11 +26,11 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A client that could do the job, and did not."""
+    """A job without a measurement."""
 
     job: str
     client: str
-    why: str
+    reason: str
 
 
 Result = Measurement | Missing
@@ -39,34 +39,36 @@ _COLUMNS = ("requests", "MB", "seconds", "CPU s", "peak MB")
 
 
 def summary(results: Sequence[Result]) -> str:
-    """The table, and below it why figures are missing, if any are."""
+    """Format the table, followed by the reasons of missing figures."""
     ours: dict[str, Measurement] = {}
-    for one in results:
-        if isinstance(one, Measurement) and one.client.startswith(OURS):
-            ours.setdefault(one.job, one)
+    for result in results:
+        if isinstance(result, Measurement) and result.client.startswith(OURS):
+            ours.setdefault(result.job, result)
     rows: list[list[Value]] = []
-    for job in dict.fromkeys(one.job for one in results):
+    for job in dict.fromkeys(result.job for result in results):
         rows.append([f"**{job}**", *[""] * (len(_COLUMNS) + 3)])
-        rows += [_row(one, ours.get(job)) for one in results if one.job == job]
+        rows += [_row(result, ours.get(job)) for result in results if result.job == job]
     text = markdown(["", *_COLUMNS, "requests / ours", "MB / ours", "seconds / ours"], rows)
-    reasons = dict.fromkeys(f"{one.client}: {short(one.why)}" for one in results if isinstance(one, Missing))
+    reasons = dict.fromkeys(
+        f"{result.client}: {short(result.reason)}" for result in results if isinstance(result, Missing)
+    )
     return "\n\n".join([text, *(f"Not measured: {reason}" for reason in reasons)])
 
 
-def _row(one: Result, ours: Measurement | None) -> list[Value]:
-    if isinstance(one, Missing):
-        return [one.client, *[None] * (len(_COLUMNS) + 3)]
+def _row(result: Result, ours: Measurement | None) -> list[Value]:
+    if isinstance(result, Missing):
+        return [result.client, *[None] * (len(_COLUMNS) + 3)]
     figures: list[Value] = [
-        one.requests,
-        one.bytes / 1e6,
-        one.seconds,
-        one.cpu_seconds,
-        round(one.peak_bytes / 1e6),
+        result.requests,
+        result.bytes / 1e6,
+        result.seconds,
+        result.cpu_seconds,
+        round(result.peak_bytes / 1e6),
     ]
-    if ours is None or one is ours:
-        return [one.client, *figures, "", "", ""]
-    pairs = ((one.requests, ours.requests), (one.bytes, ours.bytes), (one.seconds, ours.seconds))
-    return [one.client, *figures, *(_times(other, own) for other, own in pairs)]
+    if ours is None or result is ours:
+        return [result.client, *figures, "", "", ""]
+    pairs = ((result.requests, ours.requests), (result.bytes, ours.bytes), (result.seconds, ours.seconds))
+    return [result.client, *figures, *(_times(other, own) for other, own in pairs)]
 
 
 def _times(other: float, own: float) -> str:
@@ -75,19 +77,19 @@ def _times(other: float, own: float) -> str:
     return f"{other / own:,.0f}" if other >= 10 * own else f"{other / own:.2g}"
 
 
-def short(why: str) -> str:
-    """The last line of what a program said, by which tracebacks tell what happened."""
-    return (why.strip().splitlines() or ["without a word"])[-1]
+def short(reason: str) -> str:
+    """Return the last line of a message, which in tracebacks is the error."""
+    return (reason.strip().splitlines() or ["no message"])[-1]
 
 
 def document(head: str, results: Sequence[Result], failed: Mapping[str, str], tables: str) -> str:
-    """All of ``RESULTS.md``.
+    """Format ``RESULTS.md``.
 
     Args:
-        head: when, where and with what it was measured.
-        results: of all benchmarks.
-        failed: benchmarks that came to no end, and why.
-        tables: what they printed.
+        head: date, machine and versions.
+        results: results of all benchmarks.
+        failed: reasons by name of failed benchmarks.
+        tables: printed tables.
     """
-    said = "".join(f"\n`{name}` failed: {why}\n" for name, why in failed.items())
-    return f"# Results\n\n{head}\n\n{summary(results)}\n{said}\n{tables.strip()}\n"
+    failures = "".join(f"\n`{name}` failed: {reason}\n" for name, reason in failed.items())
+    return f"# Results\n\n{head}\n\n{summary(results)}\n{failures}\n{tables.strip()}\n"

@@ -1,9 +1,9 @@
-"""A crawl's captures as Common Crawl's index server has them, and pywb to answer from them.
+"""Captures in the layout of Common Crawl's index server, and pywb as their server.
 
 The layout is that of https://data.commoncrawl.org/cc-index/collections/: sorted lines in blocks of 3,000, each a gzip
 member of its own, and the first key of each block in ``cluster.idx``; the configuration is that of
-commoncrawl/cc-index-server (branch ``pywb2``), but for where the blocks lie. pywb is a program in an environment of
-its own: that whose ``bin`` folder the environment variable ``CATALOGUE_PYWB`` names, or one that is made for it.
+commoncrawl/cc-index-server (branch ``pywb2``), except for the location of the blocks. pywb runs in its own environment:
+the environment variable ``CATALOGUE_PYWB`` names its ``bin`` folder; otherwise one is created.
 """
 
 import os
@@ -20,7 +20,7 @@ from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
 _LINES = 3000
-"""Of a block."""
+"""Lines of a block."""
 _PART = "cdx-00000.gz"
 _CONFIG = r"""
 enable_auto_colls: true
@@ -36,18 +36,18 @@ map_output_fields:
   access: null
   charset: encoding
 """
-"""What pywb itself does not know, as of 2.10, it passes over: the last setting is of Common Crawl's own branch."""
-_PATIENCE = 60.0
-"""Seconds that it may take to start."""
+"""pywb 2.10 ignores the last setting, which belongs to Common Crawl's branch."""
+_START_TIMEOUT = 60.0
+"""Seconds to wait for the start."""
 
 
 def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
-    """Write the captures of a crawl as pywb is to find them.
+    """Write the captures of a crawl for pywb.
 
     Args:
-        folder: for all crawls that one server answers from.
-        crawl: its name.
-        lines: of CDXJ, sorted, without their ends.
+        folder: folder of all crawls of a server.
+        crawl: name of the crawl.
+        lines: sorted CDXJ, without line ends.
     """
     (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     indexes = folder / "collections" / crawl / "indexes"
@@ -72,23 +72,23 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def programs() -> Path | None:
-    """The folder of pywb's programs; None if nobody says which."""
+    """Return the folder that ``CATALOGUE_PYWB`` names; None if it is not set."""
     given = os.environ.get(VARIABLE)
     return Path(given) if given else None
 
 
 def installed() -> Path:
-    """The same, and if nobody says which that of an environment that is made for it.
+    """Return the folder of pywb's programs; install pywb if ``CATALOGUE_PYWB`` is not set.
 
     Raises:
-        Failed: if it cannot be.
+        Failed: if pywb cannot be installed.
     """
     return programs() or python_of(PYWB).parent
 
 
 @contextmanager
 def pywb(folder: Path, bin_folder: Path) -> Iterator[Served]:
-    """Serve what ``write_cluster`` wrote, from a free port of this machine.
+    """Serve a folder of ``write_cluster`` on a free local port.
 
     Raises:
         Failed: if it does not start.
@@ -104,13 +104,13 @@ def pywb(folder: Path, bin_folder: Path) -> Iterator[Served]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
         return port
 
 
 def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _START_TIMEOUT
     while process.poll() is None and time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1.0).close()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import aiohttp
 
-_PATIENCE = 120.0
-"""Seconds that an answer may take."""
+_TIMEOUT = 120.0
+"""Seconds to wait for a response."""
 
 
 async def _ask(urls: Sequence[str], clients: int, seconds: float) -> dict[str, float]:
@@ -33,7 +33,7 @@ async def _ask(urls: Sequence[str], clients: int, seconds: float) -> dict[str, f
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=clients),
-        timeout=aiohttp.ClientTimeout(total=_PATIENCE),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT),
         headers={"Accept-Encoding": "identity"},
     ) as session:
         while not taken or time.monotonic() - started < seconds:

@@ -1,4 +1,4 @@
-"""What the clients have in common: what they are started with, the list of files, and leave to make requests."""
+"""Arguments, list of files and rate limit of the clients."""
 
 import asyncio
 import gzip
@@ -11,36 +11,36 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 _BURST = 10
-"""Requests that may go out at once after a rest, as with ours."""
+"""Requests that may be sent at once after a pause, as in ``catalogue``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a client is to do."""
+    """Arguments of a client."""
 
     url: str
-    """Of the source, with a slash at its end."""
+    """URL of the source, with a trailing slash."""
     manifest: str
-    """Where the list of files is."""
+    """Path of the list of files."""
     folder: Path
-    """Takes what is made."""
+    """Output folder."""
     limit: float | None
-    """Requests a second at most, or for the load connections."""
+    """Maximal requests per second; for ``load`` the number of connections."""
 
     def files(self) -> list[str]:
-        """The addresses of the files, by one request."""
+        """Request the list of files; return their URLs."""
         answer = build_opener(ProxyHandler({})).open(self.url + self.manifest)
         return [self.url + path for path in gzip.decompress(answer.read()).decode().split()]
 
 
 def start(client: Callable[[Task], dict[str, float]]) -> None:
-    """Do what the command line says."""
+    """Run a client with the arguments of the command line."""
     url, manifest, folder, *limit = sys.argv[1:]
     print(json.dumps(client(Task(url, manifest, Path(folder), float(limit[0]) if limit else None))))
 
 
-def leave(rate: float) -> Callable[[], Awaitable[None]]:
-    """A token bucket: what it returns is waited for before every request."""
+def rate_limiter(rate: float) -> Callable[[], Awaitable[None]]:
+    """Return a token bucket, to be awaited before each request."""
     following = 0.0
 
     async def wait() -> None:

@@ -1,9 +1,8 @@
-"""What the clients of ``lookup`` have in common: the question, and how its steps are measured.
+"""Query and measurement of the clients of ``lookup``.
 
-``python -m benchmarks.clients.lookup_NAME URL FILE LOW HIGH`` asks for those rows of an index file whose keys are at
-least ``LOW`` and less than ``HIGH``, and says as JSON what each step took: seconds and CPU by its own account, requests
-and bytes by the server's. Imports come before the first step. Nothing but the standard library is used here, because
-the others run in an environment of their own.
+``python -m benchmarks.clients.lookup_NAME URL FILE LOW HIGH`` selects the rows of an index file with ``LOW <= key <
+HIGH`` and prints the cost of each step as JSON: seconds and CPU measured here, requests and bytes by the server.
+Imports are not measured. Only the standard library is used, because other programs have their own environments.
 """
 
 import gc
@@ -17,38 +16,38 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "content_mime_detected", "warc_filename")
-"""What is asked for."""
+"""Columns of the query."""
 
 _QUIET = 0.05
-"""Seconds without another byte, after which the server has noticed who hung up."""
+"""Seconds without another byte, after which the server has noticed closed connections."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What a client is asked."""
+class Query:
+    """A key range of an index file."""
 
     source: str
-    """Where the crawl is served, with a slash at its end."""
+    """URL of the crawl's server, with a trailing slash."""
     file: str
-    """The index file's path there."""
+    """Path of the index file."""
     low: str
     high: str
 
     @property
     def url(self) -> str:
-        """Of the index file."""
+        """URL of the index file."""
         return self.source + self.file
 
     @property
     def sql(self) -> str:
-        """The same as a query of the table ``lookup``; keys have no apostrophes."""
-        chosen = ", ".join(COLUMNS)
-        return f"SELECT {chosen} FROM lookup WHERE url_surtkey >= '{self.low}' AND url_surtkey < '{self.high}'"
+        """SQL on a table ``lookup``; keys have no apostrophes."""
+        columns = ", ".join(COLUMNS)
+        return f"SELECT {columns} FROM lookup WHERE url_surtkey >= '{self.low}' AND url_surtkey < '{self.high}'"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One time that the question was answered."""
+    """Cost of one run of the query."""
 
     name: str
     rows: int
@@ -57,29 +56,29 @@ class Step:
     gets: int
     heads: int
     bytes: int
-    """Of bodies, sent; a client that hangs up may not have read them all."""
+    """Bytes of bodies sent; a client that closes its connection may have read fewer."""
 
 
 Steps = Mapping[str, Callable[[], int]]
-"""By names, what answers the question, holds the rows in memory and returns how many there are."""
+"""Functions by name that run the query, load the rows and return their number."""
 
 
-def start(client: Callable[[Question], Steps]) -> None:
-    """Do what the command line says."""
-    question = Question(*sys.argv[1:])
-    print(json.dumps([asdict(measure(question.source, name, ask)) for name, ask in client(question).items()]))
+def start(client: Callable[[Query], Steps]) -> None:
+    """Run a client with the arguments of the command line."""
+    query = Query(*sys.argv[1:])
+    print(json.dumps([asdict(measure(query.source, name, ask)) for name, ask in client(query).items()]))
 
 
 def twice(ask: Callable[[], int]) -> Steps:
-    """The first time in this process, and a second time."""
+    """Run the query twice in this process."""
     return {"cold": ask, "warm": ask}
 
 
 def measure(source: str, name: str, ask: Callable[[], int]) -> Step:
-    """Ask, and say what it took."""
+    """Run a query and return its cost."""
     opened = build_opener(ProxyHandler({})).open
     opened(f"{source}-/reset").read()
-    gc.collect()  # or the step that happens to meet the threshold pays for those before it
+    gc.collect()  # otherwise a step may pay for garbage of earlier steps
     busy, started = _cpu_seconds(), time.monotonic()
     rows = ask()
     seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - busy
@@ -91,14 +90,14 @@ def measure(source: str, name: str, ask: Callable[[], int]) -> Step:
         sent = report["body_bytes_sent"]
         time.sleep(_QUIET)
     exchanges = report["exchanges"]
-    if failed := [one for one in exchanges if one["status"] not in {200, 206}]:
-        message = f"answered with neither 200 nor 206: {failed[0]}"
+    if failed := [exchange for exchange in exchanges if exchange["status"] not in {200, 206}]:
+        message = f"the status is neither 200 nor 206: {failed[0]}"
         raise RuntimeError(message)
-    methods = [one["method"] for one in exchanges]
+    methods = [exchange["method"] for exchange in exchanges]
     return Step(name, rows, seconds, cpu_seconds, methods.count("GET"), methods.count("HEAD"), sent)
 
 
 def _cpu_seconds() -> float:
-    """Of all threads, and of children that have ended."""
+    """Return the CPU seconds of all threads and of children that ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)

@@ -1,13 +1,13 @@
-"""DataFusion, through its S3 store, as its HTTP store refuses ``http://``; what is asked of the server is the same.
+"""DataFusion with its S3 store, because its HTTP store refuses ``http://``; the requests are the same.
 
-Settings are its own: to push filters down, or to fetch less or more of the file's end, brought nothing here. The
-context stays, and with it footer and page index.
+Default settings: filter pushdown or another size of the first request made no difference here. The
+context stays open and caches footer and page index.
 """
 
 from datafusion import SessionContext  # type: ignore[import-not-found]
 from datafusion.object_store import AmazonS3  # type: ignore[import-not-found]
 
-from benchmarks.clients.lookup_asking import Question, Steps, start, twice
+from benchmarks.clients.lookup_asking import Query, Steps, start, twice
 
 
 def read_as_s3(context: SessionContext, source: str, file: str) -> None:
@@ -24,15 +24,15 @@ def read_as_s3(context: SessionContext, source: str, file: str) -> None:
     context.register_object_store("s3://", store, host=bucket)
 
 
-def datafusion(question: Question) -> Steps:
+def datafusion(query: Query) -> Steps:
     """Prepare."""
     context = SessionContext()
-    read_as_s3(context, question.source, question.file)
+    read_as_s3(context, query.source, query.file)
 
     def ask() -> int:
         if not context.table_exist("lookup"):
-            context.register_parquet("lookup", f"s3://{question.file}")
-        return int(context.sql(question.sql).to_arrow_table().num_rows)
+            context.register_parquet("lookup", f"s3://{query.file}")
+        return int(context.sql(query.sql).to_arrow_table().num_rows)
 
     return twice(ask)
 

@@ -1,6 +1,6 @@
 """DuckDB with its extension httpfs.
 
-The connection stays, and with it its cache: the second time all is in memory, which holds for the same question only.
+The connection stays open and caches what was read: a repeated query is answered from memory.
 """
 
 from importlib.util import find_spec
@@ -9,12 +9,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from benchmarks.clients.lookup_asking import Question, Steps, start, twice
+from benchmarks.clients.lookup_asking import Query, Steps, start, twice
 
 
 def connected() -> duckdb.DuckDBPyConnection:
-    """A connection that has the extension, as the wheel of it brings it."""
-    pa.table({})  # imported for to_arrow_table, which would do it while it is measured
+    """Connect with the extension of its wheel."""
+    pa.table({})  # otherwise to_arrow_table would import pyarrow while it is measured
     found = find_spec("duckdb_extension_httpfs")
     assert found
     assert found.origin
@@ -24,13 +24,13 @@ def connected() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def with_httpfs(question: Question) -> Steps:
+def with_httpfs(query: Query) -> Steps:
     """Prepare."""
     connection = connected()
 
     def ask() -> int:
-        query = question.sql.replace("FROM lookup", f"FROM read_parquet('{question.url}')")
-        found: pa.Table = connection.execute(query).to_arrow_table()
+        sql = query.sql.replace("FROM lookup", f"FROM read_parquet('{query.url}')")
+        found: pa.Table = connection.execute(sql).to_arrow_table()
         return int(found.num_rows)
 
     return twice(ask)

@@ -1,10 +1,10 @@
-"""Our own way: what is held of footers and page indexes decides what is asked for."""
+"""``catalogue``: stored footers and page indexes decide which ranges are requested."""
 
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from benchmarks.clients.lookup_asking import COLUMNS, Question, Steps, start
+from benchmarks.clients.lookup_asking import COLUMNS, Query, Steps, start
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
 from catalogue.query.resolved_query import CDX_COLUMNS
@@ -19,19 +19,18 @@ _PATTERNS = {
     ("com,saffron-madeup)", "com,saffron-madeup-"): ("*.saffron-madeup.com", None),
     ("coop,", "coop-"): ("*.coop", None),
 }
-"""The same questions as a user puts them."""
+"""The queries as patterns, by key range."""
 
 
-def ours(question: Question) -> Steps:
-    """Prepare three folders, in each of which one thing more is held.
+def ours(query: Query) -> Steps:
+    """Prepare data folders: with manifests, with footers, and with page indexes too.
 
-    Cold knows which files there are, as the others are told, and not their footers. No page is kept from one step to
-    the next, and each step is a catalogue of its own; but for the second question, which is put to one that has
-    answered the same before, as the others are warm.
+    Other clients get the list of files, so the cold folder has the manifest. Pages are not cached. Each step opens
+    a new ``Catalogue``, except the second query, which repeats a query as the warm steps of other clients do.
     """
-    pattern, match = _PATTERNS[question.low, question.high]
+    pattern, match = _PATTERNS[query.low, query.high]
     folder = Path(mkdtemp())
-    settings = Settings(source=question.source, cache=folder / "cache", cache_size=0, latency=0.03, bandwidth=40e6)
+    settings = Settings(source=query.source, cache=folder / "cache", cache_size=0, latency=0.03, bandwidth=40e6)
 
     def ask(data: Path, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False) -> int:
         with Catalogue(Session(data, settings)) as cat:
@@ -58,19 +57,19 @@ def ours(question: Question) -> Steps:
         prepared("indexes", ask),
     )
     everything = prepared("everything", lambda data: ask(data, CDX_COLUMNS))
-    kept = Catalogue(Session(indexes, settings))
-    kept.captures(pattern, match=match, columns=COLUMNS).to_arrow()
+    open_catalogue = Catalogue(Session(indexes, settings))
+    open_catalogue.captures(pattern, match=match, columns=COLUMNS).to_arrow()
 
     def ask_again() -> int:
-        rows: int = kept.captures(pattern, match=match, columns=COLUMNS).to_arrow().num_rows
+        rows: int = open_catalogue.captures(pattern, match=match, columns=COLUMNS).to_arrow().num_rows
         return rows
 
     return {
         "cold": lambda: ask(cold, harvest=True),
-        "footers held": lambda: ask(footers),
-        "indexes held": lambda: ask(indexes),
-        "second question": ask_again,
-        "indexes held, all 14 CDX columns": lambda: ask(everything, CDX_COLUMNS),
+        "footers stored": lambda: ask(footers),
+        "indexes stored": lambda: ask(indexes),
+        "second query": ask_again,
+        "indexes stored, all 14 CDX columns": lambda: ask(everything, CDX_COLUMNS),
     }
 
 

@@ -1,14 +1,14 @@
-"""Polars. The same lazy frame is collected again, because it holds the footer."""
+"""Polars. The same lazy frame is collected twice, because it caches the footer."""
 
 import polars as pl  # type: ignore[import-not-found]
 
-from benchmarks.clients.lookup_asking import COLUMNS, Question, Steps, start, twice
+from benchmarks.clients.lookup_asking import COLUMNS, Query, Steps, start, twice
 
 
-def polars(question: Question) -> Steps:
+def polars(query: Query) -> Steps:
     """Prepare."""
     key = pl.col("url_surtkey")
-    frame = pl.scan_parquet(question.url).filter(key >= question.low, key < question.high).select(COLUMNS)
+    frame = pl.scan_parquet(query.url).filter(key >= query.low, key < query.high).select(COLUMNS)
     return twice(lambda: int(frame.collect().height))
 
 

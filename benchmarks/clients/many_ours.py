@@ -1,4 +1,4 @@
-"""Thousands of URLs in one question: ``python -m benchmarks.clients.many_ours URL FILE`` with a URL on each line."""
+"""Thousands of URLs in one query: ``python -m benchmarks.clients.many_ours URL FILE`` with a URL on each line."""
 
 import json
 import sys
@@ -14,26 +14,26 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 
 SINGLE = 50
-"""URLs that are asked for one by one."""
+"""URLs with one query each."""
 
 
 def main() -> None:
-    """Harvest, then ask with nothing but footers held, once more, and for some of them one by one."""
+    """Harvest, query with stored footers, again with stored page indexes, and some URLs one by one."""
     source, file = sys.argv[1:]
     urls = Path(file).read_text(encoding="utf-8").splitlines()
     folder = Path(mkdtemp())
-    # No page is kept from one step to the next.
+    # Pages are not cached between steps.
     settings = Settings(source=source, cache=folder / "cache", cache_size=0, latency=LATENCY, bandwidth=RATE)
     with Catalogue(Session(folder / "data", settings)) as cat:
 
-        def ask(asked: list[str]) -> int:
-            return sum(batch.num_rows for batch in cat.captures(asked, columns=COLUMNS, exact_url=True).batches())
+        def ask(patterns: list[str]) -> int:
+            return sum(batch.num_rows for batch in cat.captures(patterns, columns=COLUMNS, exact_url=True).batches())
 
         cat.harvest(CRAWL)
         steps = [
-            measure(source, "footers held", lambda: ask(urls)),
-            measure(source, "indexes held", lambda: ask(urls)),
-            measure(source, "some of them, one by one", lambda: sum(ask([url]) for url in urls[:SINGLE])),
+            measure(source, "footers stored", lambda: ask(urls)),
+            measure(source, "indexes stored", lambda: ask(urls)),
+            measure(source, "some URLs, one by one", lambda: sum(ask([url]) for url in urls[:SINGLE])),
         ]
     print(json.dumps([asdict(step) for step in steps]))
 

@@ -1,7 +1,7 @@
-"""What the clients of ``site`` have in common: the sites that are asked for, and what is compared of their answers.
+"""Sites, tasks and comparison of the clients of ``site``.
 
-``python -m benchmarks.clients.site_NAME TASK FOLDER STAGE`` does what a JSON file says and says as JSON what each step
-took, as those of ``lookup`` do. Nothing but the standard library is used here, as there.
+``python -m benchmarks.clients.site_NAME TASK FOLDER STAGE`` runs a task of a JSON file and prints the cost of each step
+as JSON, as clients of ``lookup`` do. Only the standard library is used, as in ``lookup``.
 """
 
 import json
@@ -24,10 +24,10 @@ COLUMNS = (
     "warc_record_offset",
     "warc_record_length",
 )
-"""What is asked for: what a capture is, and where its record lies."""
+"""Columns of the queries: the capture and the location of its record."""
 
 PREPARE, ASK = "prepare", "ask"
-"""Stages, each a process: what is made once and kept, and the questions. Some have nothing to prepare."""
+"""Stages, each a process: store data for later processes (some clients only), and query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,78 +36,78 @@ class Site:
 
     domain: str
     captures: int
-    """Rows that it has."""
+    """Number of its rows."""
 
     @property
     def pattern(self) -> str:
-        """As users of the catalogue and of CDX servers write it."""
+        """Pattern for ``catalogue`` and CDX servers."""
         return f"*.{self.domain}"
 
     @property
     def low(self) -> str:
-        """The least key that it may have."""
+        """Lower bound of its keys, inclusive."""
         return f"{','.join(reversed(self.domain.split('.')))})"
 
     @property
     def high(self) -> str:
-        """A key that is greater than all of its own, which go on with ``)`` or ``,``, and less than all others."""
+        """Upper bound of its keys, exclusive; they continue with ``)`` or ``,``."""
         return f"{self.low[:-1]}-"
 
     @property
     def where(self) -> str:
-        """The same in SQL; keys have no apostrophes."""
+        """Condition in SQL; keys have no apostrophes."""
         return f"url_surtkey >= '{self.low}' AND url_surtkey < '{self.high}'"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a client is to do."""
+    """Arguments of a client."""
 
     source: str
-    """Where the crawl is served, with a slash at its end."""
+    """URL of the crawl's server, with a trailing slash."""
     crawl: str
     manifest: str
-    """Where the list of index files is."""
+    """Path of the list of index files."""
     files: Sequence[str]
-    """The same list, for those who are told it."""
+    """Paths of the index files."""
     sites: Sequence[Site]
     server: str
-    """A CDX server's address of that crawl; of no use to most."""
+    """URL of the crawl on a CDX server; empty for other clients."""
     folder: Path
-    """Of the client's own; what one stage leaves there the next one finds."""
+    """Folder of the client, shared by its stages."""
 
     @property
     def urls(self) -> list[str]:
-        """Of the index files."""
+        """URLs of the index files."""
         return [self.source + file for file in self.files]
 
 
 Ask = Callable[[Site], Any]
-"""Answers with an Arrow table, or with a list of dictionaries."""
+"""Returns an Arrow table or a list of dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A step, and what tells whether another client found the same."""
+    """A step, with the digest of its captures."""
 
     step: Step
     digest: str
 
 
 def start(prepare: Callable[[Task], Ask], *, before: Callable[[Task], int] | None = None) -> None:
-    """Do what the command line says.
+    """Run a client with the arguments of the command line.
 
     Args:
-        prepare: what is done before the first question and not measured, as imports are.
-        before: the stage that prepares; returns how many files it has prepared.
+        prepare: runs before the first query and is not measured, like imports.
+        before: the stage ``PREPARE``; returns the number of prepared files.
     """
     file, folder, stage = sys.argv[1:]
-    said = json.loads(Path(file).read_text(encoding="utf-8"))
-    task = Task(**said | {"sites": [Site(**site) for site in said["sites"]], "folder": Path(folder)})
+    fields = json.loads(Path(file).read_text(encoding="utf-8"))
+    task = Task(**fields | {"sites": [Site(**site) for site in fields["sites"]], "folder": Path(folder)})
     if stage == PREPARE:
         assert before
-        took = measure(task.source, PREPARE, lambda: before(task))
-        answers: Iterable[Answer] = [Answer(took, "")]
+        cost = measure(task.source, PREPARE, lambda: before(task))
+        answers: Iterable[Answer] = [Answer(cost, "")]
     else:
         answers = _answers(task, prepare(task))
     print(json.dumps([asdict(answer) for answer in answers]))
@@ -115,17 +115,17 @@ def start(prepare: Callable[[Task], Ask], *, before: Callable[[Task], int] | Non
 
 def _answers(task: Task, ask: Ask) -> Iterator[Answer]:
     for site in task.sites:
-        found: list[Any] = []
+        results: list[Any] = []
 
-        def asked(site: Site = site, found: list[Any] = found) -> int:
-            found.append(ask(site))
-            return len(found[0])
+        def run(site: Site = site, results: list[Any] = results) -> int:
+            results.append(ask(site))
+            return len(results[0])
 
-        yield Answer(measure(task.source, site.domain, asked), digest(found[0]))
+        yield Answer(measure(task.source, site.domain, run), digest(results[0]))
 
 
 def digest(rows: Any) -> str:  # noqa: ANN401 - pyarrow has no types
-    """What is the same for the same captures in any order."""
+    """Return a digest of captures that does not depend on their order."""
     names = ("url", "warc_filename", "warc_record_offset")
     captures = rows if isinstance(rows, list) else rows.select(names).to_pylist()
     return sha256(

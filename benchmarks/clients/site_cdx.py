@@ -1,6 +1,6 @@
 """cdx_toolkit and a CDX server, which reads its own disk for it and sends the rows.
 
-It waits three seconds between two requests unless it is told not to, as here, where the others have no limit either.
+By default it waits three seconds between requests; not here, because the other clients have no limit either.
 """
 
 import os

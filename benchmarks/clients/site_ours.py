@@ -1,4 +1,4 @@
-"""Our own way: footers are harvested once; then what is held decides what is asked for."""
+"""``catalogue``: footers are harvested once; stored footers and page indexes decide which ranges are requested."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from catalogue.settings import Settings
 
 
 def harvest(task: Task) -> int:
-    """Take the footers of all files, as ``catalogue harvest`` does."""
+    """Harvest the footers of all files, as ``catalogue harvest`` does."""
     with Catalogue(Session(task.folder / "data", _settings(task))) as cat:
         return sum(len(harvested.facts) for harvested in cat.harvest(task.crawl))
 
@@ -28,7 +28,7 @@ def ask(task: Task) -> Ask:
 
 
 def _settings(task: Task) -> Settings:
-    # No page is kept from one question to the next, so that what is held is footers and page indexes.
+    # Pages are not cached, so only footers and page indexes are stored between queries.
     cache = task.folder / "cache"
     return Settings(source=task.source, cache=cache, cache_size=0, latency=LATENCY, bandwidth=RATE)
 

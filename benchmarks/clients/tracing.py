@@ -1,15 +1,15 @@
-"""A rate for all that aiohttp, and so fsspec, asks."""
+"""A rate limit for aiohttp, and so for fsspec."""
 
 import aiohttp
 
-from benchmarks.clients.asking import leave
+from benchmarks.clients.asking import rate_limiter
 
 
 def traces(rate: float | None) -> list[aiohttp.TraceConfig]:
-    """For a session; shared by all sessions that are given it."""
+    """Return trace configurations that limit the total rate of all sessions that use them."""
     if rate is None:
         return []
-    wait = leave(rate)
+    wait = rate_limiter(rate)
 
     async def started(*_: object) -> None:
         await wait()

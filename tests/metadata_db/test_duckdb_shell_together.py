@@ -1,4 +1,4 @@
-"""DuckDB on the catalogue's file while that is made anew, and what it leaves beside it."""
+"""DuckDB's shell on the metadata database during a rebuild, and files that it leaves."""
 
 import subprocess
 import sys
@@ -92,7 +92,7 @@ def shell(path: Path, how: str, program: tuple[str, ...] = (sys.executable, "-c"
             process.kill()
 
 
-def test_reading_shell_keeps_its_file_and_blocks_nobody(command: Command) -> None:
+def test_reading_shell_keeps_its_file_and_does_not_block(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     program = (str(Path(sys.executable).with_name("duckdb")), "-readonly", "-csv", "-noheader")
     with (
@@ -113,7 +113,7 @@ def test_reading_shell_keeps_its_file_and_blocks_nobody(command: Command) -> Non
         assert now.execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
 
 
-def test_writing_shell_blocks_nobody(command: Command) -> None:
+def test_writing_shell_does_not_block(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     with shell(path, "write") as writer:
         for words in (["harvest", "--crawl", NEW], ["query", "*", "--yes"], ["status"], ["sql", "from files"]):

@@ -1,4 +1,4 @@
-"""The DuckDB catalogue: derived, swapped in whole, readable by DuckDB's own shell."""
+"""The metadata database: derived, replaced atomically, readable by DuckDB's shell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Questions of ours have one database of DuckDB in common, and nothing of what it was used for before."""
+"""Queries of one process share a DuckDB instance, without effects on each other."""
 
 import shutil
 import subprocess

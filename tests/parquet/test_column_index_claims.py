@@ -1,4 +1,4 @@
-"""Column indexes that contradict themselves or the footer, each in one way."""
+"""Column indexes with a single contradiction in themselves or to the footer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -64,7 +64,7 @@ def decoded(stored: Claims, **chunk: Any) -> ColumnIndex:
     return decode_column_index(stored.encoded(), replace(part(KEY).chunk, **chunk), 13)
 
 
-def test_claims_as_they_are() -> None:
+def test_accepts_correct_column_indexes() -> None:
     stored = claims()
     assert stored.nulls == [True, True] + [False] * 11
     assert stored.order == 1
@@ -187,7 +187,7 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", COLUMN_FAULTS)
-def test_column_indexes_that_contradict_themselves_or_the_footer(fault: str) -> None:
+def test_rejects_contradictory_column_indexes(fault: str) -> None:
     change, chunk, message = COLUMN_FAULTS[fault]
     stored = claims()
     change(stored)
@@ -196,7 +196,7 @@ def test_column_indexes_that_contradict_themselves_or_the_footer(fault: str) -> 
 
 
 @pytest.mark.parametrize("order", [0, 3, -1])
-def test_pages_may_be_in_no_order(order: int) -> None:
+def test_accepts_unordered_pages(order: int) -> None:
     stored = claims()
     stored.put(6, least=LEAST)
     stored.put(5, greatest=GREATEST)
@@ -207,7 +207,7 @@ def test_pages_may_be_in_no_order(order: int) -> None:
     assert overall_of(index) == Bounds(LEAST, GREATEST)
 
 
-def test_pages_may_descend() -> None:
+def test_accepts_descending_pages() -> None:
     stored = claims()
     stored.reverse(2)
     assert decoded(stored).bounds == decoded(claims()).bounds[::-1]
@@ -243,7 +243,7 @@ WIDE = both(lambda stored: stored.put(2, least=b""), lambda stored: stored.put(1
         (lambda stored: stored.put(12, greatest=b"com,example)/long."), {}),
     ],
 )
-def test_what_the_footer_does_not_know_is_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:
+def test_missing_statistics_are_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:
     stored = claims()
     change(stored)
     known = [(low, high) for null, low, high in zip(stored.nulls, stored.mins, stored.maxs, strict=True) if not null]
@@ -252,7 +252,7 @@ def test_what_the_footer_does_not_know_is_no_contradiction(change: Change, chunk
 
 @pytest.mark.parametrize("name", ["nulls", "mins", "maxs", "counts"])
 @pytest.mark.parametrize("more", [-1, 1])
-def test_lists_of_other_lengths(name: str, more: int) -> None:
+def test_rejects_lists_of_wrong_length(name: str, more: int) -> None:
     stored = claims()
     values = getattr(stored, name)
     setattr(stored, name, values[:-1] if more < 0 else [*values, values[-1]])
@@ -260,7 +260,7 @@ def test_lists_of_other_lengths(name: str, more: int) -> None:
         decoded(stored, null_count=None)
 
 
-def test_column_indexes_that_lack_a_field_or_pages() -> None:
+def test_rejects_column_indexes_without_a_field_or_pages() -> None:
     each = part(KEY)
     for pages in (0, 1, 12, 14):
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
@@ -283,7 +283,7 @@ OTHER_LISTS = [
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-def test_column_indexes_of_other_kinds_of_values(number: int) -> None:
+def test_rejects_column_indexes_with_other_types(number: int) -> None:
     right = {1: BOOLEAN_TRUE, 2: BINARY, 3: BINARY, 5: I64}.get(number)
     lists = [(LIST, encode_list(kind, [value] * 13)) for kind, value in OTHER_LISTS if kind not in {right, I32}]
     for kind, body in [*OTHER_KINDS.values(), *lists]:

@@ -1,4 +1,4 @@
-"""Summaries of footers, hostile ones too."""
+"""Summaries of footers, including hostile footers."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def test_examines_files_of_every_era(mirror: Path) -> None:
             assert bool(found.column_chunks) == chunks
 
 
-def test_what_is_picked() -> None:
+def test_summary_has_the_expected_fields() -> None:
     footer = read_footer(small_file(compression="zstd"))
     facts = summarize_file(footer, column_chunks=True)
     assert (facts.num_rows, facts.codec, facts.utc_times, facts.has_page_index) == (4, "ZSTD", True, True)
@@ -61,7 +61,7 @@ def test_what_is_picked() -> None:
     assert key.total_uncompressed_size == stored.total_uncompressed_size
 
 
-def test_where_bounds_come_from() -> None:
+def test_sources_of_bounds() -> None:
     footer = read_footer(small_file())
     group = footer.row_groups[0]
     key = group.chunks["url_surtkey"]
@@ -74,7 +74,7 @@ def test_where_bounds_come_from() -> None:
     assert facts.row_groups[2].min_key is None
 
 
-def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
+def test_page_index_needs_both_halves_in_every_row_group() -> None:
     footer = read_footer(small_file())
     first, second = footer.row_groups
     assert summarize_file(footer).has_page_index
@@ -85,7 +85,7 @@ def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
     assert not summarize_file(replace(footer, row_groups=())).has_page_index
 
 
-def test_keys_that_are_no_text() -> None:
+def test_rejects_keys_that_are_not_text() -> None:
     data = write(pa.table({"url_surtkey": pa.array([200, -5], pa.int64())}))
     with pytest.raises(BadFooter, match="the column url_surtkey holds int64 and not text"):
         examine_footer(raw_footer(data), len(data))

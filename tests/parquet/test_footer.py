@@ -1,4 +1,4 @@
-"""Footers as pyarrow reads them, their ends, and where in them things are."""
+"""Footers compared with pyarrow, ends of files, and positions of parts."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ from tests.support.mutators import damage
 # As pyarrow reads them
 
 
-def test_every_footer_says_what_pyarrow_says(mirror: Path) -> None:
+def test_footers_of_the_mirror_equal_pyarrow(mirror: Path) -> None:
     paths = index_paths(mirror)
     assert len({crawl_of(path) for path in paths}) >= 3
     for path in paths:
@@ -48,7 +48,7 @@ def test_every_footer_says_what_pyarrow_says(mirror: Path) -> None:
 @pytest.mark.parametrize("version", ["1.0", "2.6"])
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
-def test_footers_of_pyarrow(compression: str, version: str, *, dictionary: bool) -> None:
+def test_footers_written_by_pyarrow_equal_pyarrow(compression: str, version: str, *, dictionary: bool) -> None:
     footer = check_file(small_file(compression=compression, version=version, use_dictionary=dictionary))
     assert footer.codecs == ("UNCOMPRESSED" if compression == "none" else pyarrow_codec(compression),)
 
@@ -212,7 +212,7 @@ def test_lengths(length: int, limit: int, error: type[Exception] | None) -> None
 @pytest.mark.parametrize(
     "tail", [b"", b"PAR1", b"\0\0\0PAR1", b"\1\0\0\0PAR2", b"\1\0\0\0par1", b"<html>\n</html>\n", b"\1\0\0\0PAR1\n"]
 )
-def test_ends_that_are_not_parquet(tail: bytes) -> None:
+def test_rejects_ends_that_are_not_parquet(tail: bytes) -> None:
     with pytest.raises(NotParquet, match="not a Parquet file"):
         footer_length(tail)
 
@@ -223,7 +223,7 @@ def test_encrypted_footer() -> None:
 
 
 @pytest.mark.parametrize("more", range(-12, 0))
-def test_a_footer_must_fit_into_its_file(more: int) -> None:
+def test_rejects_footers_larger_than_their_file(more: int) -> None:
     footer = raw_footer(no_rows())
     assert decode_footer(footer, len(footer) + 12).num_rows == 0
     with pytest.raises(BadFooter, match="does not fit into the file"):
@@ -294,7 +294,7 @@ def test_codecs_by_number() -> None:
 
 
 @pytest.mark.parametrize("claimed", [None, 0, "after the data pages"])
-def test_dictionaries_that_old_writers_do_not_tell_of(claimed: int | str | None) -> None:
+def test_finds_dictionaries_that_the_footer_does_not_list(claimed: int | str | None) -> None:
     """parquet-mr before 1.13 lets data_page_offset point to the dictionary page."""
     footer = made(small_file())
     meta = footer.meta(0, KEY)
@@ -311,7 +311,7 @@ def test_dictionaries_that_old_writers_do_not_tell_of(claimed: int | str | None)
 @pytest.mark.parametrize(
     ("offset", "length"), [(3, 10), (4, 0), (4, -1), (-1, 10), (4, 1 << 40), (1 << 62, 1), (None, 10), (10, None)]
 )
-def test_a_wrong_page_index_is_as_good_as_none(offset: int | None, length: int | None) -> None:
+def test_ignores_wrong_page_indexes(offset: int | None, length: int | None) -> None:
     footer = made(small_file())
     for numbers in [(4, 5), (6, 7)]:
         for place, value in zip(numbers, (offset, length), strict=True):
@@ -326,7 +326,7 @@ def test_a_wrong_page_index_is_as_good_as_none(offset: int | None, length: int |
 
 
 @pytest.mark.parametrize("gentle", [True, False])
-def test_damaged_footers_are_refused_or_make_sense(mirror: Path, *, gentle: bool) -> None:
+def test_rejects_damaged_footers_or_returns_valid_ones(mirror: Path, *, gentle: bool) -> None:
     files = [small_file(), small_file(version="1.0", write_page_index=False)]
     files += [path.read_bytes() for path in one_of_each_crawl(mirror)]
     footers = [made(data, row_groups=2 if len(data) < 5_000 else 1) for data in files]
@@ -348,7 +348,7 @@ def test_damaged_footers_are_refused_or_make_sense(mirror: Path, *, gentle: bool
     assert 200 < refused < 1000
 
 
-def test_some_row_groups_are_decoded_as_all_are(mirror: Path) -> None:
+def test_decodes_single_row_groups_like_all(mirror: Path) -> None:
     """What the catalogue remembers of where they stand saves the time that the others would take."""
     rng = Random(8)
     for path in index_paths(mirror):
@@ -363,7 +363,7 @@ def test_some_row_groups_are_decoded_as_all_are(mirror: Path) -> None:
             assert [group.offset for group in some.row_groups] == [every[n].offset for n in chosen]
 
 
-def test_row_groups_are_not_found_where_they_are_not() -> None:
+def test_rejects_wrong_positions_of_row_groups() -> None:
     data = small_file()
     footer, raw = read_footer(data), raw_footer(data)
     assert footer.rest is not None
@@ -372,7 +372,7 @@ def test_row_groups_are_not_found_where_they_are_not() -> None:
             decode_row_groups(raw, len(data), {0: wrong}, footer.rest)
 
 
-def test_top_level_fields_in_another_order_are_decoded_whole() -> None:
+def test_decodes_complete_footers_with_reordered_fields() -> None:
     data = small_file()
     fields = take_apart(raw_footer(data))
     raw = put_together(fields, backwards=True)

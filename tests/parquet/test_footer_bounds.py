@@ -1,4 +1,4 @@
-"""Bounds, which are those of the values or none."""
+"""Bounds of column chunks: correct, or None."""
 
 import struct
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_bounds_as_written() -> None:
     [(b"b", b"a"), (b"a\xff", b"b"), (b"a", b"\xff"), (b"a", b"b\xc3")],
     ids=["least above greatest", "least not UTF-8", "greatest not UTF-8", "cut within a character"],
 )
-def test_bounds_that_cannot_be_believed_are_none(low: bytes, high: bytes) -> None:
+def test_invalid_bounds_are_none(low: bytes, high: bytes) -> None:
     assert key_bounds(set_bounds(low, high)) is None
     assert key_bounds(deprecated(low, high)) is None
 
@@ -71,7 +71,7 @@ def test_inexact_bounds_are_bounds() -> None:
     assert key_bounds(change) == Bounds(b"com,ex", b"com,ey", cut=True)
 
 
-def test_without_column_orders_bounds_mean_nothing() -> None:
+def test_ignores_bounds_without_column_orders() -> None:
     footer = made(small_file())
     del footer.fields[7]
     chunks = decoded(footer).row_groups[0].chunks
@@ -103,7 +103,7 @@ def test_without_column_orders_bounds_mean_nothing() -> None:
         ("", False),
     ],
 )
-def test_deprecated_bounds_of_text_are_believed_from_where_they_were_right(writer: str, *, is_believed: bool) -> None:
+def test_uses_deprecated_text_bounds_of_correct_writers(writer: str, *, is_believed: bool) -> None:
     """PARQUET-251: parquet-mr before 1.8.0 wrote wrong ones."""
     found = key_bounds(deprecated(b"com,a)/", b"com,b)/"), created_by=writer)
     assert found == (Bounds(b"com,a)/", b"com,b)/", Order.SIGNED) if is_believed else None)
@@ -114,7 +114,7 @@ def test_deprecated_bounds_that_are_not_ascii_are_none() -> None:
     assert key_bounds(deprecated("é".encode(), "ê".encode())) is None
 
 
-def test_deprecated_bounds_of_numbers_are_bounds_from_any_writer() -> None:
+def test_uses_deprecated_number_bounds_of_any_writer() -> None:
     footer = made(small_file())
     field(footer.fields, 6, b"somebody")
     low, high = struct.pack("<q", -5), struct.pack("<q", 5)
@@ -127,7 +127,7 @@ def test_deprecated_bounds_of_numbers_are_bounds_from_any_writer() -> None:
     [(b"12345678", b"1234"), (b"1234", b"12345678"), (b"", b""), (struct.pack("<q", 3), struct.pack("<q", 2))],
     ids=["greatest too short", "least too short", "empty", "least above greatest"],
 )
-def test_bounds_of_numbers_that_cannot_be_believed_are_none(low: bytes, high: bytes) -> None:
+def test_invalid_number_bounds_are_none(low: bytes, high: bytes) -> None:
     footer = made(small_file())
     set_bounds(low, high)(footer.statistics(0, TIME))
     assert decoded(footer).row_groups[0].chunks["fetch_time"].bounds is None
@@ -143,8 +143,8 @@ def test_counts_of_nulls(claimed: int, trusted: int | None) -> None:
 
 
 @pytest.mark.parametrize("wrong", [(LIST, Items(I32, [9])), (BOOLEAN_TRUE, True)])
-def test_what_is_no_number_of_a_type_says_nothing(wrong: tuple[int, Any]) -> None:
-    """As with pyarrow; and chunks can be told apart, which a list in them would not allow."""
+def test_ignores_invalid_annotations_of_types(wrong: tuple[int, Any]) -> None:
+    """As pyarrow does. Chunks stay hashable, which a list in them would prevent."""
     footer = made(small_file())
     footer.element(1 + TIME)[6] = wrong
     chunk = decoded(footer).row_groups[0].chunks["fetch_time"]
@@ -162,7 +162,7 @@ def test_what_is_no_number_of_a_type_says_nothing(wrong: tuple[int, Any]) -> Non
         (0, (1 << 63) - 1, False),
     ],
 )
-def test_times_of_no_calendar_are_not_known(first: int, last: int, *, known: bool) -> None:
+def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: bool) -> None:
     """One such file would keep a view over all of them from being read, because DuckDB cannot multiply them."""
     footer = made(small_file())
     set_bounds(struct.pack("<q", first), struct.pack("<q", last))(footer.statistics(0, TIME))

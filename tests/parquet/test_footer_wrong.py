@@ -1,4 +1,4 @@
-"""Footers with one thing wrong at a time, and damaged ones."""
+"""Footers with a single error, and damaged footers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[Callable[[Made], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_contradicts_itself_is_refused(name: str) -> None:
+def test_rejects_contradictory_footers(name: str) -> None:
     change, reason = WRONG[name]
     footer = made(small_file())
     assert decoded(footer)
@@ -132,7 +132,7 @@ def test_what_contradicts_itself_is_refused(name: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_what_the_format_adds_later_is_passed_over() -> None:
+def test_skips_unknown_fields() -> None:
     footer = made(small_file())
     expected = decoded(footer)
     footer.fields[1] = (BOOLEAN_TRUE, True)  # instead of the version, which is passed over too
@@ -150,14 +150,14 @@ def test_what_the_format_adds_later_is_passed_over() -> None:
     )
 
 
-def test_statistics_that_are_a_number_are_as_good_as_none() -> None:
+def test_ignores_statistics_that_are_a_number() -> None:
     footer = made(small_file())
     field(footer.meta(0, KEY), 12, 5, I32)
     chunk = decoded(footer).row_groups[0].chunks["url_surtkey"]
     assert (chunk.bounds, chunk.null_count) == (None, None)
 
 
-def test_nested_columns_are_known_by_their_paths() -> None:
+def test_names_nested_columns_by_path() -> None:
     """There are none so far; a list has as many values as it likes."""
     table = pa.table({"list": [[1, 2], [], [3]], "struct": [{"x": 1}, None, {"x": 2}], "flat": [1, 2, 3]})
     footer = read_footer(write(table))
@@ -169,7 +169,7 @@ def test_nested_columns_are_known_by_their_paths() -> None:
     assert footer.row_groups[0].chunks["list.list.element"].num_values == 4
 
 
-def test_repeated_columns_have_as_many_values_as_they_like() -> None:
+def test_repeated_columns_may_have_any_number_of_values() -> None:
     footer = made(small_file())
     field(footer.element(1 + TIME), 3, 2)
     field(footer.meta(0, TIME), 5, 7)

@@ -1,4 +1,4 @@
-"""The few intervals that keys really fill."""
+"""Few intervals that cover the keys."""
 
 import random
 
@@ -34,7 +34,7 @@ def test_every_key_lies_in_an_interval(keys: list[bytes | None]) -> None:
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=8), max_size=8), st.randoms(use_true_random=False))
-def test_merged_intervals_cover_what_they_are_made_of(groups: list[list[bytes]], rng: random.Random) -> None:
+def test_merged_intervals_cover_their_inputs(groups: list[list[bytes]], rng: random.Random) -> None:
     parts = [part for keys in groups for part in clusters(binary([*keys]))]
     rng.shuffle(parts)
     found = merged(parts)
@@ -46,7 +46,7 @@ def test_merged_intervals_cover_what_they_are_made_of(groups: list[list[bytes]],
     assert bool(found) == bool(every)
 
 
-def test_two_streams_are_told_apart() -> None:
+def test_separates_two_streams() -> None:
     streams = [[f"org,{name}{number:05})/" for number in range(500)] for name in ("bear", "crane")]
     zipped = [key.encode() for pair in zip(*streams, strict=True) for key in pair]
     assert clusters(binary([*zipped])) == tuple(Bounds(keys[0].encode(), keys[-1].encode()) for keys in streams)

@@ -1,4 +1,4 @@
-"""Offset indexes that contradict their chunk, each in one way."""
+"""Offset indexes with a single contradiction to their chunk."""
 
 import struct
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ OFFSET_FAULTS: dict[str, Callable[[list[Location]], object]] = {
 
 @pytest.mark.parametrize("fault", OFFSET_FAULTS)
 @pytest.mark.parametrize("name", [KEY, PLAIN])
-def test_offset_indexes_that_contradict_their_chunk(name: str, fault: str) -> None:
+def test_rejects_offset_indexes_that_contradict_their_chunk(name: str, fault: str) -> None:
     each = part(name)
     assert (each.chunk.dictionary_page_offset is None) == (name == PLAIN)
     pages = locations_of(each)
@@ -98,7 +98,7 @@ def test_offset_indexes_that_contradict_their_chunk(name: str, fault: str) -> No
         decode_offset_index(offset_index(pages), each.chunk, each.num_rows)
 
 
-def test_only_a_dictionary_of_which_the_footer_does_not_tell_lies_before_the_first_page() -> None:
+def test_only_an_unlisted_dictionary_lies_before_the_first_page() -> None:
     each = untold()
     assert each.located == walk(each.pages, each.chunk) == part(KEY).located
     assert each.located.offsets[0] > each.chunk.data_page_offset
@@ -114,7 +114,7 @@ def test_only_a_dictionary_of_which_the_footer_does_not_tell_lies_before_the_fir
         decode_offset_index(offset_index(before), each.chunk, each.num_rows)
 
 
-def test_there_is_a_page_even_of_no_rows() -> None:
+def test_rejects_chunks_without_a_page() -> None:
     each = untold()
     dictionary = page_header(each.data, each.chunk.range.start).size
     extent = ByteRange(each.chunk.range.start, each.chunk.range.start + dictionary)
@@ -126,7 +126,7 @@ def test_there_is_a_page_even_of_no_rows() -> None:
 
 
 @pytest.mark.parametrize("other", OTHER_KINDS)
-def test_offset_indexes_of_other_kinds_of_values(other: str) -> None:
+def test_rejects_offset_indexes_with_other_types(other: str) -> None:
     each = part(PLAIN)
     kind, body = OTHER_KINDS[other]
     encoded = [
@@ -141,7 +141,7 @@ def test_offset_indexes_of_other_kinds_of_values(other: str) -> None:
         decode_offset_index(overridden(each.offset_index, 1, kind, body), each.chunk, each.num_rows)
 
 
-def test_numbers_that_only_compare_alike() -> None:
+def test_rejects_equal_numbers_of_other_types() -> None:
     """Equal to what would be right, and yet no number of bytes or rows."""
     each = part(PLAIN)
     pages = locations_of(each)
@@ -154,7 +154,7 @@ def test_numbers_that_only_compare_alike() -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
-def test_offset_indexes_that_lack_a_field(missing: int) -> None:
+def test_rejects_offset_indexes_without_a_field(missing: int) -> None:
     each = part(PLAIN)
     fields = [
         [(number, I64, value) for number, value in enumerate(page, 1) if number != missing]
@@ -165,7 +165,7 @@ def test_offset_indexes_that_lack_a_field(missing: int) -> None:
         decode_offset_index(data, each.chunk, each.num_rows)
 
 
-def test_every_truncation_of_an_index_is_noticed() -> None:
+def test_rejects_every_truncation_of_an_index() -> None:
     each = part(KEY)
     count = len(each.located)
     for end in range(len(each.offset_index)):

@@ -1,4 +1,4 @@
-"""Pages that are not what an index says of them, and chunks walked from page to page."""
+"""Pages that contradict their index, and walks over the pages of a chunk."""
 
 from dataclasses import replace
 from time import process_time
@@ -19,7 +19,7 @@ from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, head
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("name", [KEY, PLAIN, FEW])
-def test_pages_are_what_the_index_says(name: str, page: str) -> None:
+def test_accepts_pages_that_match_the_index(name: str, page: str) -> None:
     each = part(name, data_page_version=page)
     index = each.located
     runs = [range(first, last) for first in range(len(index)) for last in range(first + 1, len(index) + 1)]
@@ -36,7 +36,7 @@ def test_pages_are_what_the_index_says(name: str, page: str) -> None:
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("off", [-1, 1])
-def test_pages_of_another_length_or_other_rows(off: int, page: str) -> None:
+def test_rejects_pages_of_other_length_or_rows(off: int, page: str) -> None:
     each = part(PLAIN, data_page_version=page)
     index = each.located
     for wrong, at_fault in [
@@ -51,7 +51,7 @@ def test_pages_of_another_length_or_other_rows(off: int, page: str) -> None:
                 check_pages(each.data[index.offsets[run.start] :], wrong, run, dictionary=False)
 
 
-def test_a_dictionary_is_no_data_page() -> None:
+def test_rejects_a_dictionary_as_data_page() -> None:
     each = part(KEY)
     dictionary = page_header(each.data, each.chunk.range.start)
     assert dictionary == PageHeader(
@@ -68,7 +68,7 @@ def test_a_dictionary_is_no_data_page() -> None:
         check_pages(each.pages, index, range(1), dictionary=True)
 
 
-def test_pages_that_are_not_there() -> None:
+def test_rejects_missing_pages() -> None:
     each = part(PLAIN)
     data = each.data[each.located.offsets[0] : each.located.offsets[1]]
     with pytest.raises(BadPageIndex, match="no page starts there: cut short"):
@@ -139,7 +139,7 @@ def test_page_headers(data: bytes, expected: tuple[bool, int, bool]) -> None:
         *(header(0, {5: V1})[:end] for end in range(len(header(0, {5: V1})))),
     ],
 )
-def test_what_is_no_page_header(data: bytes) -> None:
+def test_rejects_invalid_page_headers(data: bytes) -> None:
     with pytest.raises(BadPageIndex, match="no page starts there"):
         page_header(data)
 
@@ -152,26 +152,26 @@ def tiny(pages: bytes, rows: int) -> ColumnChunk:
     return replace(part(PLAIN).chunk, range=ByteRange(4, 4 + len(pages)), data_page_offset=4, num_values=rows)
 
 
-def test_a_walk_by_hand() -> None:
+def test_walks_known_pages() -> None:
     first, second = header(0, {5: V1}, stored=2) + b"ab", header(3, {8: encoding(4, V2, 0)}, stored=0)
     pages = first + second
     assert walk(pages, tiny(pages, 14)) == OffsetIndex((4, 4 + len(first), 4 + len(pages)), (0, 7, 14))
 
 
 @pytest.mark.parametrize("rows", [0, 7, 13, 15])
-def test_a_walk_that_does_not_come_to_all_rows(rows: int) -> None:
+def test_rejects_walks_with_wrong_numbers_of_rows(rows: int) -> None:
     pages = header(0, {5: V1}, stored=0) * 2
     with pytest.raises(BadPageIndex, match=f"the pages of url hold 14 rows, not {rows}"):
         walk(pages, tiny(pages, rows))
 
 
-def test_a_walk_over_a_page_of_no_rows() -> None:
+def test_rejects_pages_without_rows() -> None:
     pages = header(0, {5: V1}, stored=0) + header(0, {5: encoding(1, V1, 0)}, stored=0)
     with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
         walk(pages, tiny(pages, 7))
 
 
-def test_a_walk_stays_within_its_chunk() -> None:
+def test_walk_stays_within_its_chunk() -> None:
     each = part(KEY)
     for data in (each.pages + each.pages[-1:], each.pages[: -len(each.pages) // 2], each.pages[1:], b""):
         with pytest.raises(BadPageIndex):
@@ -181,7 +181,7 @@ def test_a_walk_stays_within_its_chunk() -> None:
         walk(whole, replace(each.chunk, num_values=ROWS + 10))
 
 
-def test_a_dictionary_comes_first_or_not_at_all() -> None:
+def test_rejects_dictionaries_after_the_first_page() -> None:
     each = untold()
     start = each.located.offsets[0] - each.chunk.range.start
     dictionary, rest = each.pages[:start], each.pages[start:]
@@ -192,7 +192,7 @@ def test_a_dictionary_comes_first_or_not_at_all() -> None:
             walk(data, chunk)
 
 
-def test_pages_are_counted() -> None:
+def test_limits_the_number_of_pages() -> None:
     each = header(0, {5: encoding(1, V1, 1)}, stored=0)
     index = walk(each * MAX_PAGES, tiny(each * MAX_PAGES, MAX_PAGES))
     assert len(index) == MAX_PAGES
@@ -202,7 +202,7 @@ def test_pages_are_counted() -> None:
         walk(more, tiny(more, MAX_PAGES + 1))
 
 
-def test_pages_of_nothing_are_not_walked_for_ever() -> None:
+def test_rejects_endless_empty_pages() -> None:
     pages = header(2, {}, stored=0) * 1_000_000
     started = process_time()
     with pytest.raises(BadPageIndex):

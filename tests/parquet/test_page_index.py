@@ -1,4 +1,4 @@
-"""Page indexes: those of files compared with the pages themselves, and which pages hold which rows."""
+"""Page indexes compared with the pages, and pages of given rows."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from tests.support.paged import FEW, KEY, PLAIN, largest_of_each_crawl, overall_
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "none"])
-def test_the_pages_themselves_say_what_the_index_says(codec: str, page: str, *, dictionary: bool) -> None:
+def test_pages_equal_their_index(codec: str, page: str, *, dictionary: bool) -> None:
     for each in parts(written(compression=codec, data_page_version=page, use_dictionary=dictionary, row_group_size=70)):
         index = walk(each.pages, each.chunk)
         assert index == each.located
@@ -42,7 +42,7 @@ def test_the_pages_themselves_say_what_the_index_says(codec: str, page: str, *, 
             assert index.first_rows == (*range(0, each.num_rows, 10), each.num_rows)
 
 
-def test_the_pages_of_the_mirror_say_what_the_index_says(mirror: Path) -> None:
+def test_pages_of_the_mirror_equal_their_index(mirror: Path) -> None:
     pages: Counter[bool] = Counter()
     for path in index_paths(mirror):
         for each in parts(path.read_bytes()):
@@ -129,7 +129,7 @@ def test_bounds_of_pyarrow(page: str) -> None:
     assert nulls == {KEY: 2, PLAIN: 0, FEW: 4}
 
 
-def test_a_chunk_of_nothing_but_nulls() -> None:
+def test_chunk_of_nulls() -> None:
     data = write(pa.table({KEY: pa.nulls(30, pa.string())}), data_page_size=1, write_batch_size=10)
     [each] = parts(data)
     count = len(each.located)
@@ -143,7 +143,7 @@ def test_a_chunk_of_nothing_but_nulls() -> None:
 # Written again
 
 
-def test_what_is_decoded_and_encoded_is_the_same(mirror: Path) -> None:
+def test_decode_encode_roundtrip(mirror: Path) -> None:
     same: Counter[str] = Counter()
     for path in largest_of_each_crawl(mirror):
         for each in parts(path.read_bytes()):
@@ -190,7 +190,7 @@ def test_round_trip_of_offset_indexes(pages: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.data())
-def test_covering_gives_exactly_the_pages_that_hold_some_of_the_rows(sizes: list[int], data: st.DataObject) -> None:
+def test_covering_returns_exactly_the_pages_of_the_rows(sizes: list[int], data: st.DataObject) -> None:
     first_rows = (0, *(sum(sizes[: page + 1]) for page in range(len(sizes))))
     index = OffsetIndex(tuple(100 + 10 * page for page in range(len(sizes) + 1)), first_rows)
     cuts = sorted(data.draw(st.lists(st.integers(0, first_rows[-1]), max_size=12)))
@@ -250,7 +250,7 @@ TEXTS = st.text(st.sampled_from("ab~\x7f\u0080п\u00ff\u07ff\uffff\U00010000\U00
 
 
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 6))
-def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length: int) -> None:
+def test_accepts_bounds_truncated_by_parquet_mr(pages: list[list[str]], length: int) -> None:
     encoded = [sorted(text.encode() for text in page) for page in pages]
     every = sorted(chain(*encoded))
     stored = ColumnIndex(
@@ -284,7 +284,7 @@ BYTES = st.one_of(
 
 
 @given(st.lists(BYTES, min_size=1, max_size=4))
-def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> None:
+def test_truncated_bounds_are_bounds(values: list[bytes]) -> None:
     least, greatest = min(values), max(values)
     bounds = cut_bounds(least, greatest)
     assert bounds.min <= least <= greatest <= bounds.max
@@ -318,6 +318,6 @@ def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> Non
         (b"", b""),
     ],
 )
-def test_cut_bounds_by_hand(greatest: bytes, expected: bytes) -> None:
+def test_truncates_known_bounds(greatest: bytes, expected: bytes) -> None:
     assert cut_bounds(b"", greatest) == Bounds(b"", expected)
     assert cut_bounds(greatest, greatest).min == greatest[:256]

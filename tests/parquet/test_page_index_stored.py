@@ -1,4 +1,4 @@
-"""Page indexes as they are held, and damage of any kind."""
+"""Stored page indexes, and damage of all kinds."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -47,12 +47,12 @@ HELD = st.builds(
 
 
 @given(HELD)
-def test_what_is_packed_is_unpacked(stored: Indexes) -> None:
+def test_pack_unpack_roundtrip(stored: Indexes) -> None:
     assert Indexes.unpack(stored.pack()) == stored
 
 
 @given(HELD, HELD)
-def test_joined_has_both_and_prefers_what_was_read_from_the_pages(before: Indexes, other: Indexes) -> None:
+def test_join_prefers_values_read_from_pages(before: Indexes, other: Indexes) -> None:
     joined = before.joined(other)
     winner, loser = (before, other) if before.own and not other.own else (other, before)
     assert joined.own == (before.own or other.own)
@@ -98,12 +98,12 @@ def test_joined_has_both_and_prefers_what_was_read_from_the_pages(before: Indexe
         b"9" * 5000 + b"\n",
     ],
 )
-def test_what_was_never_packed_is_not_unpacked(packed: bytes) -> None:
+def test_rejects_invalid_packed_indexes(packed: bytes) -> None:
     with pytest.raises(BadPageIndex, match="a page index of the store cannot be read"):
         Indexes.unpack(packed)
 
 
-def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
+def test_cuts_indexes_from_fetched_bytes(mirror: Path) -> None:
     files = [path.read_bytes() for path in largest_of_each_crawl(mirror)] + [written(row_group_size=50)]
     rng, found_some = Random(1), 0
     for data in files:
@@ -133,7 +133,7 @@ def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
     assert found_some > 20
 
 
-def test_without_the_key_column_bounds_are_not_cut() -> None:
+def test_bounds_are_not_cut_without_the_key_column() -> None:
     data = written()
     cut = cut_indexes(read_footer(data), "no such column", data, 0)
     assert [stored.column_index for stored in cut.values()] == [None]
@@ -200,7 +200,7 @@ def damaged(data: bytes, rng: Random, count: int) -> Iterator[bytes]:
         yield damage(data, rng, [data]) if rng.randrange(3) else confused(data, rng)
 
 
-def test_damaged_offset_indexes(mirror: Path) -> None:
+def test_checks_damaged_offset_indexes(mirror: Path) -> None:
     def attempt(each: Part, data: bytes) -> None:
         check_offset_index(decode_offset_index(data, each.chunk, each.num_rows), each.chunk, each.num_rows)
 
@@ -210,7 +210,7 @@ def test_damaged_offset_indexes(mirror: Path) -> None:
     assert found["accepted"] > 5
 
 
-def test_damaged_column_indexes(mirror: Path) -> None:
+def test_checks_damaged_column_indexes(mirror: Path) -> None:
     def attempt(each: Part, data: bytes) -> None:
         pages = len(each.located)
         check_column_index(decode_column_index(data, each.chunk, pages), each.chunk, pages)

@@ -1,4 +1,4 @@
-"""What pyarrow reads in a file of spliced pages is what it reads of their rows in the whole file."""
+"""pyarrow reads the same rows from a spliced file as from the complete file."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,7 +163,7 @@ def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary:
     assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
 
 
-def test_pages_that_need_a_dictionary_are_not_read_without_it(wide: pa.Table) -> None:
+def test_rejects_dictionary_pages_without_their_dictionary(wide: pa.Table) -> None:
     data = paged(wide, dictionary_pagesize_limit=400)
     footer, refused = read_footer(data), 0
     for group in footer.row_groups:
@@ -178,7 +178,7 @@ def test_pages_that_need_a_dictionary_are_not_read_without_it(wide: pa.Table) ->
 
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
-def test_dictionaries_that_old_writers_do_not_tell_of(wide: pa.Table, page: str) -> None:
+def test_finds_dictionaries_that_the_footer_does_not_list(wide: pa.Table, page: str) -> None:
     """parquet-mr before 1.13 lets data_page_offset point to the dictionary page."""
     data = paged(wide, version="1.0", data_page_version=page, dictionary_pagesize_limit=400, row_group_size=ROWS // 2)
     footer, whole, compared = read_footer(data), pq.ParquetFile(pa.BufferReader(data)), Counter[str]()
@@ -212,7 +212,7 @@ ENCODINGS = {
         if (number + other) // 2 % 2
     ],
 )
-def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page: str) -> None:
+def test_every_encoding(wide: pa.Table, encoding: str, codec: str, page: str) -> None:
     table = wide.select([name for name in wide.column_names if name.rsplit("_", 1)[0] in ENCODINGS[encoding]])
     data = paged(table, use_dictionary=False, column_encoding=encoding, compression=codec, data_page_version=page)
     metadata = pq.read_metadata(pa.BufferReader(data)).row_group(0)

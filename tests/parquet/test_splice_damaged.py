@@ -1,4 +1,4 @@
-"""A page that was changed or cut short is noticed by whoever reads what was spliced; and damaged page headers."""
+"""Damaged or truncated pages and page headers are detected."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,13 +39,13 @@ def check_flips(data: bytes, rng: Random, *, a_page: int) -> int:
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none"])
-def test_a_flipped_bit_is_noticed(wide: pa.Table, codec: str, page: str) -> None:
+def test_rejects_flipped_bits(wide: pa.Table, codec: str, page: str) -> None:
     names = ["string_some", "int16_few", "ms_utc_many", "bool_some"]
     data = write(wide.select(names), compression=codec, data_page_version=page, data_page_size=300, write_batch_size=50)
     assert check_flips(data, Random(codec + page), a_page=6) > 50
 
 
-def test_a_flipped_bit_is_noticed_in_files_that_have_checksums(mirror: Path) -> None:
+def test_rejects_flipped_bits_in_files_with_checksums(mirror: Path) -> None:
     checked = 0
     for path in one_of_each_crawl(mirror):
         data = path.read_bytes()
@@ -55,7 +55,7 @@ def test_a_flipped_bit_is_noticed_in_files_that_have_checksums(mirror: Path) -> 
     assert checked > 50
 
 
-def test_pages_cut_short_never_look_whole(wide: pa.Table) -> None:
+def test_truncated_pages_never_look_complete(wide: pa.Table) -> None:
     """At the end of a page pyarrow says nothing; whoever reads must count."""
     data = write(wide.select(["string_many"]), data_page_size=300, write_batch_size=50, use_dictionary=False)
     footer = read_footer(data)

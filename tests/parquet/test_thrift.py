@@ -125,7 +125,7 @@ def test_round_trip_of_lists(kind: int, numbers: list[int]) -> None:
 
 @given(struct_of(values()))
 @settings(max_examples=40)
-def test_every_truncation_is_noticed(written: Written) -> None:
+def test_rejects_every_truncation(written: Written) -> None:
     _, data, _ = written
     for end in range(len(data)):
         with pytest.raises(ThriftError):
@@ -148,7 +148,7 @@ def test_known_bytes() -> None:
     assert encode_list(STRUCT, [b"\x00", b"\x15\x02\x00"]) == b"\x2c\x00\x15\x02\x00"
 
 
-def test_kinds_that_are_only_read() -> None:
+def test_decodes_types_that_are_not_encoded() -> None:
     assert read(field(DOUBLE, struct.pack("<d", 0.1))) == {1: 0.1}
     assert read(field(SET, b"\x25\x02\x04")) == {1: [1, 2]}
     assert read(field(MAP, b"\x00")) == {1: []}
@@ -199,14 +199,14 @@ def test_elements(kind: int, header: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [LIST, SET, MAP])
-def test_more_elements_than_bytes(kind: int) -> None:
+def test_rejects_more_elements_than_bytes(kind: int) -> None:
     for count in (100, 1 << 31, (1 << 63) - 1):
         body = varint(count) + b"\x55" if kind == MAP else b"\xf5" + varint(count)
         with pytest.raises(ThriftError, match=f"a container of {count} elements"):
             read(field(kind, body + bytes(90)))
 
 
-def test_longer_than_the_data() -> None:
+def test_rejects_lengths_beyond_the_data() -> None:
     for length in (4, 1 << 31, (1 << 63) - 1):
         with pytest.raises(ThriftError, match=f"{length} bytes at byte"):
             read(field(BINARY, varint(length) + b"ab"))
@@ -228,7 +228,7 @@ def test_numbers() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 13, 14, 15])
-def test_unknown_kinds(kind: int) -> None:
+def test_rejects_unknown_types(kind: int) -> None:
     if kind:
         with pytest.raises(ThriftError, match=f"unknown kind {kind} at byte 1"):
             read(field(kind, b"\x01\x01"))
@@ -296,7 +296,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_bombs_are_refused(bomb: str) -> None:
+def test_rejects_bombs(bomb: str) -> None:
     data = BOMBS[bomb]()
     with pytest.raises(ThriftError):
         read(data)
@@ -305,7 +305,7 @@ def test_bombs_are_refused(bomb: str) -> None:
 
 
 @pytest.mark.parametrize("bomb", MANY)
-def test_bombs_of_values_are_refused(bomb: str) -> None:
+def test_rejects_bombs_of_values(bomb: str) -> None:
     data = MANY[bomb]()
     with pytest.raises(ThriftError, match="too many values"):
         read_with_budget(data)
@@ -325,7 +325,7 @@ def test_memory_is_bounded() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_noise_is_refused_or_read(data: bytes) -> None:
+def test_rejects_or_decodes_noise(data: bytes) -> None:
     try:
         reader = Reader(data)
         reader.struct()

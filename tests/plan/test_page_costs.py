@@ -1,4 +1,4 @@
-"""What reading by pages takes: requests and bytes, by the server's account."""
+"""Requests and bytes of queries by pages, counted by the server."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""Plans: values that can be printed offline, and that servers' logs agree with."""
+"""Plans can be printed offline and agree with the log of the server."""
 
 import dataclasses
 from collections.abc import Callable

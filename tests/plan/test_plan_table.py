@@ -1,4 +1,4 @@
-"""A plan as a table that other engines read."""
+"""A plan as a table for other engines."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The clients of a benchmark answer alike, and what they took becomes one table, whatever is missing."""
+"""Clients of a benchmark return the same rows; the summary compares their costs."""
 
 import gzip
 from collections.abc import Callable
@@ -13,14 +13,14 @@ import pytest
 
 from benchmarks.clients import site_ours, site_pyarrow, site_recipe
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, digest
-from benchmarks.late import Late
+from benchmarks.proxy import DelayingProxy
 from benchmarks.summary import Measurement, Missing, Result, document
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import Miniature
 from tests.support.faults import FaultServer
 
 CRAWL = "CC-MAIN-2022-05"
-SITES = [Site("kettlegate-madeup.de", 0), Site("example.net", 0)]  # how many they have is not looked at
+SITES = [Site("kettlegate-madeup.de", 0), Site("example.net", 0)]  # the numbers of captures are not used
 CLIENTS: dict[str, tuple[Callable[[Task], Ask], Callable[[Task], int] | None]] = {
     "ours": (site_ours.ask, site_ours.harvest),
     "recipe": (site_recipe.ask, site_recipe.harvest),
@@ -49,34 +49,34 @@ def test_clients_return_the_rows_of_the_files(client: str, files: dict[str, byte
             assert before(task) == len(paths)
         ask = prepare(task)
         for site in SITES:
-            there = rows.filter(pc.field("url_host_registered_domain") == site.domain)
-            assert there.num_rows
-            found = ask(site)
-            assert digest(found) == digest(there)
-            assert digest(found) != digest(there.slice(1))
+            expected = rows.filter(pc.field("url_host_registered_domain") == site.domain)
+            assert expected.num_rows
+            actual = ask(site)
+            assert digest(actual) == digest(expected)
+            assert digest(actual) != digest(expected.slice(1))
 
 
-def test_counts_requests_of_a_delayed_server(miniature: Miniature) -> None:
+def test_delaying_proxy_counts_requests(miniature: Miniature) -> None:
     path = manifest_path(CRAWL)
-    with FaultServer(miniature.folder) as server, Late(server.url, latency=0.0) as late:
+    with FaultServer(miniature.folder) as server, DelayingProxy(server.url, latency=0.0) as proxy:
         for _ in range(2):
-            connection = HTTPConnection(urlsplit(late.url).netloc)
+            connection = HTTPConnection(urlsplit(proxy.url).netloc)
             connection.request("GET", f"/{path}")
             assert connection.getresponse().read() == (miniature.folder / path).read_bytes()
             connection.close()
-        assert late.requests == 2
-        assert late.bytes > 2 * (miniature.folder / path).stat().st_size
-        late.reset()
-        assert (late.requests, late.bytes) == (0, 0)
+        assert proxy.requests == 2
+        assert proxy.bytes > 2 * (miniature.folder / path).stat().st_size
+        proxy.reset()
+        assert (proxy.requests, proxy.bytes) == (0, 0)
 
 
-def test_one_table_compares_all_results() -> None:
+def test_summary_compares_all_results() -> None:
     results: list[Result] = [
         Measurement("one job", "another", 30, 8e6, 1.0, 0.5, 200_000_000),
         Measurement("one job", "catalogue", 10, 2e6, 2.0, 0.5, 100_000_000),
         Measurement("other job", "catalogue", 0, 0, 0.1, 0.1, 100_000_000),
         Measurement("other job", "another", 7, 1e6, 0.4, 0.1, 100_000_000),
-        Missing("other job", "third", "Traceback:\nno third can be had"),
+        Missing("other job", "third", "Traceback:\nthird cannot be installed"),
     ]
     text = document("2026-11-22", results, {"fourth": "it broke"}, "\n### A table\n")
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
@@ -86,9 +86,9 @@ def test_one_table_compares_all_results() -> None:
         ("catalogue", ["", "", ""]),
         ("**other job**", ["", "", ""]),
         ("catalogue", ["", "", ""]),
-        ("another", ["", "", "4"]),  # nothing cannot be compared with
+        ("another", ["", "", "4"]),  # no ratio to zero
         ("third", ["-", "-", "-"]),
     ]
-    assert "third: no third can be had\n" in text
+    assert "third: third cannot be installed\n" in text
     assert "`fourth` failed: it broke\n" in text
     assert text.endswith("### A table\n")

@@ -1,4 +1,4 @@
-"""The law of pruning: pruned and filtered equals scanned and filtered, on every era."""
+"""Pruned and filtered queries equal full scans, for every era of the index."""
 
 import random
 from bisect import bisect_left

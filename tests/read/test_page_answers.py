@@ -1,4 +1,4 @@
-"""Reading by pages, by chunks and whole files give the same rows; and by pages costs what the pages cost."""
+"""Reads by pages, chunks and complete files return the same rows; pages cost less."""
 
 import random
 from collections.abc import Iterator

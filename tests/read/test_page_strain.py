@@ -1,4 +1,4 @@
-"""Pages where it is hard: wrong indexes that look right, bounds that say little, caches, others at the same store."""
+"""Wrong indexes, wide bounds, caches, and concurrent use of a store."""
 
 import random
 from collections.abc import Callable, Iterator

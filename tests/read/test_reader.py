@@ -1,4 +1,4 @@
-"""Reading: odd but valid files, and files that are not what their footers say."""
+"""Unusual valid files, and files that contradict their footers."""
 
 import gzip
 import json

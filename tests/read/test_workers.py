@@ -1,4 +1,4 @@
-"""Plans in slices, read by any executor: in order, once, and at the rate of one."""
+"""Slices of plans in any executor: in order, once, and within the rate limit."""
 
 from collections import Counter
 from collections.abc import Iterator

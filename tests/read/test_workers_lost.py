@@ -1,4 +1,4 @@
-"""Plans read by processes, and by a Dask cluster of which a worker is killed."""
+"""Plans in processes, and in a Dask cluster that loses a worker."""
 
 import os
 import re

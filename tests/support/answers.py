@@ -1,4 +1,4 @@
-"""A source that answers what a test says."""
+"""A source with responses given by a test."""
 
 import threading
 from collections.abc import Callable, Iterable

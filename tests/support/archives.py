@@ -1,4 +1,4 @@
-"""Records as archives have them, and the captures that lead to them."""
+"""WARC and ARC records, and their captures."""
 
 import hashlib
 from base64 import b32encode

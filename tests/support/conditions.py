@@ -1,4 +1,4 @@
-"""Rows by a condition, and what of it may be pruned with."""
+"""Rows that match a condition, and the parts of it usable for pruning."""
 
 from collections.abc import Iterator
 from typing import Any

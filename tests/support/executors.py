@@ -1,4 +1,4 @@
-"""Catalogues that hand their plans to executors."""
+"""Executors for catalogues."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

@@ -1,4 +1,4 @@
-"""Records that were fetched, as others read them."""
+"""Read fetched records with warcio."""
 
 from pathlib import Path
 from types import SimpleNamespace

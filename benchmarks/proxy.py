@@ -1,4 +1,4 @@
-"""What makes a server of this machine as late as a distant one, and counts what is asked of it."""
+"""A proxy that delays responses and counts requests."""
 
 import asyncio
 import threading
@@ -7,12 +7,12 @@ from typing import Self
 from urllib.parse import urlsplit
 
 
-class Late:
-    """Stands before a server, from ``with`` to the end of the block, for clients that open a connection a request.
+class DelayingProxy:
+    """A proxy for a local server and clients that open a connection per request; runs in a ``with`` block.
 
     Args:
-        url: of the server, which is on this machine.
-        latency: seconds by which each answer is late.
+        url: URL of the server.
+        latency: seconds of delay per response.
     """
 
     def __init__(self, url: str, *, latency: float) -> None:
@@ -23,10 +23,10 @@ class Late:
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self.url = ""
-        """Where to ask instead."""
+        """URL of the proxy."""
         self.requests = 0
         self.bytes = 0
-        """Of answers, with their heads."""
+        """Bytes of responses, including headers."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -40,7 +40,7 @@ class Late:
         self._thread.join()
 
     def reset(self) -> None:
-        """Forget what was asked."""
+        """Reset the counters."""
         self.requests = self.bytes = 0
 
     async def _main(self) -> None:
@@ -54,24 +54,24 @@ class Late:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.requests += 1
         reading, writing = await asyncio.open_connection(self._server.hostname, self._server.port)
-        asking = asyncio.create_task(_pass_on(reader, writing))
+        forwarding = asyncio.create_task(_forward(reader, writing))
         try:
-            first = await reading.read(1 << 16)
+            data = await reading.read(1 << 16)
             await asyncio.sleep(self._latency)
-            while first:
-                self.bytes += len(first)
-                writer.write(first)
+            while data:
+                self.bytes += len(data)
+                writer.write(data)
                 await writer.drain()
-                first = await reading.read(1 << 16)
+                data = await reading.read(1 << 16)
         except ConnectionError:
-            pass  # the client has left
+            pass  # the client closed its connection
         finally:
-            asking.cancel()
-            for one in (writing, writer):
-                one.close()
+            forwarding.cancel()
+            for stream in (writing, writer):
+                stream.close()
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(1 << 16):
         writer.write(data)
-    writer.close()  # or the server would keep open what its client has closed
+    writer.close()  # otherwise the server would keep the connection open
