@@ -1,5 +1,6 @@
 """Build the metadata database from the store."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -272,7 +273,7 @@ class Build:
         if not rows:
             return
         kinds = {name: kind for name, kind, *_ in self._rows(f"DESCRIBE derived.{table}") if name in rows[0]}
-        with incoming(self._folder, kinds, rows) as source:
+        with incoming(self._folder, kinds, (json.dumps(row).encode() + b"\n" for row in rows)) as source:
             self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM {source}")  # noqa: S608 - constants
 
 

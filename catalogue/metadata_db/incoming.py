@@ -1,6 +1,5 @@
 """Rows on their way into a table: as JSON in a temporary file, which DuckDB reads without pandas."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,17 +11,17 @@ _NAME = "incoming.json"
 
 
 @contextmanager
-def incoming(folder: Path, kinds: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+def incoming(folder: Path, kinds: Mapping[str, str], lines: Iterable[bytes]) -> Iterator[str]:
     """Write rows to a file, and yield what a statement can select them from.
 
     Args:
         folder: for the file.
         kinds: DuckDB's types by column; columns of type BLOB are given and read as hexadecimal digits.
-        rows: of values for JSON.
+        lines: of JSON, one for each row.
     """
     path = folder / _NAME
     with create(path) as file:
-        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
+        file.writelines(lines)
     readable = {name: "VARCHAR" if kind == "BLOB" else kind for name, kind in kinds.items()}
     columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in readable.items())
     source = f"read_json({literal(str(path))}, format = 'newline_delimited', columns = {{{columns}}})"

@@ -68,6 +68,6 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
         "columns": db.execute(_COLUMNS).fetchall(),
         "crawls": {crawl: [first, last] for crawl, first, last in db.execute(_CRAWLS).fetchall()},
     }
-    parts = parts_of(db.execute(ROW_GROUPS).to_arrow_table())
+    parts = parts_of(db.sql(ROW_GROUPS).to_arrow_table())
     with whole_file(path) as file:
         write_bounds_file(file, header, parts)
