@@ -79,7 +79,8 @@ variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the nex
 	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
 	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
 	  tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py \
-	  $(addprefix tests/parquet/,test_footer.py test_footer_bounds.py test_footer_wrong.py test_thrift.py test_examine.py)
+	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \
+	    test_page_headers test_page_index test_page_index_stored test_column_index_claims test_offset_index_claims test_splice))
 
 soak: $(VENV)/tested  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
