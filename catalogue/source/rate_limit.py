@@ -252,7 +252,7 @@ class Limiter:
         with self._lock:
             if self._file is not None:
                 try:
-                    self._memory = self._file.change(change, self.clock.now())
+                    self._memory = self._file.change(change, self.clock.now)
                 except TimeoutError:  # the process with the lock may be suspended; the next request tries again
                     pass
                 except OSError:

@@ -76,12 +76,12 @@ class StateFile:
     def __del__(self) -> None:
         self._close()
 
-    def change(self, change: Callable[[State], State], now: float) -> State:
+    def change(self, change: Callable[[State], State], clock: Callable[[], float]) -> State:
         """Change the state and return the new one.
 
         Args:
             change: returns the new state.
-            now: the time.
+            clock: returns the time; it is read under the lock, as no other process can have written later then.
 
         Raises:
             TimeoutError: if another process holds the lock for too long; it may be suspended.
@@ -90,6 +90,7 @@ class StateFile:
         self._open()
         self._lock()
         try:
+            now = clock()
             before = self._read(now)
             after = change(before)
             if after != before:

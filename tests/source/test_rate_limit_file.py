@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,37 @@ def test_two_processes_share_the_rate(tmp_path: Path) -> None:
     for number, when in enumerate(sorted(sum(times, ()))):
         # No request is early; delays depend on the machine.
         assert when >= min(starts) + (number - 4) / 100 - 1e-6
+
+
+class _WatchedClock(FakeClock):
+    """A clock that says when a limiter has read it for a request and goes on to the lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reads = 0
+        self.read = threading.Event()
+
+    def now(self) -> float:
+        self._reads += 1
+        if self._reads == 2:
+            self.read.set()
+        return super().now()
+
+
+def test_keeps_what_another_process_writes_during_the_wait_for_the_lock(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    file.touch()
+    clock = _WatchedClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    with ThreadPoolExecutor() as executor, file.open("r+b") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        acquired = executor.submit(limiter.acquire)
+        assert clock.read.wait(10)
+        clock.advance(0.5)
+        other.write(_state(next_slot=START + 20, noted=START + 0.5).encode())
+        other.flush()
+        fcntl.flock(other, fcntl.LOCK_UN)
+        assert acquired.result(timeout=10) >= START + 20
 
 
 def test_forgets_state_from_before_a_reboot(tmp_path: Path) -> None:
