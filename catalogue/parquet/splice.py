@@ -1,43 +1,75 @@
 """Make a small valid Parquet file of fetched pages of a column, for pyarrow to decode.
 
-The pages, unchanged, follow the magic and precede a footer of one row group with one column. The schema element is that
-of the original file; only offsets are new. Statistics are left out. Field numbers are those of parquet.thrift.
+The pages, unchanged, follow the magic and precede a footer with one row group for each column chunk. The schema element
+is that of the original file; only offsets are new. Statistics are left out. Field numbers are those of parquet.thrift.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from catalogue.parquet.footer import MAGIC, with_trailer
 from catalogue.parquet.model import DATA_PAGES, PHYSICAL_TYPES, ColumnChunk
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 
 
-def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: int, created_by: str) -> bytes:
-    """Return a Parquet file of one column.
+class ChunkPages(NamedTuple):
+    """Pages of a column chunk."""
+
+    chunk: ColumnChunk
+    pages: bytes
+    """The dictionary page, if needed, then data pages in ascending order, with or without gaps."""
+    dictionary_size: int
+    """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as in files of older writers.
+    """
+    num_rows: int
+    """Rows of the data pages."""
+
+
+def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> bytes:
+    """Return a Parquet file of one column, with a row group for each piece.
 
     Args:
-        chunk: of the pages.
-        pages: the dictionary page, if needed, then data pages in ascending order, with or without gaps.
-        dictionary_size: bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as in files
-            of
-            older writers.
-        num_rows: rows of the data pages.
-        created_by: of the original file; readers work around known bugs of writers.
+        pieces: pages of chunks of one column, which have the same ``column.element``.
+        created_by: of the original files; readers work around known bugs of writers.
     """
     start = len(MAGIC)
+    groups = []
+    for piece in pieces:
+        groups.append(_row_group(piece, start))
+        start += len(piece.pages)
+    footer = encode_struct(
+        [
+            (1, I32, 1),
+            (2, LIST, encode_list(STRUCT, [_ROOT, pieces[0].chunk.column.element])),
+            (3, I64, sum(piece.num_rows for piece in pieces)),
+            (4, LIST, encode_list(STRUCT, groups)),
+            (6, BINARY, created_by.encode()),
+        ]
+    )
+    return b"".join([MAGIC, *(piece.pages for piece in pieces), with_trailer(footer)])
+
+
+_ROOT = encode_struct([(4, BINARY, b"schema"), (5, I32, 1)])
+
+
+def _row_group(piece: ChunkPages, start: int) -> bytes:
+    chunk, size = piece.chunk, len(piece.pages)
     meta = encode_struct(
         [
             (1, I32, PHYSICAL_TYPES.index(chunk.column.physical_type)),
             (2, LIST, encode_list(I32, chunk.encodings)),
             (3, LIST, encode_list(BINARY, [chunk.column.name.encode()])),
             (4, I32, chunk.codec),
-            (5, I64, num_rows),
+            (5, I64, piece.num_rows),
             (6, I64, chunk.total_uncompressed_size),
-            (7, I64, len(pages)),
-            (9, I64, start + dictionary_size),
-            (11, I64, start if dictionary_size else None),
+            (7, I64, size),
+            (9, I64, start + piece.dictionary_size),
+            (11, I64, start if piece.dictionary_size else None),
         ]
     )
-    return MAGIC + pages + _footer(chunk, meta, len(pages), num_rows=num_rows, created_by=created_by)
+    column = encode_struct([(2, I64, start), (3, STRUCT, meta)])
+    return encode_struct([(1, LIST, encode_list(STRUCT, [column])), (2, I64, size), (3, I64, piece.num_rows)])
 
 
 def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
@@ -60,24 +92,4 @@ def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
     required = encode_struct([(1, I32, PHYSICAL_TYPES.index("BYTE_ARRAY")), (3, I32, 0), (4, BINARY, b"values")])
     column = replace(chunk.column, name="values", element=required)
     values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
-    return splice(values, data, dictionary_size=0, num_rows=count, created_by="")
-
-
-def _footer(chunk: ColumnChunk, meta: bytes, size: int, *, num_rows: int, created_by: str) -> bytes:
-    root = encode_struct([(4, BINARY, b"schema"), (5, I32, 1)])
-    column = encode_struct([(2, I64, len(MAGIC)), (3, STRUCT, meta)])
-    group = encode_struct([(1, LIST, _structs(column)), (2, I64, size), (3, I64, num_rows)])
-    footer = encode_struct(
-        [
-            (1, I32, 1),
-            (2, LIST, _structs(root, chunk.column.element)),
-            (3, I64, num_rows),
-            (4, LIST, _structs(group)),
-            (6, BINARY, created_by.encode()),
-        ]
-    )
-    return with_trailer(footer)
-
-
-def _structs(*values: bytes) -> bytes:
-    return encode_list(STRUCT, values)
+    return splice([ChunkPages(values, data, 0, count)], created_by="")

@@ -1,4 +1,4 @@
-"""Decode column bytes to Arrow arrays of the requested rows, in batches."""
+"""Decode the pages of columns to Arrow arrays of the requested rows, in batches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -8,11 +8,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.arrow_arrays import positions, texts
+from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
-from catalogue.parquet.splice import splice, splice_dictionary
+from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
 from catalogue.plan.plan import ColumnRead
+from catalogue.read.bundle import Bundle, RowRuns
 from catalogue.read.prefetch import LoadedRowGroup
 
 BATCH_ROWS = 1 << 16
@@ -25,32 +26,36 @@ MAX_PAGE = 256 << 20
 _DELTA_BYTE_ARRAY = 7
 """Of the format's ``Encoding``."""
 
-Numbered = tuple[int, pa.Array]
-"""Consecutive values of a column, and the row number of the first."""
+Numbered = tuple[np.ndarray, pa.Array]
+"""Values of a column, and the ascending numbers of their rows."""
+
+_INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
 
-def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataType) -> Iterator[Numbered]:
-    """Decode the bytes of a column; ``kind`` is its type in the result.
+def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> Iterator[Numbered]:
+    """Decode the bytes of a column of a bundle; ``kind`` is its type in the result.
+
+    Row groups of which no row is requested are skipped.
 
     Raises:
         BadFooter: if the bytes are not the pages of the column.
     """
-    chunk = read.chunk
-    runs = iter(read.rows)
-    dictionary = len(read.dictionary) if read.dictionary else 0
-    if read.index is None and chunk.dictionary_page_offset is not None:
-        dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
-    num_rows = sum(map(len, read.rows))
-    size = chunk.total_uncompressed_size // max(1, chunk.num_values)
-    most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
-    run = next(runs, range(0))
+    runs = RowRuns(
+        bundle, (read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
+    )
+    at, most = 0, BATCH_ROWS
     try:
-        headers = _headers(group, read, data, num_rows)
-        most = max(1, min(most, BATCH_BYTES // max(1, _longest(chunk, data, headers, num_rows))))
+        pieces = []
+        for group, read in zip(bundle.groups, reads, strict=True):
+            if not group.read.rows:
+                continue
+            piece, largest = _piece(group, read, runs.count)
+            pieces.append(piece)
+            most = max(1, min(most, BATCH_BYTES // max(1, largest)))
+        if not pieces:
+            return
         file = pq.ParquetFile(
-            pa.BufferReader(
-                splice(chunk, data, dictionary_size=dictionary, num_rows=num_rows, created_by=group.file.created_by)
-            ),
+            pa.BufferReader(splice(pieces, created_by=bundle.groups[0].file.created_by)),
             coerce_int96_timestamp_unit="ms",
             page_checksum_verification=True,
             pre_buffer=False,
@@ -60,15 +65,25 @@ def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataTy
             values = batch.column(0)
             # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
             values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
-            while len(values):
-                if not run:
-                    run = next(runs)
-                piece = values.slice(0, len(run))
-                yield run.start, piece
-                run, values = run[len(piece) :], values.slice(len(piece))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        message = f"{group.where}, column {chunk.column.name}: {' '.join(str(error).split())}"
+            yield runs.between(at, at + len(values)), values
+            at += len(values)
+    except _INVALID as error:
+        message = f"{bundle.where}, column {reads[0].chunk.column.name}: {' '.join(str(error).split())}"
         raise BadFooter(message) from error
+
+
+def _piece(group: LoadedRowGroup, read: ColumnRead, rows_in_all: int) -> tuple[ChunkPages, int]:
+    """Return the pages of a column, and about the maximum bytes of a value; see ``_longest``."""
+    chunk, data = read.chunk, group.data(read)
+    dictionary = len(read.dictionary) if read.dictionary else 0
+    if read.index is None and chunk.dictionary_page_offset is not None:
+        dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
+    num_rows = sum(map(len, read.rows))
+    headers = _headers(group, read, data, num_rows)
+    check_headers(headers, chunk, num_rows)
+    longest = _longest(chunk, data, headers, rows_in_all)
+    size = chunk.total_uncompressed_size // max(1, chunk.num_values)
+    return ChunkPages(chunk, data, dictionary, num_rows), max(size, longest)
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
@@ -88,7 +103,7 @@ def _longest(chunk: ColumnChunk, data: bytes, headers: Sequence[PageHeader], num
         chunk: the column chunk.
         data: its pages, the dictionary page first.
         headers: of these pages.
-        num_rows: number of rows in them.
+        num_rows: number of rows that are decoded together.
 
     Returns:
         0 if the values together are not much larger than the inflated pages.
@@ -96,7 +111,6 @@ def _longest(chunk: ColumnChunk, data: bytes, headers: Sequence[PageHeader], num
     Raises:
         ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
     """
-    check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
@@ -116,53 +130,53 @@ def _longest(chunk: ColumnChunk, data: bytes, headers: Sequence[PageHeader], num
 
 def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
     """Yield the values of rows with these ascending numbers."""
-    for start, values in numbered:
-        first, end = np.searchsorted(rows, (start, start + len(values)))
+    for numbers, values in numbered:
+        if not len(numbers):
+            continue
+        first, end = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
         if end - first == len(values):
             yield values
         elif first < end:
-            yield values.take(positions(rows[first:end] - start))
+            yield values.take(positions(np.searchsorted(numbers, rows[first:end])))
 
 
 def aligned(
     columns: Mapping[str, Iterator[pa.Array]],
-    num_rows: int,
+    rows: np.ndarray,
     schema: pa.Schema,
-    group: LoadedRowGroup,
+    bundle: Bundle,
     path_columns: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Yield tables of columns whose pieces have different lengths; columns that the file does not have are null.
 
     Args:
         columns: pieces of the columns that are read.
-        num_rows: of all tables together.
+        rows: numbers of the rows of all tables together.
         schema: of each table.
-        group: the row group.
+        bundle: the row groups.
         path_columns: columns whose value is derived from the file's path.
 
     Raises:
         BadFooter: if a column ends before the others.
     """
-    fixed = {name: getattr(group.file.file, name) for name in path_columns}
     pending: dict[str, pa.Array] = {}
-    left = num_rows
-    while left:
+    while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
                 pending[name] = next(pieces, ())
-        length = min((len(piece) for piece in pending.values()), default=left)
+        length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
-            message = f"{group.where}: column {ended} ends early"
+            message = f"{bundle.where}: column {ended} ends early"
             raise BadFooter(message)
         every = [
             pending[name].slice(0, length)
             if name in pending
-            else pa.repeat(texts([fixed[name]])[0], length)
-            if name in fixed
+            else bundle.path_column(name, rows[:length])
+            if name in path_columns
             else pa.nulls(length, kind)
             for name, kind in zip(schema.names, schema.types, strict=True)
         ]
         yield pa.Table.from_arrays(every, schema=schema)
         pending = {name: piece.slice(length) for name, piece in pending.items()}
-        left -= length
+        rows = rows[length:]

@@ -1,8 +1,11 @@
 """Check page indexes against the keys that were read, and build them where files have none."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,19 +15,34 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_bounds
-from catalogue.read.decode import Numbered
 
 
-def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iterator[Numbered]:
-    """Yield the keys of a column chunk, checked against the bounds of its footer.
+class KeyObserver(Protocol):
+    """Gets the keys of a row group while they are decoded."""
 
-    Raises:
-        BadFooter: if a key is outside of the bounds, by which other queries skip the row group.
-    """
-    for start, values in numbered:
-        if chunk.bounds and chunk.bounds.order is Order.UNSIGNED and (found := _bounds(values.cast(pa.binary()))):
-            _check_bounds(found, chunk.bounds, where)
-        yield start, values
+    def see(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
+        """Take the keys of rows with these ascending numbers.
+
+        Raises:
+            BadFooter: if a key is outside of the bounds in the footer, by which other queries skip the row group.
+        """
+
+
+class WithinBounds:
+    """Checks keys against the bounds of their column chunk."""
+
+    def __init__(self, chunk: ColumnChunk, where: str) -> None:
+        """Check the keys of a column chunk; ``where`` is for messages."""
+        self._bounds = _comparable(chunk)
+        self._where = where
+
+    def see(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:  # noqa: ARG002
+        if self._bounds and (found := _bounds(keys)):
+            _check_bounds(found, self._bounds, self._where)
+
+
+def _comparable(chunk: ColumnChunk) -> Bounds | None:
+    return chunk.bounds if chunk.bounds and chunk.bounds.order is Order.UNSIGNED else None
 
 
 def _bounds(keys: pa.BinaryArray) -> Bounds | None:
@@ -49,12 +67,12 @@ class Observed:
 
         Args:
             index: of the chunk.
-            chunk: whose bounds are checked, too; see ``within``.
+            chunk: whose bounds are checked, too; see ``WithinBounds``.
             where: for messages.
             claimed: the index of bounds, for ``check``. Intervals of keys are found where it may have none yet.
         """
         self._index = index
-        self._stated = chunk.bounds if chunk.bounds and chunk.bounds.order is Order.UNSIGNED else None
+        self._stated = _comparable(chunk)
         self._where = where
         self._claimed = claimed
         self._clusters = claimed is None or claimed.overlapping
@@ -65,34 +83,28 @@ class Observed:
         self._parts: dict[int, tuple[Bounds, ...]] = {}
         self._rows = [0] * len(index)
 
-    def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Yield the keys unchanged, after the checks of ``within``."""
-        for start, values in numbered:
-            self._note(start, values.cast(pa.binary()))
-            yield start, values
+    def see(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
+        pages = np.searchsorted(self._index.first_rows, rows, side="right") - 1
+        cuts = np.flatnonzero(np.diff(pages, prepend=-1, append=-1)).tolist()
+        for first, after in pairwise(cuts):
+            self._see_page(int(pages[first]), keys.slice(first, after - first))
 
-    def _note(self, start: int, keys: pa.BinaryArray) -> None:
-        end = start + len(keys)
-        for run in self._index.covering([range(start, end)]):
-            for page in run:
-                rows = self._index.rows(range(page, page + 1))
-                first, after = max(start, rows.start), min(end, rows.stop)
-                part = keys.slice(first - start, after - first)
-                self._nulls[page] += part.null_count
-                self._rows[page] += len(part)
-                if found := _bounds(part):
-                    if self._stated:
-                        _check_bounds(found, self._stated, self._where)
-                    if known := self._bounds.get(page):
-                        found = Bounds(min(found.min, known.min), max(found.max, known.max))
-                    self._bounds[page] = found
-                    if self._claimed and (filled := self._claimed.clusters.get(page)):
-                        if not contain(filled, part):
-                            self._denied.add(page)
-                    elif self._clusters:
-                        intervals = clusters(part)
-                        known_parts = self._parts.get(page)
-                        self._parts[page] = merged([*known_parts, *intervals]) if known_parts else intervals
+    def _see_page(self, page: int, keys: pa.BinaryArray) -> None:
+        self._nulls[page] += keys.null_count
+        self._rows[page] += len(keys)
+        if found := _bounds(keys):
+            if self._stated:
+                _check_bounds(found, self._stated, self._where)
+            if known := self._bounds.get(page):
+                found = Bounds(min(found.min, known.min), max(found.max, known.max))
+            self._bounds[page] = found
+            if self._claimed and (filled := self._claimed.clusters.get(page)):
+                if not contain(filled, keys):
+                    self._denied.add(page)
+            elif self._clusters:
+                intervals = clusters(keys)
+                known_parts = self._parts.get(page)
+                self._parts[page] = merged([*known_parts, *intervals]) if known_parts else intervals
 
     @property
     def complete(self) -> bool:

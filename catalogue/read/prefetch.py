@@ -1,7 +1,7 @@
 """Make the requests of a plan ahead of decoding, and yield row groups when their bytes have arrived."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -69,7 +69,7 @@ class Prefetcher:
         self._executor = executor
         self._files = {file.file.path: file for file in plan.files}
 
-    def groups(self) -> Iterator[LoadedRowGroup]:
+    def groups(self) -> Generator[LoadedRowGroup, None, None]:
         """Yield the row groups in the order of the plan, with the bytes of the first wave.
 
         Raises:

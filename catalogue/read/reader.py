@@ -1,10 +1,11 @@
 """Run a plan: read its requests, decode, and apply the residual filter."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 
 import duckdb
 import numpy as np
@@ -12,18 +13,18 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.errors import BadPageIndex, UnplannedRead
+from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages, walk
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.query.where import connect
+from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
-from catalogue.read.learn import Observed, own_indexes, within
+from catalogue.read.learn import KeyObserver, Observed, WithinBounds, own_indexes
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
@@ -105,24 +106,33 @@ def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> I
 
 @dataclass(slots=True)
 class _Waiting:
-    """A row group whose rows are chosen; bytes of other columns may still be requested."""
+    """A bundle whose rows are chosen; bytes of other columns may still be requested."""
 
-    group: LoadedRowGroup
+    bundle: Bundle
     rows: np.ndarray
+    """Their numbers in the bundle."""
     decided: pa.Table
     """Columns of the first wave."""
-    later: tuple[tuple[PlannedRequest, Future[Response]], ...]
-    seen: Observed | None
+    later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]
+    seen: Sequence[Observed | None]
+    """By row group."""
 
     @property
     def size(self) -> int:
         """Bytes in memory or requested."""
-        size: int = self.group.size + self.decided.nbytes + self.rows.nbytes
-        return size + sum(len(fetch.range) for fetch, _ in self.later)
+        size: int = self.bundle.size + self.decided.nbytes + self.rows.nbytes
+        return size + sum(len(fetch.range) for _, fetch, _ in self.later)
 
     @property
     def awaited(self) -> bool:
-        return not all(future.done() for _, future in self.later)
+        return not all(future.done() for _, _, future in self.later)
+
+    def split(self) -> "Iterator[_Waiting]":
+        """Yield each row group as a bundle of its own."""
+        for n, part in enumerate(self.bundle.parts(self.rows)):
+            rows = self.rows[part] - self.bundle.starts[n]
+            decided = self.decided.slice(part.start, len(rows))
+            yield _Waiting(Bundle([self.bundle.groups[n]]), rows, decided, (), [self.seen[n]])
 
 
 class _Reading:
@@ -138,14 +148,12 @@ class _Reading:
     def tables(self) -> Generator[pa.Table, None, None]:
         waiting: deque[_Waiting | LoadedRowGroup] = deque()
         size = 0
+        groups = self._arrivals.groups()
         try:
-            for group in self._arrivals.groups():
-                if group.read.whole:
-                    names = [read.chunk.column.name for read in group.read.columns]
-                    group.teaches = self._events.would_learn(group.file.file, group.read.ordinal, names)
-                each = self._choose(group)
-                waiting.append(each)
-                size += each.size
+            for count in bundle_sizes(self._plan):
+                for each in self._choose(Bundle(list(islice(groups, count)))):
+                    waiting.append(each)
+                    size += each.size
                 # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
                 while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
                     size -= waiting[0].size
@@ -153,47 +161,67 @@ class _Reading:
             while waiting:
                 yield from self._rows(waiting.popleft())
         finally:
+            groups.close()
             for left in waiting:
                 if isinstance(left, _Waiting):
-                    for _, future in left.later:
+                    for _, _, future in left.later:
                         future.cancel()
 
-    def _choose(self, group: LoadedRowGroup) -> _Waiting | LoadedRowGroup:
-        """Choose the rows to decode and request their other columns; return a group unchanged if it is read whole."""
-        if group.read.key_index is None and not group.read.later:
-            return group
+    def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
+        """Choose the rows to decode and request their other columns; yield a row group unchanged if it is read whole.
+
+        Where something is wrong, the row groups are tried one by one.
+        """
+        first = bundle.groups[0]
+        if is_read_whole(first.read):
+            if first.read.whole:
+                names = [read.chunk.column.name for read in first.read.columns]
+                first.teaches = self._events.would_learn(first.file.file, first.read.ordinal, names)
+            yield first
+            return
         try:
-            for read in group.read.columns:
-                if not read.later:
-                    _check(group, read)
-            return self._decide(group)
-        except BadPageIndex as error:
-            return self._whole(group, error)
+            for group in bundle.groups:
+                _check(group, later=False)
+            chosen = self._decide(bundle)
+        except FormatError as error:
+            yield from self._apart(bundle, error)
+        else:
+            yield chosen
+
+    def _apart(self, bundle: Bundle, error: FormatError) -> Iterator[_Waiting | LoadedRowGroup]:
+        if len(bundle.groups) > 1:
+            for group in bundle.groups:
+                yield from self._choose(Bundle([group]))
+        elif isinstance(error, BadPageIndex):
+            yield self._whole(bundle.groups[0], error)
+        else:
+            raise error
 
     def _query(self, group: LoadedRowGroup) -> ResolvedQuery:
         return self._plan.query.of(untyped=group.read.untyped)
 
-    def _residual(self, group: LoadedRowGroup) -> Residual:
-        return self._residuals[group.read.untyped]
+    def _residual(self, bundle: Bundle) -> Residual:
+        return self._residuals[bundle.groups[0].read.untyped]
 
-    def _decide(self, group: LoadedRowGroup) -> _Waiting:
-        query, residual = self._query(group), self._residual(group)
-        first = [r for r in group.read.columns if not r.later and r.chunk.column.name in query.deciding_columns]
-        candidates = np.concatenate([np.arange(run.start, run.stop) for run in group.read.rows])
+    def _decide(self, bundle: Bundle) -> _Waiting:
+        query, residual = self._query(bundle.groups[0]), self._residual(bundle)
+        candidates, intervals = bundle.candidates, bundle.intervals
         columns = {}
-        seen: Observed | None = None
-        for read in first:
-            data = group.data(read)
-            numbered = self._decoded(group, read, data)
-            if read.chunk.column.name == self._key:
-                seen = _observer(group, read, data)
-                numbered = seen.see(numbered) if seen else within(numbered, read.chunk, group.where)
-            columns[read.chunk.column.name] = requested(numbered, candidates)
+        seen: list[Observed | None] = [None] * len(bundle.groups)
+        for reads in bundle.columns:
+            name = reads[0].chunk.column.name
+            if reads[0].later or name not in query.deciding_columns:
+                continue
+            numbered = self._decoded(bundle, reads)
+            if name == self._key:
+                seen = [_observed(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
+                numbered = _watched(bundle, reads, seen, numbered)
+            columns[name] = requested(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
-        for table in aligned(columns, len(candidates), schema, group, self._path_columns):
-            matching, where = residual.keep(table, group.read.intervals)
+        for table in aligned(columns, candidates, schema, bundle, self._path_columns):
+            matching, where = residual.keep(table, intervals)
             numbers.append(candidates[start + where])
             tables.append(matching)
             start += table.num_rows
@@ -203,79 +231,91 @@ class _Reading:
                 raise BadPageIndex(message)
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
-        if group.read.drawn:
-            decided = decided.append_column(*_order_column(group.read.drawn, rows))
-        if seen:
-            seen.check()
-        later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
-        requests = plan_second_wave(group.file, group.read.ordinal, later, self._plan.cost)
-        under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in requests)
-        by_name = {read.chunk.column.name: read for read in later}
-        known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
-        return _Waiting(
-            replace(group, read=replace(group.read, columns=known)),
-            rows,
-            decided,
-            under_way,
-            seen,
-        )
+        for observed in filter(None, seen):
+            observed.check()
+        parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
+        chosen = Bundle([_narrow(group, rows[part] - begin) for group, part, begin in parts])
+        if chosen.groups[0].read.drawn:
+            decided = decided.append_column(*_order_column(chosen, rows))
+        return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)), seen)
+
+    def _second_wave(self, bundle: Bundle) -> Iterator[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]:
+        for group in bundle.groups:
+            reads = [read for read in group.read.columns if read.later and group.read.rows]
+            for fetch in plan_second_wave(group.file, group.read.ordinal, reads, self._plan.cost):
+                yield group, fetch, self._arrivals.submit(fetch)
 
     # ---- their values ----
 
     def _rows(self, each: _Waiting | LoadedRowGroup) -> Iterator[pa.Table]:
-        if isinstance(each, _Waiting):
-            for fetch, future in each.later:
-                each.group.take(fetch, future.result().body)
-            try:
-                for read in each.group.read.columns:
-                    if read.later and len(each.rows):
-                        _check(each.group, read)
-            except BadPageIndex as error:
-                each = self._whole(each.group, error)
-        yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
-        self._events.done()
+        if isinstance(each, LoadedRowGroup):
+            yield from self._streamed(each)
+            self._events.done()
+            return
+        groups = each.bundle.groups
+        for group, fetch, future in each.later:
+            group.take(fetch, future.result().body)
+        try:
+            for group in groups:
+                _check(group, later=True)
+            tables = self._chosen(each)
+            if len(groups) > 1:
+                tables = iter(list(tables))
+        except FormatError as error:
+            if len(groups) > 1:
+                for alone in each.split():
+                    yield from self._rows(alone)
+            elif isinstance(error, BadPageIndex):
+                yield from self._rows(self._whole(groups[0], error))
+            else:
+                raise
+            return
+        yield from tables
+        for group, seen in zip(groups, each.seen, strict=True):
+            self._teach(group, seen)
+            self._events.done()
 
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
-        """Yield the chosen rows of a row group after its bytes have arrived."""
-        group, decided = each.group, each.decided.combine_chunks()
+        """Yield the chosen rows of a bundle after its bytes have arrived."""
+        bundle, decided = each.bundle, each.decided.combine_chunks()
         columns = {
             name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
         }
-        for read in group.read.columns if len(each.rows) else ():
-            if read.chunk.column.name not in columns:
-                narrow = _narrow(read, each.rows)
-                columns[read.chunk.column.name] = requested(self._decoded(group, narrow, group.data(narrow)), each.rows)
-        for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
-            rows, _ = self._residual(group).keep(table, group.read.intervals, decided=decided.column_names)
+        for reads in bundle.columns:
+            if (name := reads[0].chunk.column.name) not in columns:
+                columns[name] = requested(self._decoded(bundle, reads), each.rows)
+        for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
+            rows, _ = self._residual(bundle).keep(table, bundle.intervals, decided=decided.column_names)
             if rows.num_rows:
                 yield rows
-        self._teach(group, each.seen)
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[pa.Table]:
         """Yield the rows of a row group that is read whole."""
+        bundle = Bundle([group])
         columns = {}
         seen: Observed | None = None
         for read in group.read.columns:
-            data = group.data(read)
-            numbered = self._decoded(group, read, data)
+            numbered = self._decoded(bundle, [read])
             if read.chunk.column.name == self._key:
-                seen = _observer(group, read, data)
-                numbered = seen.see(numbered) if seen else within(numbered, read.chunk, group.where)
+                seen = _observed(group, read)
+                numbered = _watched(bundle, [read], [seen], numbered)
             columns[read.chunk.column.name] = (values for _, values in numbered)
-        start, drawn = 0, group.read.drawn
-        for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group, self._path_columns):
-            rows, start = table, start + table.num_rows
+        numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
+        for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._path_columns):
+            rows, among = table, numbers[: table.num_rows]
+            numbers = numbers[table.num_rows :]
             if drawn:
-                among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
-                rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - (start - table.num_rows)))
-                rows = rows.append_column(*_order_column(drawn, among))
-            matching, _ = self._residual(group).keep(rows, group.read.intervals)
+                start = int(among[0])
+                among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
+                rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
+                rows = rows.append_column(*_order_column(bundle, among))
+            matching, _ = self._residual(bundle).keep(rows, group.read.intervals)
             if matching.num_rows:
                 yield matching
         self._teach(group, seen)
 
-    def _decoded(self, group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
-        return decode(group, read, data, self._plan.row_schema.field(read.chunk.column.name).type)
+    def _decoded(self, bundle: Bundle, reads: Sequence[ColumnRead]) -> Iterator[Numbered]:
+        return decode(bundle, reads, self._plan.row_schema.field(reads[0].chunk.column.name).type)
 
     def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
         """Read a row group again, without its page index."""
@@ -307,44 +347,69 @@ def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
     return isinstance(each, _Waiting) and each.awaited
 
 
-def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed | None:
+def _observed(group: LoadedRowGroup, read: ColumnRead) -> Observed | None:
+    """Return what learns from the keys of a row group, unless they teach nothing."""
     if not group.teaches:
         return None
     try:
-        index = read.index or walk(data, read.chunk)
+        index = read.index or walk(group.data(read), read.chunk)
     except BadPageIndex:
         return None
     return Observed(index, read.chunk, group.where, group.read.key_index)
 
 
-def _order_column(drawn: DrawnRows, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    return pa.field(DRAWN_ORDER, pa.float64()), fractions(drawn.order[np.searchsorted(drawn.rows, rows)])
+def _watched(
+    bundle: Bundle, reads: Sequence[ColumnRead], seen: Sequence[Observed | None], numbered: Iterable[Numbered]
+) -> Iterator[Numbered]:
+    """Yield the keys of a bundle unchanged, after each row group's observer has seen its own."""
+    observers: list[KeyObserver] = [
+        observed or WithinBounds(read.chunk, group.where)
+        for group, read, observed in zip(bundle.groups, reads, seen, strict=True)
+    ]
+    for numbers, values in numbered:
+        keys = values.cast(pa.binary())
+        for observer, part, start in zip(observers, bundle.parts(numbers), bundle.starts.tolist(), strict=False):
+            if part.start < part.stop:
+                observer.see(numbers[part] - start, keys.slice(part.start, part.stop - part.start))
+        yield numbers, values
 
 
-def _check(group: LoadedRowGroup, read: ColumnRead) -> None:
-    """Check fetched pages against their index.
+def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
+    """Return the drawn order of rows of a bundle, each of which was drawn."""
+    order = [
+        group.read.drawn.order[np.searchsorted(group.read.drawn.rows, rows[part] - start)]
+        for group, part, start in zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
+        if group.read.drawn
+    ]
+    return pa.field(DRAWN_ORDER, pa.float64()), fractions(np.concatenate(order))
+
+
+def _check(group: LoadedRowGroup, *, later: bool) -> None:
+    """Check the fetched pages of a wave against their indexes.
 
     Raises:
         BadPageIndex: if they differ.
     """
-    if read.index is None:
-        return
-    headers = group.headers.setdefault(read.chunk.column.name, {})
-    for run in read.pages:
-        data = group.cut(read.chunk.column.name, read.index.extent(run))
-        found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
-        headers.update(zip(run, found, strict=True))
+    for read in group.read.columns:
+        if read.index is None or read.later != later:
+            continue
+        headers = group.headers.setdefault(read.chunk.column.name, {})
+        for run in read.pages:
+            data = group.cut(read.chunk.column.name, read.index.extent(run))
+            found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
+            headers.update(zip(run, found, strict=True))
 
 
-def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
-    """Return the read with only the pages that contain these rows; without an index it stays whole."""
-    if read.index is None:
-        return read
-    pages = np.unique(np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1)
-    runs: list[range] = []
-    for page in pages.tolist():
-        if runs and runs[-1].stop == page:
-            runs[-1] = range(runs[-1].start, page + 1)
-        else:
-            runs.append(range(page, page + 1))
-    return replace(read, pages=tuple(runs))
+def _runs(rows: np.ndarray) -> tuple[range, ...]:
+    """Return ascending numbers of rows as runs of consecutive ones."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1).tolist()
+    return tuple(range(int(rows[a]), int(rows[b - 1]) + 1) for a, b in pairwise([*starts, len(rows)]))
+
+
+def _narrow(group: LoadedRowGroup, rows: np.ndarray) -> LoadedRowGroup:
+    """Return a row group with only these rows, and the pages that contain them."""
+    runs = _runs(rows)
+    columns = tuple(
+        read if read.index is None else replace(read, pages=read.index.covering(runs)) for read in group.read.columns
+    )
+    return replace(group, read=replace(group.read, rows=runs, columns=columns))

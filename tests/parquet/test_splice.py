@@ -15,7 +15,7 @@ import pytest
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header, walk
 from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.splice import splice
+from catalogue.parquet.splice import ChunkPages, splice
 from catalogue.parquet.stored_indexes import OffsetIndex
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
@@ -98,7 +98,7 @@ def picked(
     before = data[chunk.range.start : index.offsets[0]] if dictionary else b""
     body = b"".join(data[index.offsets[page] : index.offsets[page + 1]] for page in pages)
     rows = sum(len(index.rows(range(page, page + 1))) for page in pages)
-    return splice(chunk, before + body, dictionary_size=len(before), num_rows=rows, created_by=footer.created_by)
+    return splice([ChunkPages(chunk, before + body, len(before), rows)], created_by=footer.created_by)
 
 
 def rows_of(index: OffsetIndex, pages: Iterable[int], values: pa.Array) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.parquet.model import ColumnChunk, Footer
-from catalogue.parquet.splice import splice
+from catalogue.parquet.splice import ChunkPages, splice
 from catalogue.parquet.thrift import Reader
 from tests.support.mirrors import read_footer
 
@@ -51,7 +51,7 @@ def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> b
     """A chunk read whole; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
     pages = data[chunk.range.start : chunk.range.end]
     size = 0 if chunk.dictionary_page_offset is None else chunk.data_page_offset - chunk.dictionary_page_offset
-    return splice(chunk, pages, dictionary_size=size, num_rows=num_rows, created_by=footer.created_by)
+    return splice([ChunkPages(chunk, pages, size, num_rows)], created_by=footer.created_by)
 
 
 def read(file: bytes, **options: Any) -> pa.ChunkedArray:
