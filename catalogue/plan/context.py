@@ -30,6 +30,9 @@ from catalogue.store.stored_file import StoredFile
 _DECODED = 300
 """Maximum decoded footers in memory, about 30 kB a row group."""
 
+_MOST_LEARNED = 64
+"""Row groups whose learned page indexes, of some 20 kB each, wait for a common transaction."""
+
 _AnySource: TypeAlias = PoliteSource | CachedSource
 
 
@@ -140,7 +143,8 @@ class PlanContext:
         self._files: dict[str, DecodedFile] = {}
         """The files of the last plan."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
-        self._learned: tuple[DecodedFile | None, dict[int, Indexes]] = (None, {})
+        self._learned: dict[str, dict[int, Indexes]] = {}
+        """What is not stored yet, by path and row group."""
 
     def limited(self, limit: int) -> "PlanContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
@@ -236,7 +240,7 @@ class PlanContext:
                 for ordinal, indexes in found.items():
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
                     self._fetched[fetch.path, ordinal] = before.joined(indexes)
-                self._save(each, found)
+                self._save({fetch.path: found})
                 report(fetch)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -247,20 +251,18 @@ class PlanContext:
         return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
-        """Note what reading a row group taught; it is stored with the next file, or by ``finish``."""
-        decoded, learned = self._learned
-        if decoded is None or decoded.file != file:
+        """Note what reading a row group taught; it is stored with that of others, or by ``finish``."""
+        self._learned.setdefault(file.path, {})[row_group] = indexes
+        if sum(map(len, self._learned.values())) >= _MOST_LEARNED:
             self.finish()
-            decoded, learned = self._files[file.path], {}
-        learned[row_group] = indexes
-        self._learned = decoded, learned
 
     def finish(self) -> None:
-        decoded, learned = self._learned
-        self._learned = (None, {})
-        if decoded and learned:
-            self._save(decoded, learned)
+        learned, self._learned = self._learned, {}
+        self._save(learned)
 
-    def _save(self, decoded: DecodedFile, indexes: dict[int, Indexes]) -> None:
-        with suppress(*self._suppressed):
-            self._footers.store.add_indexes(decoded.file.path, indexes, decoded.version)
+    def _save(self, learned: Mapping[str, dict[int, Indexes]]) -> None:
+        if learned:
+            with suppress(*self._suppressed):
+                self._footers.store.add_all_indexes(
+                    (path, indexes, self._files[path].version) for path, indexes in learned.items()
+                )

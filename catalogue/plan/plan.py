@@ -48,15 +48,25 @@ class ColumnRead:
             return (range(self.chunk.num_values),)
         return tuple(self.index.rows(run) for run in self.pages)
 
-    def parts(self, row_group: int) -> Iterator[Part]:
+    @property
+    def ranges(self) -> list[ByteRange]:
+        """The bytes to read: the dictionary page and runs of pages, or the whole chunk."""
+        if self.index is None:
+            return [self.chunk.range]
+        pages = [self.index.extent(run) for run in self.pages]
+        return [self.dictionary, *pages] if self.dictionary else pages
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(map(len, self.ranges))
+
+    def parts(self, row_group: int) -> list[Part]:
         name = self.chunk.column.name
         if self.index is None:
-            yield Part(Purpose.CHUNK, row_group, name, self.chunk.range)
-            return
-        if self.dictionary:
-            yield Part(Purpose.DICTIONARY, row_group, name, self.dictionary)
-        for run in self.pages:
-            yield Part(Purpose.PAGES, row_group, name, self.index.extent(run))
+            return [Part(Purpose.CHUNK, row_group, name, self.chunk.range)]
+        found = [Part(Purpose.PAGES, row_group, name, self.index.extent(run)) for run in self.pages]
+        return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
 
     def single_pages(self) -> Iterator[ByteRange]:
         """Yield the pages one by one, of which the second wave may need some."""
@@ -215,7 +225,7 @@ class ReadPlan(ReprMixin):
     def unbounded(self) -> tuple[int, int]:
         """Number and bytes of row groups that are read because their bounds are unknown."""
         sizes = [
-            sum(len(part.range) for column in group.columns if not column.later for part in column.parts(0))
+            sum(column.size for column in group.columns if not column.later)
             for file in self.files
             for group in file.row_groups
             if not group.bounded

@@ -199,18 +199,29 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
 def _cheapest(
     choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
-    """Return which columns are read in the first wave and which later, and the price in seconds."""
-    deciding = set(query.deciding_columns)
+    """Return which columns are read in the first wave and which later, and the price in seconds if it matters."""
+    splits = list(_splits(choice, reads, query, likely))
+    if not (splits or choice.missing):  # no price is compared
+        return reads, 0.0
     best = (reads, _price(choice, reads, len(choice.units), cost))
+    for split, needed in splits:
+        seconds = _price(choice, split, needed, cost)
+        if seconds < best[1]:
+            best = (split, seconds)
+    return best
+
+
+def _splits(
+    choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float
+) -> Iterator[tuple[tuple[ColumnRead, ...], float]]:
+    """Yield which columns could be read later, and how many units would then be needed of them."""
+    deciding = set(query.deciding_columns)
     for first, share in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
         if likely * share >= len(choice.units):
             continue  # waiting saves nothing
         split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
         if any(read.later for read in split):
-            seconds = _price(choice, split, likely * share, cost)
-            if seconds < best[1]:
-                best = (split, seconds)
-    return best
+            yield split, likely * share
 
 
 def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:

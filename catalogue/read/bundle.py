@@ -98,14 +98,14 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
     most = 1
     count = rows = 0
     size = 0.0
-    shape: object = None
+    shape: tuple[object, ...] = ()
     for file in plan.files:
         for group in file.row_groups:
             its_shape = _shape(file, group)
             its_rows = sum(map(len, group.rows))
             its_size = sum(_value_bytes(read.chunk) for read in group.columns) * its_rows
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES
-            if count and (full or plan.stops_early or shape is None or its_shape != shape):
+            if count and (full or plan.stops_early or its_shape != shape):
                 yield count
                 most = min(2 * most, MOST_ROW_GROUPS)
                 count = rows = 0
@@ -119,10 +119,8 @@ def _value_bytes(chunk: ColumnChunk) -> float:
     return chunk.total_uncompressed_size / max(1, chunk.num_values)
 
 
-def _shape(file: PlannedFile, group: PlannedRowGroup) -> object:
-    """Return what the row groups of a bundle have in common; None for one that is read whole."""
-    if is_read_whole(group):
-        return None
+def _shape(file: PlannedFile, group: PlannedRowGroup) -> tuple[object, ...]:
+    """Return what the row groups of a bundle have in common."""
     columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
     return file.created_by, group.untyped, columns
 

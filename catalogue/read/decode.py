@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
 from catalogue.plan.plan import ColumnRead
@@ -43,19 +42,15 @@ def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> It
     runs = RowRuns(
         bundle, (read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
     )
-    at, most = 0, BATCH_ROWS
+    at = 0
     try:
-        pieces = []
-        for group, read in zip(bundle.groups, reads, strict=True):
-            if not group.read.rows:
-                continue
-            piece, largest = _piece(group, read, runs.count)
-            pieces.append(piece)
-            most = max(1, min(most, BATCH_BYTES // max(1, largest)))
+        pieces = [_piece(group, read) for group, read in zip(bundle.groups, reads, strict=True) if group.read.rows]
         if not pieces:
             return
+        most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, _value_size(pieces))))
+        spliced = splice([piece for piece, _ in pieces], created_by=bundle.groups[0].file.created_by)
         file = pq.ParquetFile(
-            pa.BufferReader(splice(pieces, created_by=bundle.groups[0].file.created_by)),
+            pa.BufferReader(spliced),
             coerce_int96_timestamp_unit="ms",
             page_checksum_verification=True,
             pre_buffer=False,
@@ -72,8 +67,7 @@ def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> It
         raise BadFooter(message) from error
 
 
-def _piece(group: LoadedRowGroup, read: ColumnRead, rows_in_all: int) -> tuple[ChunkPages, int]:
-    """Return the pages of a column, and about the maximum bytes of a value; see ``_longest``."""
+def _piece(group: LoadedRowGroup, read: ColumnRead) -> tuple[ChunkPages, list[PageHeader]]:
     chunk, data = read.chunk, group.data(read)
     dictionary = len(read.dictionary) if read.dictionary else 0
     if read.index is None and chunk.dictionary_page_offset is not None:
@@ -81,9 +75,10 @@ def _piece(group: LoadedRowGroup, read: ColumnRead, rows_in_all: int) -> tuple[C
     num_rows = sum(map(len, read.rows))
     headers = _headers(group, read, data, num_rows)
     check_headers(headers, chunk, num_rows)
-    longest = _longest(chunk, data, headers, rows_in_all)
-    size = chunk.total_uncompressed_size // max(1, chunk.num_values)
-    return ChunkPages(chunk, data, dictionary, num_rows), max(size, longest)
+    if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
+        message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
+        raise ValueError(message)
+    return ChunkPages(chunk, data, dictionary, num_rows), headers
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
@@ -94,35 +89,35 @@ def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int
     return dictionary + [checked[page] for run in read.pages for page in run]
 
 
-def _longest(chunk: ColumnChunk, data: bytes, headers: Sequence[PageHeader], num_rows: int) -> int:
-    """Return the maximum bytes of a value, where values can be larger than their pages.
+def _value_size(pieces: Sequence[tuple[ChunkPages, Sequence[PageHeader]]]) -> int:
+    """Return about the largest average bytes of the values in a batch."""
+    average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
+    # Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
+    bounds = (_longest(headers) * min(piece.num_rows, BATCH_ROWS) for piece, headers in pieces)
+    variable = pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY")
+    if not variable or sum(bounds) <= BATCH_BYTES:
+        return average
+    return max(average, *(_longest_decoded(piece, headers) for piece, headers in pieces))
 
-    Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
 
-    Args:
-        chunk: the column chunk.
-        data: its pages, the dictionary page first.
-        headers: of these pages.
-        num_rows: number of rows that are decoded together.
+def _longest(headers: Iterable[PageHeader], *, dictionary: bool = True) -> int:
+    """Return an upper bound of the bytes of a value, where values can be larger than their pages; 0 elsewhere."""
+    coded = dictionary and any(each.needs_dictionary for each in headers)
+    may_repeat = (
+        each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY or (coded and not each.data_page)
+    )
+    return max(may_repeat, default=0)
 
-    Returns:
-        0 if the values together are not much larger than the inflated pages.
 
-    Raises:
-        ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
-    """
-    if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
-        message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
-        raise ValueError(message)
-    if not chunk.column.physical_type.endswith("BYTE_ARRAY") or largest * min(num_rows, BATCH_ROWS) <= BATCH_BYTES:
-        return 0
-    longest = max((each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY), default=0)
+def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
+    """Return the same after decoding the dictionary."""
+    longest = _longest(headers, dictionary=False)
     if headers[0].data_page or not any(each.needs_dictionary for each in headers):
         return longest
-    if chunk.column.physical_type != "BYTE_ARRAY":
+    if piece.chunk.column.physical_type != "BYTE_ARRAY":
         return max(longest, headers[0].inflated)
     file = pq.ParquetFile(
-        pa.BufferReader(splice_dictionary(chunk, data[: headers[0].size])), page_checksum_verification=True
+        pa.BufferReader(splice_dictionary(piece.chunk, piece.pages[: headers[0].size])), page_checksum_verification=True
     )
     _, most = pc.min_max(pc.binary_length(file.read(use_threads=False).column(0))).values()
     return max(longest, most.as_py() or 0)

@@ -40,7 +40,7 @@ class LoadedRowGroup:
     def data(self, column: ColumnRead) -> bytes:
         """Return the bytes of a column: dictionary page and pages, or the whole chunk."""
         name = column.chunk.column.name
-        return b"".join(self.cut(name, part.range) for part in column.parts(self.read.ordinal))
+        return b"".join([self.cut(name, range_) for range_ in column.ranges])
 
     def cut(self, column: str, range_: ByteRange) -> bytes:
         pieces = self.pieces[column]
@@ -77,10 +77,7 @@ class Prefetcher:
         """
         groups = [LoadedRowGroup(file, group) for file in self._plan.files for group in file.row_groups]
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
-        missing = {
-            key: sum(len(part.range) for read in group.read.columns if not read.later for part in read.parts(0))
-            for key, group in left.items()
-        }
+        missing = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
         for fetch, body in self._bodies(self._plan.waves[0] if self._plan.waves else ()):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
                 key = (fetch.path, ordinal)

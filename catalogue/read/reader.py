@@ -168,16 +168,16 @@ class _Reading:
                         future.cancel()
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
-        """Choose the rows to decode and request their other columns; yield a row group unchanged if it is read whole.
+        """Choose the rows to decode and request their other columns; yield a large row group unchanged if it is read whole.
 
         Where something is wrong, the row groups are tried one by one.
         """
-        first = bundle.groups[0]
-        if is_read_whole(first.read):
-            if first.read.whole:
-                names = [read.chunk.column.name for read in first.read.columns]
-                first.teaches = self._events.would_learn(first.file.file, first.read.ordinal, names)
-            yield first
+        for group in bundle.groups:
+            if group.read.whole:
+                names = [read.chunk.column.name for read in group.read.columns]
+                group.teaches = self._events.would_learn(group.file.file, group.read.ordinal, names)
+        if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
+            yield bundle.groups[0]
             return
         try:
             for group in bundle.groups:

@@ -180,21 +180,24 @@ class Store:
         return indexes
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
+        """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
+        self.add_all_indexes([(path, indexes, version)])
+
+    def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, Indexes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction.
 
         Args:
-            path: of the file.
-            indexes: by row group.
-            version: the stored file.
+            learned: path, indexes by row group, and the stored file.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction("index_changes"):
-            stored = self.indexes(path, indexes, version)
-            packed = {n: (stored.get(n, added).joined(added)).pack() for n, added in indexes.items()}
-            values = [
-                (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
-            ]
-            connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
+            for path, indexes, version in learned:
+                stored = self.indexes(path, indexes, version)
+                packed = {n: (stored.get(n, added).joined(added)).pack() for n, added in indexes.items()}
+                values = [
+                    (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
+                ]
+                connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
 
     @contextmanager
     def _short_busy_timeout(self) -> Iterator[None]:
