@@ -168,7 +168,7 @@ class _Reading:
                         future.cancel()
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
-        """Choose the rows to decode and request their other columns; yield a large row group unchanged if it is read whole.
+        """Choose the rows to decode and request their other columns; yield a large one that is read whole unchanged.
 
         Where something is wrong, the row groups are tried one by one.
         """
