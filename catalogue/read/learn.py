@@ -75,12 +75,14 @@ class Observed:
         self._stated = _comparable(chunk)
         self._where = where
         self._claimed = claimed
-        self._clusters = claimed is None or claimed.overlapping
+        self._zipped = claimed is not None and claimed.overlapping
         self._denied: set[int] = set()
         """Pages with keys outside of the claimed intervals."""
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
         self._parts: dict[int, tuple[Bounds, ...]] = {}
+        self._waiting: dict[int, list[pa.BinaryArray]] = {}
+        """Keys of the last pages, until it is known whether they overlap."""
         self._rows = [0] * len(index)
 
     def see(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
@@ -98,13 +100,29 @@ class Observed:
             if known := self._bounds.get(page):
                 found = Bounds(min(found.min, known.min), max(found.max, known.max))
             self._bounds[page] = found
-            if self._claimed and (filled := self._claimed.clusters.get(page)):
+            if self._claimed is None:
+                self._note_overlap(page, keys)
+            elif filled := self._claimed.clusters.get(page):
                 if not contain(filled, keys):
                     self._denied.add(page)
-            elif self._clusters:
-                intervals = clusters(keys)
-                known_parts = self._parts.get(page)
-                self._parts[page] = merged([*known_parts, *intervals]) if known_parts else intervals
+            elif self._zipped:
+                self._note_clusters(page, keys)
+
+    def _note_overlap(self, page: int, keys: pa.BinaryArray) -> None:
+        """Find intervals of keys where a page overlaps the one before it; elsewhere its bounds are enough."""
+        self._waiting = {n: parts for n, parts in self._waiting.items() if n >= page - 1}
+        self._waiting.setdefault(page, []).append(keys)
+        before = self._bounds.get(page - 1)
+        if before and before.max > self._bounds[page].min:
+            for each in (page - 1, page):
+                for part in self._waiting.get(each, ()):
+                    self._note_clusters(each, part)
+                self._waiting[each] = []
+
+    def _note_clusters(self, page: int, keys: pa.BinaryArray) -> None:
+        intervals = clusters(keys)
+        known = self._parts.get(page)
+        self._parts[page] = merged([*known, *intervals]) if known else intervals
 
     @property
     def complete(self) -> bool:
