@@ -265,7 +265,7 @@ def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tup
         step = len(chunk.range) // apart
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
-    planned = list(plan_requests(path, (replace(choice.missing[0], range=r) for r in ranges), max_gap=cost.max_gap))
+    planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
     sure = (1.0 if choice.bounded else odds) * runs / apart
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
     awaited = Awaited(path, group.ordinal, group.num_rows, requests, size_of_all, pages)

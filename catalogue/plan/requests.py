@@ -4,8 +4,9 @@ import enum
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from catalogue.source.byte_ranges import ByteRange, coalesce
 
@@ -23,8 +24,7 @@ class Purpose(enum.Enum):
     OFFSET_INDEX = "offset index"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A part of a request."""
 
     purpose: Purpose
@@ -55,7 +55,7 @@ def plan_requests(
     needed: list[Part] = []
     for part in sorted(parts, key=lambda part: part.range):
         for piece, is_cached in _cut(part.range, cached):
-            (here if is_cached else needed).append(part if piece == part.range else replace(part, range=piece))
+            (here if is_cached else needed).append(part if piece == part.range else part._replace(range=piece))
     merged = [(run, False) for run in coalesce((part.range for part in needed), max_gap=max_gap, max_length=MAX_FETCH)]
     merged += [(part.range, True) for part in here]
     waiting, waiting_here = deque(needed), iter(here)

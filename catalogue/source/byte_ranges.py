@@ -9,19 +9,24 @@ from catalogue.errors import WrongRange
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(init=False, slots=True, order=True, unsafe_hash=True)
 class ByteRange:
-    """A range of bytes of a file."""
+    """A range of bytes of a file; it is not changed. Plans make very many, and a frozen one takes twice as long."""
 
     start: int
     """Offset of the first byte."""
     end: int
     """Offset after the last byte."""
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.start < self.end:
-            message = f"invalid byte range: {self.start} to {self.end}"
+    def __init__(self, start: int, end: int) -> None:
+        if not 0 <= start < end:
+            message = f"invalid byte range: {start} to {end}"
             raise ValueError(message)
+        self.start = start
+        self.end = end
+
+    def __reduce__(self) -> tuple[type["ByteRange"], tuple[int, int]]:  # compiled classes cannot be pickled otherwise
+        return ByteRange, (self.start, self.end)
 
     def __len__(self) -> int:
         return self.end - self.start

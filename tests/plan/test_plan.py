@@ -1,6 +1,7 @@
 """Plans can be printed offline and agree with the log of the server."""
 
 import dataclasses
+import pickle
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -177,6 +178,12 @@ def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_dat
             assert summary["files"] == len({exchange.path for exchange in made})
             assert {exchange.status for exchange in made} <= {206}
         assert len(server.log) > 12
+
+
+def test_plans_can_be_sent_to_other_processes(harvested: catalogue.Catalogue) -> None:
+    plan = harvested.captures("*.example.com").plan
+    assert plan.files
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301
 
 
 def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None:
