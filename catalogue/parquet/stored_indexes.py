@@ -24,6 +24,9 @@ class OffsetIndex:
     first_rows: tuple[int, ...]
     """First row of each page in the row group, and the number of rows."""
 
+    def __reduce__(self) -> tuple[type["OffsetIndex"], tuple[object, ...]]:  # see ByteRange
+        return OffsetIndex, (self.offsets, self.first_rows)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -59,6 +62,9 @@ class ColumnIndex:
     clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
     """By page, the intervals of its keys where there are several; see ``key_ranges``."""
 
+    def __reduce__(self) -> tuple[type["ColumnIndex"], tuple[object, ...]]:
+        return ColumnIndex, (self.bounds, self.null_counts, self.clusters)
+
     def filled(self, page: int) -> tuple[Bounds, ...]:
         """Return the ascending intervals that contain all keys of a page; none for a page of nulls."""
         bounds = self.bounds[page]
@@ -83,6 +89,9 @@ class Indexes:
     """Whether some were derived from pages instead of being in the file."""
     clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
     """Of pages of the key column; see ``ColumnIndex``."""
+
+    def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
+        return Indexes, (self.column_index, self.offset_indexes, self.own, self.clusters)
 
     def joined(self, other: "Indexes") -> "Indexes":
         """Return the union; derived ones win."""

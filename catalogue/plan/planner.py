@@ -305,7 +305,7 @@ def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
             inside = []
             while pages and pages[0].start < fetch.range.end:
                 inside.append(pages.popleft())
-            yield fetch if fetch.cached else replace(fetch, most=most_requests(inside, cost.max_gap))
+            yield fetch if fetch.cached else fetch._replace(most=most_requests(inside, cost.max_gap))
 
 
 def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[PlannedRequest]:

@@ -4,7 +4,6 @@ import enum
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ class Part(NamedTuple):
     range: ByteRange
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
+class PlannedRequest(NamedTuple):
     """One request."""
 
     path: str

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from catalogue.errors import WrongRange
 
@@ -25,7 +26,7 @@ class ByteRange:
         self.start = start
         self.end = end
 
-    def __reduce__(self) -> tuple[type["ByteRange"], tuple[int, int]]:  # compiled classes cannot be pickled otherwise
+    def __reduce__(self) -> tuple[type["ByteRange"], tuple[int, int]]:  # without it, a compiled one cannot be pickled
         return ByteRange, (self.start, self.end)
 
     def __len__(self) -> int:
@@ -47,9 +48,11 @@ class SuffixRange:
             message = f"invalid suffix length: {self.length}"
             raise ValueError(message)
 
+    def __reduce__(self) -> tuple[type["SuffixRange"], tuple[int]]:
+        return SuffixRange, (self.length,)
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+
+class FileVersion(NamedTuple):
     """The version of a file that a request expects."""
 
     size: int

@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,8 +103,8 @@ def test_cache_separates_sources_files_and_versions(cache: RangeCache) -> None:
         ("https://example.org/cc-index/", PATH.removeprefix("cc-index/"), PIN),
         ("https://example.com/", PATH, PIN),
         (URL, PATH + "2", PIN),
-        (URL, PATH, replace(PIN, etag='"other"')),
-        (URL, PATH, replace(PIN, size=PIN.size + 1)),
+        (URL, PATH, PIN._replace(etag='"other"')),
+        (URL, PATH, PIN._replace(size=PIN.size + 1)),
         (URL, "\udcff\0", PIN),
     ]
     for url, path, pin in others:
