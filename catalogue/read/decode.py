@@ -21,6 +21,8 @@ BATCH_BYTES = 64 << 20
 """About the uncompressed bytes decoded at a time."""
 MAX_PAGE = 256 << 20
 """Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
+_FEW_ROWS = 4096
+"""Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
 _DELTA_BYTE_ARRAY = 7
 """Of the format's ``Encoding``."""
@@ -90,14 +92,15 @@ def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int
 
 
 def _value_size(pieces: Sequence[tuple[ChunkPages, Sequence[PageHeader]]]) -> int:
-    """Return about the largest average bytes of the values in a batch."""
+    """Return about the most bytes that a value takes on average, for batches of limited size."""
     average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
-    # Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
-    bounds = (_longest(headers) * min(piece.num_rows, BATCH_ROWS) for piece, headers in pieces)
-    variable = pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY")
-    if not variable or sum(bounds) <= BATCH_BYTES:
+    if not pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY"):
         return average
-    return max(average, *(_longest_decoded(piece, headers) for piece, headers in pieces))
+    # Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
+    longest = max(_longest(headers) for _, headers in pieces)
+    if longest * min(_FEW_ROWS, sum(piece.num_rows for piece, _ in pieces)) > BATCH_BYTES:
+        longest = max(_longest_decoded(piece, headers) for piece, headers in pieces)
+    return max(average, longest)
 
 
 def _longest(headers: Iterable[PageHeader], *, dictionary: bool = True) -> int:
