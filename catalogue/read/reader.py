@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -21,12 +21,14 @@ from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
-from catalogue.query.where import connect
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
 from catalogue.read.learn import Observed, own_indexes, within
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MOST_DECIDED = 1 << 30
 """Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
@@ -72,7 +74,11 @@ def read(
     if left == 0:
         return
     with ExitStack() as stack:
-        connection = stack.enter_context(connect()) if plan.query.where else None
+        connection = None
+        if plan.query.where:
+            from catalogue.query.where import connect
+
+            connection = stack.enter_context(connect())
         reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events or ReadEvents())
         tables = reading.tables()
         stack.callback(tables.close)
@@ -96,7 +102,7 @@ def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> I
     """Yield rows sorted by key, time and crawl; all of them are in memory."""
     # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
-    everything = pa.concat_tables([roomy.empty_table(), *(each.cast(roomy) for each in tables)])
+    everything = pa.concat_tables([pa.Table.from_batches([], roomy), *(each.cast(roomy) for each in tables)])
     order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
     inorder = everything.sort_by([(name, "ascending") for name in order])
     for start in range(0, inorder.num_rows, BATCH_ROWS):
@@ -127,7 +133,7 @@ class _Waiting:
 
 class _Reading:
     def __init__(
-        self, plan: ReadPlan, arrivals: Prefetcher, connection: duckdb.DuckDBPyConnection | None, events: ReadEvents
+        self, plan: ReadPlan, arrivals: Prefetcher, connection: "duckdb.DuckDBPyConnection | None", events: ReadEvents
     ) -> None:
         self._plan = plan
         self._arrivals = arrivals
@@ -340,7 +346,8 @@ def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
     """Return the read with only the pages that contain these rows; without an index it stays whole."""
     if read.index is None:
         return read
-    pages = np.unique(np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1)
+    of_rows = np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1
+    pages = np.flatnonzero(np.bincount(of_rows))  # not np.unique, which imports numpy.ma
     runs: list[range] = []
     for page in pages.tolist():
         if runs and runs[-1].stop == page:
