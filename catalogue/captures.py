@@ -14,8 +14,6 @@ from catalogue.commoncrawl.crawls import newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, join_first
-from catalogue.key_map.key_map import KeySpace, key_space
-from catalogue.key_map.svg import Picture, draw_query
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
@@ -24,11 +22,7 @@ from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
-from catalogue.read.reader import ReadEvents, read
-from catalogue.read.workers import Workers, tasks
-from catalogue.reports import file_extents
 from catalogue.selection import check_store, missing_crawls, select_stored, several
 from catalogue.session import Session
 
@@ -36,6 +30,10 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
 
+    from catalogue.key_map.key_map import KeySpace
+    from catalogue.key_map.svg import Picture
+    from catalogue.read.reader import ReadEvents
+    from catalogue.read.workers import Workers
 
 _ROWS = 1 << 12
 """Rows converted to Python values at a time."""
@@ -49,8 +47,8 @@ class Captures(ReprMixin):
         session: Session,
         question: PlanContext,
         *,
-        space: Callable[[ReadPlan, str | None], KeySpace],
-        workers: Workers | None = None,
+        space: "Callable[[ReadPlan, str | None], KeySpace]",
+        workers: "Workers | None" = None,
         distinct: Distinct | None = None,
     ) -> None:
         """Take a query and its scope.
@@ -91,11 +89,11 @@ class Captures(ReprMixin):
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 
-    def space(self, crawl: str | None = None) -> KeySpace:
+    def space(self, crawl: str | None = None) -> "KeySpace":
         """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read."""
         return self.space_of(self.plan, crawl)
 
-    def plot(self, crawl: str | None = None) -> Picture:
+    def plot(self, crawl: str | None = None) -> "Picture":
         """Draw the plan as SVG: files of a crawl, their row groups and pages, and which of them are read.
 
         Nothing is read for it. Pages are drawn once their indexes are stored; see ``fetch_indexes``.
@@ -106,6 +104,8 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if the query does not include the crawl.
         """
+        from catalogue.key_map.svg import draw_query
+
         return draw_query(self.space(crawl), self.plan)
 
     @property
@@ -188,6 +188,8 @@ class Captures(ReprMixin):
         self._uncounted.clear()
         if not plan.waves:
             return
+        from catalogue.read.reader import ReadEvents
+
         at = Progress("reading", plan.row_groups, 0)
 
         def done() -> None:
@@ -203,7 +205,9 @@ class Captures(ReprMixin):
         finally:
             self.question.finish()
 
-    def _read_here(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
+    def _read_here(self, plan: ReadPlan, events: "ReadEvents") -> Generator[pa.RecordBatch, None, None]:
+        from catalogue.read.reader import read
+
         source = self.question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         try:
@@ -284,6 +288,9 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if Dask is not installed, or rows are limited or ordered.
         """
+        from catalogue.read.dask_cluster import client_machines, dask_frame
+        from catalogue.read.workers import tasks
+
         query = self.plan.query
         if query.limit is not None or query.ordered or self._distinct:
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
@@ -320,7 +327,10 @@ def run_query(
     scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
     question = PlanContext(query, scope, session.footers, lambda: session.reading, session.cost())
 
-    def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
+    def space(plan: ReadPlan, crawl: str | None) -> "KeySpace":
+        from catalogue.key_map.key_map import key_space
+        from catalogue.reports import file_extents
+
         if crawl and crawl not in words:
             message = f"{crawl} is not among the crawls of the query: {join_first(words)}"
             raise QueryError(message)

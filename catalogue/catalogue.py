@@ -1,65 +1,46 @@
 """``catalogue.open`` and class ``Catalogue``: the Python API, one call for each feature."""
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-import duckdb
-
-from catalogue import metadata_db
-from catalogue.captures import Captures, find_captures
-from catalogue.check.check import check_store
-from catalogue.check.findings import Checked
-from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor import Diagnosis, diagnose
-from catalogue.export.ducklake_sql import connect, run_sql
-from catalogue.export.exports import Exported, export_ducklake, export_iceberg, export_snapshot, open_iceberg
 from catalogue.formatting import ReprMixin, plural
-from catalogue.harvest.backfill import Backfill, prepare_backfill
-from catalogue.harvest.harvest import Harvested
-from catalogue.harvest.harvest_crawls import (
-    HarvestEstimate,
-    crawl_list,
-    define,
-    estimate_crawls,
-    forget_crawls,
-    harvest_crawls,
-)
-from catalogue.harvest.pull import Pulled, pull_snapshot
-from catalogue.key_map.key_map import crawl_axis
-from catalogue.key_map.svg import Picture, draw_crawl
-from catalogue.output.fetch import Fetched, FetchEstimate
-from catalogue.output.fetch_captures import (
-    SomeCaptures,
-    estimate_fetch,
-    fetch_record,
-    fetch_to_frame,
-    fetch_to_output,
-    iterate_records,
-)
-from catalogue.output.formats import FormatSpec
-from catalogue.output.open_output import Output, format_of
-from catalogue.progress import Progress, bars
-from catalogue.query.filters import Values
-from catalogue.query.query import Query
-from catalogue.query.times import Moment
-from catalogue.records.record import Record
-from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
-from catalogue.sample import Sample
-from catalogue.selection import stored_crawl
+from catalogue.progress import bars
 from catalogue.session import Session
-from catalogue.settings import Settings
-from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
-from catalogue.surt import Keys, Match
-from catalogue.url_index_2012.lookup import PATH, OldIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Executor
+    from typing import Self
+
+    import duckdb
     import pandas as pd
 
+    from catalogue.captures import Captures
+    from catalogue.check.findings import Checked
+    from catalogue.commoncrawl.capture import Capture
+    from catalogue.doctor import Diagnosis
+    from catalogue.export.exports import Exported
     from catalogue.export.iceberg_read import IcebergTable
+    from catalogue.harvest.backfill import Backfill
+    from catalogue.harvest.harvest import Harvested
+    from catalogue.harvest.harvest_crawls import HarvestEstimate
+    from catalogue.harvest.pull import Pulled
+    from catalogue.key_map.svg import Picture
+    from catalogue.output.fetch import Fetched, FetchEstimate
+    from catalogue.output.fetch_captures import SomeCaptures
+    from catalogue.output.open_output import Output
+    from catalogue.progress import Progress
+    from catalogue.query.filters import Values
+    from catalogue.query.times import Moment
+    from catalogue.records.record import Record
+    from catalogue.sample import Sample
+    from catalogue.settings import Settings
+    from catalogue.surt import Keys, Match
+    from catalogue.url_index_2012.lookup import OldIndex
 
 _LISTED_CRAWLS = 12
 """Crawls that the text of a catalogue lists."""
@@ -75,7 +56,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     settings: Settings | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
-) -> "Catalogue":
+) -> Catalogue:
     """Open a data folder, which the first harvest creates.
 
     ``close()``, or the end of a ``with`` statement, closes files and connections; unread results are lost then.
@@ -145,6 +126,8 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the arguments conflict with each other, or with footers that are stored already.
         """
+        from catalogue.harvest.harvest_crawls import define
+
         return define(self.session, key, keys=keys, manifest=manifest, paths=paths)
 
     def harvest(
@@ -168,6 +151,8 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the source fails as a whole; footers fetched before stay stored.
         """
+        from catalogue.harvest.harvest_crawls import harvest_crawls
+
         return harvest_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, report=report)
 
     def harvest_estimate(
@@ -183,6 +168,8 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the list of crawls is needed and cannot be fetched.
         """
+        from catalogue.harvest.harvest_crawls import estimate_crawls
+
         return estimate_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages)
 
     def backfill(
@@ -196,6 +183,8 @@ class Catalogue(ReprMixin):
                 zipped.
             files: patterns of paths, such as ``*part-00007-*``; all by default.
         """
+        from catalogue.harvest.backfill import prepare_backfill
+
         return prepare_backfill(self.session, crawls, only_gaps=only_gaps, files=files)
 
     def forget(self, crawls: str | Iterable[str]) -> int:
@@ -205,6 +194,8 @@ class Catalogue(ReprMixin):
             NotHarvested: if nothing is stored of one.
             StoreLocked: if another process harvests one.
         """
+        from catalogue.harvest.harvest_crawls import forget_crawls
+
         return forget_crawls(self.session, crawls)
 
     def pull(
@@ -230,6 +221,8 @@ class Catalogue(ReprMixin):
             SourceError: if it, or the source, cannot be read.
             StoreLocked: if another process harvests or pulls the same.
         """
+        from catalogue.harvest.pull import pull_snapshot
+
         return pull_snapshot(self.session, place, crawls=crawls, compare=compare, report=report)
 
     def check(
@@ -259,6 +252,8 @@ class Catalogue(ReprMixin):
             QueryError: if a crawl is not stored, or the share is invalid.
             StoreError: if the store cannot be opened for another reason than damage.
         """
+        from catalogue.check.check import check_store
+
         return check_store(self.session, crawls, read_subset=read_subset, seed=seed, repair=repair, report=report)
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
@@ -274,6 +269,8 @@ class Catalogue(ReprMixin):
             UnknownCrawl: if the source does not have the crawl.
             QueryError: if this is another dataset.
         """
+        from catalogue.doctor import diagnose
+
         return diagnose(self.session, crawl)
 
     def captures(  # noqa: PLR0913 - one parameter for each option
@@ -323,6 +320,9 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the query is invalid, or crawls are not harvested.
         """
+        from catalogue.captures import find_captures
+        from catalogue.query.query import Query
+
         query = Query.of(
             patterns,
             crawls=crawls,
@@ -358,6 +358,8 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the captures cannot be sampled, or ``size`` or ``most`` is not positive.
         """
+        from catalogue.sample import Sample
+
         return Sample(self.session, captures, size, seed=seed, per=per, most=most)
 
     def records(self, captures: SomeCaptures) -> Iterator[Record]:
@@ -366,6 +368,8 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the source fails as a whole.
         """
+        from catalogue.output.fetch_captures import iterate_records
+
         return iterate_records(self.session, captures)
 
     def record(self, capture: Capture) -> Record:
@@ -375,10 +379,14 @@ class Catalogue(ReprMixin):
             BadRecord: if the record is damaged, or of another capture.
             SourceError: if it cannot be fetched; ``NotFound`` if the archive does not exist.
         """
+        from catalogue.output.fetch_captures import fetch_record
+
         return fetch_record(self.session, capture)
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
         """Estimate the cost of fetching the records of captures; this reads the captures, but no records."""
+        from catalogue.output.fetch_captures import estimate_fetch
+
         return estimate_fetch(self.session, captures)
 
     def fetch(
@@ -420,6 +428,10 @@ class Catalogue(ReprMixin):
             SourceError: if the source fails as a whole.
             OutputFailed: if a URL cannot be written to; what was fetched before stays.
         """
+        from catalogue.output.fetch_captures import fetch_to_output
+        from catalogue.output.formats import FormatSpec
+        from catalogue.output.open_output import format_of
+
         return fetch_to_output(
             self.session,
             captures,
@@ -430,7 +442,7 @@ class Catalogue(ReprMixin):
             report=report,
         )
 
-    def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
+    def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> pd.DataFrame:
         """Return archived pages as a DataFrame: URL, time, status, HTTP headers, title, text and links.
 
         The columns are those of ``catalogue.records.metadata.ROW``. Records that cannot be fetched cause a warning.
@@ -442,15 +454,19 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the source fails as a whole.
         """
+        from catalogue.output.fetch_captures import fetch_to_frame
+
         return fetch_to_frame(self.session, captures, main_content=main_content)
 
-    def old_index(self, path: str = PATH) -> OldIndex:
+    def old_index(self, path: str | None = None) -> OldIndex:
         """Open the URL index of the crawl of 2012, which has no columnar index.
 
         Args:
-            path: of the index file, relative to the source.
+            path: of the index file, relative to the source; by default that of Common Crawl.
         """
-        return OldIndex(self.session.reading, path)
+        from catalogue.url_index_2012.lookup import PATH, OldIndex
+
+        return OldIndex(self.session.reading, path or PATH)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the views ``crawls``, ``files``, ``row_groups``, ``pages`` and ``column_chunks``.
@@ -463,6 +479,8 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if DuckDB rejects the query, or it needs a DuckLake and there is none.
         """
+        from catalogue.export.ducklake_sql import run_sql
+
         return run_sql(self.session, query)
 
     def connect(self, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
@@ -474,13 +492,17 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if there is no DuckLake, or it cannot be attached.
         """
+        from catalogue.export.ducklake_sql import connect
+
         return connect(self.session, lake=lake)
 
     def update(self) -> None:
         """Update the metadata database from the store; every method that reads it does so first."""
-        metadata_db.refresh(self.session.writable_database(), self.session.store, self.session.dataset)
+        from catalogue.metadata_db.refresh import refresh
 
-    def crawls(self, *, fetch: bool = False) -> "pd.DataFrame":
+        refresh(self.session.writable_database(), self.session.store, self.session.dataset)
+
+    def crawls(self, *, fetch: bool = False) -> pd.DataFrame:
         """Return every known crawl and how much of it is harvested; see the view ``crawls``.
 
         Args:
@@ -489,32 +511,47 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the list cannot be fetched and none is stored.
         """
+        from catalogue.harvest.harvest_crawls import crawl_list
+        from catalogue.reports import frame
+
         if fetch:
             crawl_list(self.session)
         return frame(self.session, "SELECT * FROM crawls")
 
-    def coverage(self) -> "pd.DataFrame":
+    def coverage(self) -> pd.DataFrame:
         """Return how much of each crawl and subset is stored."""
+        from catalogue.reports import coverage_sql, frame
+
         return frame(self.session, coverage_sql(self.session))
 
-    def failures(self) -> "pd.DataFrame":
+    def failures(self) -> pd.DataFrame:
         """Return the index files whose footers could not be stored, with reasons."""
+        from catalogue.reports import frame
+
         return frame(self.session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
-    def files(self, crawl: str | None = None) -> "pd.DataFrame":
+    def files(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the stored index files; see the view ``files``."""
+        from catalogue.reports import view_frame
+
         return view_frame(self.session, "files", crawl)
 
-    def row_groups(self, crawl: str | None = None) -> "pd.DataFrame":
+    def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the stored row groups with their bounds; see the view ``row_groups``."""
+        from catalogue.reports import view_frame
+
         return view_frame(self.session, "row_groups", crawl)
 
-    def pages(self, crawl: str | None = None) -> "pd.DataFrame":
+    def pages(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the pages of the key column whose index is stored; see the view ``pages``."""
+        from catalogue.reports import view_frame
+
         return view_frame(self.session, "pages", crawl)
 
-    def column_chunks(self, crawl: str) -> "pd.DataFrame":
+    def column_chunks(self, crawl: str) -> pd.DataFrame:
         """Return every column chunk of a crawl; see the view ``column_chunks``."""
+        from catalogue.reports import add_column_chunks, view_frame
+
         add_column_chunks(self.session, [crawl])
         return view_frame(self.session, "column_chunks", crawl)
 
@@ -526,6 +563,11 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the crawl is not stored, or several are selected.
         """
+        from catalogue.key_map.key_map import crawl_axis
+        from catalogue.key_map.svg import draw_crawl
+        from catalogue.reports import file_extents
+        from catalogue.selection import stored_crawl
+
         chosen = stored_crawl(self.session, crawl)
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
 
@@ -548,6 +590,8 @@ class Catalogue(ReprMixin):
             StoreLocked: if another process writes to it.
             DiskFailed: if it cannot be written; an existing one stays.
         """
+        from catalogue.export.exports import export_ducklake
+
         return export_ducklake(self.session, path, crawls=crawls, backend=backend)
 
     def export_iceberg(
@@ -581,9 +625,11 @@ class Catalogue(ReprMixin):
                 stored, or pyiceberg is not installed.
             StoreLocked: if another process writes to it.
         """
+        from catalogue.export.exports import export_iceberg
+
         return export_iceberg(self.session, path, crawls=crawls, location=location)
 
-    def iceberg(self, crawls: str | Iterable[str] = "all") -> "IcebergTable":
+    def iceberg(self, crawls: str | Iterable[str] = "all") -> IcebergTable:
         """Return a pyiceberg table that can be scanned while this catalogue is open.
 
         A scan requests no footers. Data is read through the source and cache of this catalogue, with its rate limit,
@@ -599,6 +645,8 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if nothing is stored, or pyiceberg is not installed.
         """
+        from catalogue.export.exports import open_iceberg
+
         return open_iceberg(self.session, crawls)
 
     def export_snapshot(
@@ -622,15 +670,19 @@ class Catalogue(ReprMixin):
             StoreLocked: if another process writes to it.
             OutputFailed: if it cannot be written to.
         """
+        from catalogue.export.exports import export_snapshot
+
         return export_snapshot(self.session, place, crawls=crawls, report=report)
 
     def _line(self) -> str:
         return f"in {self.session.data}, of {self.session.settings.source}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
+        from catalogue.metadata_db.connection import reading
+
         if not (self.session.store_path).exists() or not self.path.exists():
             return
-        with metadata_db.reading(self.path) as connection:  # without an update
+        with reading(self.path) as connection:  # without an update
             stored = connection.execute(
                 "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
             ).fetchall()
@@ -650,7 +702,10 @@ class Catalogue(ReprMixin):
             yield "Recently harvested files are not in the database yet; the next query or update() adds them."
 
     def _is_fresh(self) -> bool:
+        from catalogue.metadata_db.refresh import is_fresh
+        from catalogue.store.database import Store
+
         if "store" in self.session.__dict__:
-            return metadata_db.is_fresh(self.path, self.session.store, indexes=False)
+            return is_fresh(self.path, self.session.store, indexes=False)
         with Store(self.session.store_path, busy_seconds=_REPR_WAIT) as store:
-            return metadata_db.is_fresh(self.path, store, indexes=False)
+            return is_fresh(self.path, store, indexes=False)

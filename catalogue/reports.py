@@ -4,16 +4,27 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from catalogue import metadata_db
 from catalogue.errors import NotHarvested
 from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
+from catalogue.metadata_db.connection import readable, reading
+from catalogue.metadata_db.queries import statement
+from catalogue.metadata_db.refresh import refresh
 from catalogue.selection import stored_crawl, stored_crawls
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
+    """Return the rows of a statement over the views, as dicts, without updating page indexes."""
+    session.metadata()
+    with readable(), reading(session.database_path) as connection:
+        found = connection.execute(sql, parameters or None).fetchall()
+        names = [name for name, *_ in connection.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
@@ -37,21 +48,21 @@ def crawl_names(session: Session) -> tuple[str, ...]:
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:
     """Return the rows of the view ``crawls``, without updating page indexes."""
-    return session.metadata().rows("SELECT * FROM crawls")
+    return sql_rows(session, "SELECT * FROM crawls")
 
 
 def coverage_sql(session: Session) -> str:
-    return metadata_db.statement("coverage.sql", session.dataset)
+    return statement("coverage.sql", session.dataset)
 
 
 def coverage_rows(session: Session) -> list[dict[str, Any]]:
     """Return how much of each crawl and subset is stored, without updating page indexes."""
-    return session.metadata().rows(coverage_sql(session))
+    return sql_rows(session, coverage_sql(session))
 
 
 def failure_rows(session: Session) -> list[dict[str, Any]]:
     """Return the index files whose footers could not be stored, with reasons."""
-    return session.metadata().rows("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
+    return sql_rows(session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
 
 def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
@@ -61,13 +72,14 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
         rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
         path = session.writable_database(changes=True)
-        metadata_db.refresh(path, session.store, session.dataset, column_chunks=requested)
+        refresh(path, session.store, session.dataset, column_chunks=requested)
 
 
 def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
     """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None."""
     least, greatest = (f'"{bound}_{session.dataset.key}"' for bound in ("min", "max"))
-    rows = session.metadata().rows(
+    rows = sql_rows(
+        session,
         f"""
         SELECT
           path, subset, min({least}) AS least, max({greatest}) AS greatest,

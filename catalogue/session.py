@@ -9,18 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-import duckdb
-
-from catalogue import metadata_db
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import NotHarvested
 from catalogue.formatting import closest_name
+from catalogue.metadata_db.candidates import MetadataSnapshot
+from catalogue.metadata_db.state import fresh_bounds
 from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, no_bar
-from catalogue.read.dask_cluster import machines_and_tasks
-from catalogue.read.workers import Workers
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.open import open_source
@@ -31,6 +29,11 @@ from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
 from catalogue.store.read_only import unwritable
 from catalogue.store.stored_lists import load_dataset
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
 _TEMPORARY_CACHE = 8 << 30
@@ -86,7 +89,7 @@ class Session:
         self._shares = False
         self._shared: _SharedSources | None = None
         self._opened: list[Store | PoliteSource] = []
-        self._snapshot: metadata_db.MetadataSnapshot | None = None
+        self._snapshot: MetadataSnapshot | None = None
         self._closed_sources = (0, 0)
         """Requests and bytes of sources that were closed."""
         self._temporary: TemporaryDirectory[str] | None = None
@@ -216,7 +219,9 @@ class Session:
             changes: whether it will be changed in any case.
         """
         if self.store.read_only and not self._copied_database:
-            if not changes and metadata_db.is_fresh(self.database_path, self.store, indexes=indexes):
+            from catalogue.metadata_db.refresh import is_fresh
+
+            if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
             self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
             copy = self.temporary_folder() / DATABASE_NAME
@@ -225,20 +230,27 @@ class Session:
             self._copied_database = copy
         return self.database_path
 
-    def metadata(self) -> metadata_db.MetadataSnapshot:
+    def metadata(self) -> MetadataSnapshot:
         """Return the metadata database as it is now, kept open for planning."""
         state = self.store.state()
         if not self._snapshot or self._snapshot.state != state:
             path = self.writable_database(indexes=False)
-            bounds = metadata_db.open_bounds(path, self.store, self.dataset)
-            self._snapshot = metadata_db.MetadataSnapshot(bounds, state, self.dataset, path)
+            bounds = fresh_bounds(path, self.store, indexes=False)
+            if bounds is None:
+                from catalogue.metadata_db.refresh import updated_bounds
+
+                bounds = updated_bounds(path, self.store, self.dataset)
+            self._snapshot = MetadataSnapshot(bounds, state, self.dataset)
         return self._snapshot
 
     @contextmanager
-    def database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def database(self) -> "Iterator[duckdb.DuckDBPyConnection]":
         """Open the updated metadata database for reading."""
+        from catalogue.metadata_db.connection import readable
+        from catalogue.metadata_db.refresh import reading_fresh
+
         path = self.writable_database()
-        with metadata_db.readable(), metadata_db.reading_fresh(path, self.store, self.dataset) as connection:
+        with readable(), reading_fresh(path, self.store, self.dataset) as connection:
             yield connection
 
     # Sources
@@ -325,9 +337,12 @@ class Session:
         return FooterCache(self.store, self.dataset)
 
     @cached_property
-    def workers(self) -> Workers | None:
+    def workers(self) -> "Workers | None":
         if self._executor is None:
             return None
+        from catalogue.read.dask_cluster import machines_and_tasks
+        from catalogue.read.workers import Workers
+
         machines, at_once = machines_and_tasks(self._executor)
         settings = self.machine_settings(machines, -(-at_once // machines))
         return Workers(self._executor, settings, at_once=2 * at_once)

@@ -10,12 +10,10 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import url2pathname
 
 from platformdirs import user_cache_path, user_config_path, user_data_path
 
@@ -73,6 +71,8 @@ def is_folder(url: str) -> bool:
 
 
 def package_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("commoncrawl-catalogue")
     except PackageNotFoundError:  # not installed
@@ -81,6 +81,9 @@ def package_version() -> str:
 
 def install_command(extra: str, environment: Path | None = None) -> str:
     """Return the command of pip, pipx or uv that adds an extra to this installation."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.request import url2pathname
+
     package, editable, requirements = "commoncrawl-catalogue", [], []
     with suppress(PackageNotFoundError):
         installed = distribution(package)

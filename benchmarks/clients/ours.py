@@ -3,8 +3,8 @@
 import time
 
 from benchmarks.clients.asking import Task, start
-from catalogue import metadata_db
 from catalogue.harvest.harvest import harvest
+from catalogue.metadata_db.refresh import refresh
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME, load_settings
 from catalogue.source.open import open_source
@@ -19,7 +19,7 @@ def ours(task: Task) -> dict[str, float]:
     with Store(task.folder / STORE_NAME, create=True) as store:
         outcome = harvest(crawl, ["warc"], store=store, source=source)
         fetched = time.monotonic()
-        metadata_db.refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts)
+        refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts)
         shown = time.monotonic()
     source.close()
     return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}

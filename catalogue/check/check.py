@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from catalogue import metadata_db
 from catalogue.check.compare_files import Comparison
 from catalogue.check.findings import REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, SourceError, StoreDamaged, StoreLocked
+from catalogue.metadata_db import compare
+from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
@@ -144,13 +145,13 @@ class _Check:
         store, dataset, checked = self.session.store, self.dataset, self.checked
         path = self.session.writable_database(changes=repair)
         if repair:
-            metadata_db.rebuild(path, store, dataset)
-        for problem in metadata_db.problems(path, store, dataset):
+            compare.rebuild(path, store, dataset)
+        for problem in compare.problems(path, store, dataset):
             checked.findings.append(Finding("catalogue", "", f"{path.name} differs from the store: {problem}"))
         checked.catalogue = True
         if dataset != COMMON_CRAWL or checked.findings:
             return
-        suspects = dict(metadata_db.suspects(path, store))
+        suspects = dict(compare.suspects(path, store))
         chosen = [each for each in suspects if self.crawls is None or _crawl_of("files", each, dataset) in self.crawls]
         for each in chosen:
             what = f"{suspects[each]}; the source may have sent one for the other"
@@ -158,7 +159,7 @@ class _Check:
         if repair and chosen:
             store.delete("files", chosen)
             self._note_missing(chosen, "its stored footer may be that of another file")
-            metadata_db.refresh(path, store, dataset)
+            refresh(path, store, dataset)
 
     def _compare(self, share: Share, seed: int | None, report: Callable[[Progress], None]) -> None:
         """Compare a share of the files with the source, by one request for each."""

@@ -29,10 +29,13 @@ from catalogue.cli.completion import complete_datasets
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
-from catalogue.settings import Settings, package_version
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
     from catalogue.catalogue import Catalogue
+    from catalogue.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Common:
         if not self.quiet:
             show(text, err=True)
 
-    def settings(self, **others: object) -> Settings:
+    def settings(self, **others: object) -> "Settings":
         from catalogue.store.folder_settings import settings_for
 
         return settings_for(
@@ -74,7 +77,6 @@ class Common:
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
         """Open the catalogue with these options and other settings; connect to a cluster."""
         from catalogue.catalogue import Catalogue
-        from catalogue.read.dask_cluster import connect_to_cluster
         from catalogue.session import Session
 
         chosen = self.settings(**settings)
@@ -85,7 +87,7 @@ class Common:
             click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
             warnings.catch_warnings(),
-            connect_to_cluster(scheduler) if scheduler else nullcontext() as executor,
+            _executor(scheduler) as executor,
             Catalogue(
                 Session(chosen.data, chosen, dataset=self.table, executor=executor, notify=self.say, bars=self.bars)
             ) as catalogue,
@@ -94,6 +96,14 @@ class Common:
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
+
+
+def _executor(scheduler: str | None) -> "AbstractContextManager[Executor | None]":
+    if scheduler is None:
+        return nullcontext()
+    from catalogue.read.dask_cluster import connect_to_cluster
+
+    return connect_to_cluster(scheduler)
 
 
 def show(text: str, *, err: bool = False) -> None:
@@ -272,8 +282,23 @@ class _Commands(Group):
         return command
 
 
+def _print_version(context: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
+        from catalogue.settings import package_version
+
+        click.echo(f"catalogue, version {package_version()}")
+        context.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_version(), prog_name="catalogue")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @common
 def entry(_: Common) -> None:
     """Find captures in Common Crawl's columnar index. Only bytes that can contain matches are read.

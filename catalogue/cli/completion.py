@@ -7,7 +7,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from catalogue.errors import QueryError
-from catalogue.settings import STORE_NAME, default_data, load_settings
 
 _MANIFEST = re.compile(r"crawl-data/([^/]+)/cc-index-table\.paths\.gz")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -17,14 +16,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from catalogue.store.glance import document_names
 
-    names = document_names(_folder(context) / STORE_NAME)
+    names = document_names(_store(context))
     return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
 
 
 def complete_listed_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from catalogue.store.glance import document_ids
 
-    return _crawls(document_ids(_folder(context) / STORE_NAME, "collinfo.json"), incomplete)
+    return _crawls(document_ids(_store(context), "collinfo.json"), incomplete)
 
 
 def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -43,6 +42,8 @@ def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from catalogue.settings import STORE_NAME
+
     datasets = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{STORE_NAME}"))
     return [name for name in datasets if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
 
@@ -55,8 +56,16 @@ def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(f"{before}{dots}{name}") for name in chosen]
 
 
+def _store(context: click.Context) -> Path:
+    from catalogue.settings import STORE_NAME
+
+    return _folder(context) / STORE_NAME
+
+
 def _folder(context: click.Context, *, table: bool = True) -> Path:
     """Return the folder of the store that the options so far select."""
+    from catalogue.settings import default_data, load_settings
+
     given: dict[str, object] = {}
     at: click.Context | None = context
     while at:  # later options override earlier ones

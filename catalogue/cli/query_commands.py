@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
+from catalogue.cli.formats import format_for
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     Budget,
@@ -69,8 +70,6 @@ def plan(
     """
     if json_ + paths + (output is not None) > 1:
         raise QueryError("--json, --paths and --output exclude each other")
-    from catalogue.cli.row_writer import format_for, write
-
     format_ = format_for(None, output) if output else ""
     if format_ in {"cdxj", "url"}:
         raise QueryError("a plan cannot be written as CDXJ or URLs; use .parquet, .csv, .tsv, .json, .jsonl or .arrow")
@@ -81,6 +80,8 @@ def plan(
         if indexes:
             captures.fetch_indexes()
         if output:
+            from catalogue.cli.row_writer import write
+
             reads = captures.plan.to_arrow()
             write(reads.to_batches(), reads.schema, format_, output)
         elif paths:
@@ -146,7 +147,7 @@ def query(
         raise QueryError("--count prints only a number; leave out --format and -o")
     if by and not count:
         raise QueryError("--by needs --count")
-    from catalogue.cli.row_writer import format_for, write
+    from catalogue.cli.row_writer import write
 
     output = None if output == "-" else output
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
@@ -254,7 +255,7 @@ def old_index(
     catalogue old-index '*.is' --source ~/files --index url-index.1356128792
     """
     with options.opened() as catalogue:
-        index = catalogue.old_index(path) if path else catalogue.old_index()
+        index = catalogue.old_index(path)
         extents = [index.find(pattern) for pattern in patterns]
         requests, needed = map(sum, zip(*(index.cost(extent, limit=limit) for extent in extents), strict=True))
         if not budget.covers(requests, needed):

@@ -15,14 +15,10 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
 from catalogue.cdx.lines import Output, cdx_table, write_lines
-from catalogue.cli.options import CAPTURE_FORMATS
-from catalogue.cli.tables import options_of_command, table
+from catalogue.cli.tables import table
 from catalogue.errors import QueryError
+from catalogue.parquet.arrow_arrays import texts, without_zones
 
-_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
-_BY_SUFFIX |= {f".{format_}": format_ for format_ in ("json", "csv", "tsv", "cdxj", "parquet", "arrow", "arrows")}
-_BINARY = {"parquet", "arrow", "arrows"}
-SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
 _TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
 _MIN_WIDTHS = {"url": 32, "content_mime_detected": 12}
 """Characters to which texts may be cut on a terminal."""
@@ -31,32 +27,6 @@ _DROP_FIRST = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
 _INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
-
-
-def format_for(requested: str | None, output: Path | None) -> str:
-    """Return the requested format, or the format that the output implies.
-
-    Raises:
-        QueryError: if there is none, or the output cannot have it.
-    """
-    if requested == "table" and output is not None:
-        raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
-    if output is not None and not output.parent.is_dir():
-        raise QueryError(f"there is no folder {output.parent} to write to")
-    terminal = output is None and sys.stdout.isatty()
-    if output is None:
-        format_ = requested or ("table" if terminal else "jsonl")
-    else:
-        format_ = requested or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
-    if not format_:
-        endings = ", ".join(sorted(_BY_SUFFIX))
-        otherwise = "; or add --format" if "--format" in options_of_command() else ""
-        raise QueryError(f"the name {output} does not say its format; use an ending: {endings}{otherwise}")
-    if format_ in _BINARY and terminal:
-        raise QueryError(f"--format {format_} cannot be printed on a terminal; add -o FILE")
-    if format_ in _BINARY and output is not None and output.suffix == ".gz":
-        raise QueryError(f"{format_} files are compressed already; use a name without .gz")
-    return format_
 
 
 def write(
@@ -89,7 +59,7 @@ def write(
                 return _write_texts(batches, file, _urls)
             case "csv" | "tsv":
                 delimiter = "," if format_ == "csv" else "\t"
-                names = _quoted(pa.array(schema.names, pa.string()), delimiter).to_pylist()
+                names = _quoted(texts(schema.names), delimiter).to_pylist()
                 file.write(f"{delimiter.join(names)}\n".encode())
                 return _write_texts(batches, file, lambda batch: _separated(batch, delimiter))
             case "parquet":
@@ -135,7 +105,7 @@ def _is_stdout(path: Path) -> bool:
 def _rows(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[list[Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
-            for row in batch.slice(start, _PAGE).to_pylist():
+            for row in without_zones(batch.slice(start, _PAGE)).to_pylist():
                 yield [row[name] for name in names]
 
 
@@ -174,13 +144,14 @@ def _separated(batch: pa.RecordBatch, delimiter: str) -> bytes:
     """Return lines of CSV. Null is an empty field, therefore empty text is quoted."""
     columns = [_quoted(column.cast(pa.string()), delimiter) for column in _texts(batch).columns]
     null = "" if len(columns) > 1 else '""'  # readers skip empty lines
-    lines = pc.binary_join_element_wise(*columns, delimiter, null_handling="replace", null_replacement=null)
+    lines = pc.binary_join_element_wise(*columns, *texts([delimiter]), null_handling="replace", null_replacement=null)
     return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
 
 
 def _quoted(values: pa.Array, delimiter: str) -> pa.Array:
     special = pc.match_substring_regex(values, f'^$|[{delimiter}"\r\n]')
-    quoted = pc.binary_join_element_wise('"', pc.replace_substring(values, '"', '""'), '"', "")
+    quote, nothing = texts(['"', ""])
+    quoted = pc.binary_join_element_wise(quote, pc.replace_substring(values, '"', '""'), quote, nothing)
     return pc.if_else(special, quoted, values)
 
 
@@ -213,7 +184,7 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
             arrays.append(array.cast(pa.string()))
         elif pa.types.is_floating(kind):
-            arrays.append(pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind)))  # JSON has no NaN
+            arrays.append(pc.if_else(pc.is_finite(array), array, pa.nulls(1, kind)[0]))  # JSON has no NaN
         else:
             arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

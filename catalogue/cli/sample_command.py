@@ -79,7 +79,8 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 500 --crawl latest --per host --max 5     at most five of each host
     catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
     """
-    from catalogue.cli.row_writer import format_for, write
+    from catalogue.cli.formats import format_for
+    from catalogue.cli.row_writer import write
 
     fetching = bool(records.form)
     refused = {

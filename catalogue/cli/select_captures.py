@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
     """Read the files of --urls-file, which can be read only once, and split lists at commas."""
-    from catalogue.cli.input_files import patterns_in
-
     if "-" in parameters["patterns"]:
         raise QueryError("'-' is not a pattern; to read patterns from stdin use --urls-file -")
-    listed = [pattern for file in parameters["urls_files"] for pattern in patterns_in(file)]
+    listed: list[tuple[str, str]] = []
+    if parameters["urls_files"]:
+        from catalogue.cli.input_files import patterns_in
+
+        listed = [pattern for file in parameters["urls_files"] for pattern in patterns_in(file)]
     return parameters | {
         "patterns": [*parameters["patterns"], *(text for _, text in listed)],
         "places": listed,

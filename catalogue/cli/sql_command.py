@@ -198,11 +198,11 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _statement(text: str, dataset: "Dataset") -> str:
     """Return the SQL, or the SQL of a file of ``queries/`` with this name."""
-    from catalogue.metadata_db import connection
+    from catalogue.metadata_db import queries
 
-    folder = connection.queries_folder()
+    folder = queries.queries_folder()
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
-    return connection.statement(files[text], dataset) if text in files else text
+    return queries.statement(files[text], dataset) if text in files else text
 
 
 def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue import metadata_db
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export import ducklake, ducklake_attach
-from catalogue.reports import crawl_names
+from catalogue.metadata_db.connection import answerable
+from catalogue.metadata_db.refresh import connect_fresh
+from catalogue.reports import crawl_names, sql_rows
 from catalogue.session import Session
 
 
@@ -17,12 +18,12 @@ def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnectio
     """Return a read-only connection; see ``Catalogue.connect``."""
     if lake:
         return connect_for(session, "FROM cc.captures")
-    return metadata_db.connect_fresh(session.writable_database(), session.store, session.dataset)
+    return connect_fresh(session.writable_database(), session.store, session.dataset)
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
     """Run SQL; see ``Catalogue.sql``."""
-    with metadata_db.answerable():
+    with answerable():
         return connect_for(session, query).sql(query)
 
 
@@ -77,9 +78,10 @@ def missing_in_lake(session: Session) -> str | None:
 def _crawl_sizes(session: Session) -> dict[str, tuple[int, ...]]:
     """Return the numbers that ``crawls_in`` returns of a DuckLake for each stored crawl."""
     with suppress(NotHarvested):
-        rows = session.metadata().rows(
+        rows = sql_rows(
+            session,
             "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
-            "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl"
+            "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl",
         )
         return {row.pop("crawl"): tuple(row.values()) for row in rows}
     return {}

@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue import metadata_db
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export import ducklake, ducklake_attach, ducklake_database
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile
+from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
 from catalogue.selection import missing_crawls, select_stored
@@ -105,7 +105,7 @@ def export_snapshot(
             at.bytes += file.size
             bar(at)
 
-        tables = {view: partial(metadata_db.write_table, connection, view, chosen) for view in TABLES}
+        tables = {view: partial(write_table, connection, view, chosen) for view in TABLES}
         made = publish(
             place, session.store, chosen, tables, missing=missing, cache=session.settings.cache, report=written
         )
@@ -123,7 +123,7 @@ def _stored_files(
     chosen = tuple(select_stored(session, shown.crawls, crawls))
     missing = (*missing_crawls(session, shown.crawls, crawls), *shown.candidates(chosen, ()).missing)
     with session.database() as connection:
-        return chosen, metadata_db.lake_files(connection, chosen), missing
+        return chosen, lake_files(connection, chosen), missing
 
 
 def _location(session: Session, given: str | None) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from catalogue import metadata_db
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.metadata_db.gaps import Gaps
+from catalogue.metadata_db.gaps import gaps as find_gaps
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
@@ -31,7 +31,7 @@ def prepare_backfill(
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
         words = select_stored(session, session.metadata().crawls, crawls)
-        return Backfill(session, metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps))
+        return Backfill(session, find_gaps(connection, words, several(files), overlapping=not only_gaps))
 
 
 @dataclass(frozen=True, slots=True)

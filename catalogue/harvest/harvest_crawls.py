@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
-from catalogue import metadata_db
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.manifests import manifest_path
@@ -12,6 +11,7 @@ from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged,
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
+from catalogue.metadata_db.refresh import refresh as update_database
 from catalogue.progress import Progress
 from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
@@ -154,7 +154,7 @@ def harvest_crawls(
                 session.notify(str(error))  # a list of crawls runs ahead of their index
                 continue
             outcomes.append(outcome)
-            metadata_db.refresh(session.database_path, store, session.dataset, facts=outcome.facts)
+            update_database(session.database_path, store, session.dataset, facts=outcome.facts)
     return outcomes
 
 
@@ -250,5 +250,5 @@ def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
             store.delete("files", paths)
         deleted += len(paths)
-    metadata_db.refresh(session.database_path, store, dataset)
+    update_database(session.database_path, store, dataset)
     return deleted

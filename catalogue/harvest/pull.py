@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from catalogue import metadata_db
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import compare_file
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
@@ -24,6 +23,7 @@ from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, Qu
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, Snapshot, SnapshotFile, read_rows, unpack_snapshot
 from catalogue.harvest.tails import undamaged
+from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import MAGIC, TRAILER
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
@@ -253,7 +253,7 @@ class _Part:
         for path, stored in self.files.items():
             with _invalid(path):
                 summary = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
-            found[path] = encode(metadata_db.packed(summary, stored, version_of(encode(stored))))
+            found[path] = encode(packed(summary, stored, version_of(encode(stored))))
         return found
 
 

@@ -14,10 +14,10 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
-from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.incoming import incoming
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
+from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.parquet.summary import FileSummary, examine_footer, footer_digest
 from catalogue.query.literals import literals
 from catalogue.store.database import Store

@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.metadata_db.bounds_file import BoundsFile, RowGroupPlace
-from catalogue.metadata_db.connection import readable, reading
 from catalogue.parquet.column_types import wider
 from catalogue.query.resolved_query import ResolvedQuery
 
@@ -145,20 +142,12 @@ def _may_be_fetched_in(query: ResolvedQuery, place: RowGroupPlace, crawl_times: 
 class MetadataSnapshot:
     """The metadata in one state of the store, for planning."""
 
-    def __init__(self, bounds: BoundsFile, state: str, table: Dataset, database: Path) -> None:
-        """Plan by ``bounds``; ``database`` is opened for SQL."""
+    def __init__(self, bounds: BoundsFile, state: str, table: Dataset) -> None:
+        """Use the bounds of a database in this state."""
         self.state = state
         self._bounds = bounds
         self._table = table
-        self._database = database
         self._last: tuple[object, Candidates | None] = (None, None)
-
-    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
-        """Return the rows of a statement over the views, as dicts."""
-        with readable(), reading(self._database) as connection:
-            rows = connection.execute(sql, parameters or None).fetchall()
-            names = [name for name, *_ in connection.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in rows]
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Open the metadata database for reading, and find the SQL."""
+"""Open the metadata database for reading."""
 
 import os
 from collections import deque
@@ -9,16 +9,9 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.formatting import first_paragraph
 from catalogue.query.literals import literal
-
-
-def queries_folder() -> Path:
-    """Return the folder of SQL: in the installed package, or next to it in a checkout."""
-    inside = Path(__file__).parent.parent / "queries"
-    return inside if inside.exists() else inside.parent.parent / "queries"
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -103,18 +96,6 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
 def log_of(path: Path) -> Path:
     """Return the path of DuckDB's write-ahead log of a file."""
     return path.with_name(path.name + ".wal")
-
-
-def statement(name: str, table: Dataset) -> str:
-    """Return a statement of ``queries/`` by its path, with the key column of a dataset."""
-    sql = (queries_folder() / name).read_text(encoding="utf-8")
-    for bound in ("min", "max"):
-        other = f"{bound}_{table.key}"
-        if table.key != COMMON_CRAWL.key:
-            sql = sql.replace(
-                f"{bound}_{COMMON_CRAWL.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
-            )
-    return sql
 
 
 @contextmanager

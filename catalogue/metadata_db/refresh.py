@@ -7,8 +7,6 @@ version is readable by DuckDB 1.1 and later.
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 
 import duckdb
@@ -18,17 +16,15 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.build import Build
-from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
-from catalogue.metadata_db.write_bounds import ROW_GROUPS, write_bounds
+from catalogue.metadata_db.connection import attach, connect, lent, log_of, quoted, reading
+from catalogue.metadata_db.state import fresh_bounds, layout, meta_of, shows
+from catalogue.metadata_db.write_bounds import write_bounds
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
-from catalogue.surt import MACROS
 
 STORAGE_VERSION = "v1.1.0"
 _WATCHED = ("files", "documents", "indexes")
-_LAYOUT = "11"
-"""Version of the tables; a database of another version is rebuilt."""
 
 
 def refresh(
@@ -65,8 +61,8 @@ def refresh(
     with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
         with _unwritten(db, path) as shown:
-            if not requested and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it
-                if not _has_bounds(path, store, indexes=True):
+            if not requested and shows(shown, meta_of(store), indexes=True):  # another process has just done it
+                if fresh_bounds(path, store) is None:
                     db.execute("USE shown")
                     write_bounds(db, bounds_path(path), shown)
                     db.execute("USE memory")
@@ -77,7 +73,7 @@ def refresh(
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
-                made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
+                made_from = meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
                 Build(db, store, table, since, folder).run(made_from, facts or {}, requested)
                 write_bounds(db, bounds_path(building), made_from)
             _swap(building, path)
@@ -129,23 +125,19 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return _has_bounds(path, store, indexes=indexes) and _is_of(_meta(path), _meta_of(store), indexes=indexes)
+    return fresh_bounds(path, store, indexes=indexes) is not None and shows(
+        _meta(path), meta_of(store), indexes=indexes
+    )
 
 
-def _has_bounds(path: Path, store: Store, *, indexes: bool) -> bool:
-    bounds = BoundsFile.open(bounds_path(path))
-    return bounds is not None and _is_of(bounds.meta, _meta_of(store), indexes=indexes)
-
-
-def open_bounds(path: Path, store: Store, table: Dataset) -> BoundsFile:
-    """Open the bounds of a database, after an update if necessary.
+def updated_bounds(path: Path, store: Store, table: Dataset) -> BoundsFile:
+    """Update a database whose bounds are out of date, and open its bounds.
 
     Raises:
         DiskFailed: if it cannot be written.
         StoreLocked: if another program has the database open for writing.
     """
-    if not path.exists() or not _has_bounds(path, store, indexes=False):
-        refresh(path, store, table, stale=True)
+    refresh(path, store, table, stale=True)
     bounds = BoundsFile.open(bounds_path(path))
     if bounds is None:
         message = f"{bounds_path(path)} cannot be read; delete it, and run the command again"
@@ -189,31 +181,13 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
 
 
-@cache
-def _layout() -> str:
-    """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
-    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
-    sql += [*(macro.statement for macro in MACROS), ROW_GROUPS]
-    return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
-
-
-def _is_of(found: dict[str, str], requested: dict[str, str], *, indexes: bool) -> bool:
-    """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
-    keys = ("layout", "store", "indexes") if indexes else ("layout", "store")
-    return all(found.get(key) == requested[key] for key in keys)
-
-
 def _rows_since(shown: dict[str, str], store: Store) -> dict[str, list[str]] | None:
     """Return the keys that were written since a database was built, by table; None if it has to be rebuilt."""
     of_this_store = shown.get("store", "").partition(":")[0] == store.state().partition(":")[0]
-    if shown.get("layout") != _layout() or not of_this_store:
+    if shown.get("layout") != layout() or not of_this_store:
         return None
     written = {each: store.written_since(each, shown[f"last_{each}"]) for each in _WATCHED}
     return {each: keys for each, keys in written.items() if keys is not None} if None not in written.values() else None
-
-
-def _meta_of(store: Store) -> dict[str, str]:
-    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state()}
 
 
 def _swap(new: Path, path: Path) -> None:

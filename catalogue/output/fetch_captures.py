@@ -29,6 +29,7 @@ from catalogue.output.fetch import (
 )
 from catalogue.output.formats import FormatSpec, open_format
 from catalogue.output.open_output import Output, open_output
+from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.read.dataframes import frame_of
@@ -161,11 +162,11 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
     if isinstance(captures, Captures | Sample):
         names = list(record_columns(captures.schema.names).values())
         for batch in captures.batches():
-            yield from batch.select(names).to_pylist()
+            yield from without_zones(batch.select(names)).to_pylist()
     elif isinstance(captures, pa.Table):
         names = list(record_columns(captures.schema.names).values())
         for batch in captures.select(names).to_batches(_ROWS):
-            yield from batch.to_pylist()
+            yield from without_zones(batch).to_pylist()
     elif hasattr(captures, "iloc") and hasattr(captures, "columns"):
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):

@@ -1,6 +1,7 @@
 """Convert between Arrow and Python values without importing pandas.
 
-``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy`` import it, which takes longer than a query.
+``pyarrow.array``, ``pyarrow.scalar``, ``to_numpy``, and ``to_pylist`` of times with a zone import it, which takes
+longer than a query.
 """
 
 from collections.abc import Sequence
@@ -52,3 +53,12 @@ def numbers(values: pa.ChunkedArray) -> np.ndarray:
     """Return 8-byte integers, without nulls, as a NumPy array."""
     pieces = [np.frombuffer(p.buffers()[1], np.int64)[p.offset : p.offset + len(p)] for p in values.chunks if len(p)]
     return np.concatenate([np.arange(0), *pieces])
+
+
+def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return times with a zone as times in UTC without one."""
+    columns = [
+        column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -35,7 +35,7 @@ def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
     keys = keys.drop_null()
     prefix = shared_prefix(least.as_py(), greatest.as_py())
     numbers = _numbers(keys, prefix)
-    there = np.unique(numbers)
+    there = np.sort(numbers)  # not np.unique, which imports numpy.ma
     parts = _split(there, there)
     if len(parts) == 1:
         return (cut_bounds(least.as_py(), greatest.as_py()),)

@@ -21,7 +21,6 @@ from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
 from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Where
-from catalogue.query.where import check_expression, parse_where
 
 Values = str | int | Iterable[str | int] | None
 """Values of a filter; None for no filter."""
@@ -64,13 +63,17 @@ class Filters:
         Returns:
             The condition, and the one for row groups without detected media types; None if there is none.
         """
+        if not where and self == Filters():
+            return None, None
+        from catalogue.query.where import check_expression, parse_where
+
         if len(where) > 1 or self != Filters():
             for each in where:
                 check_expression(each)
             where = [f"({each}\n)" for each in where]
         sql = self._sql(where, _DETECTED_TYPE)
         untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == COMMON_CRAWL else ""
-        return parse_where(sql, newer, table) if sql else None, parse_where(untyped, newer, table) if untyped else None
+        return parse_where(sql, newer, table), parse_where(untyped, newer, table) if untyped else None
 
     def _sql(self, where: Sequence[str], media_type: str) -> str:
         parts = [*where]

@@ -112,7 +112,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
     numbered = pa.table({position: positions(np.arange(rows.num_rows))})
     for name in where.columns:
         numbered = numbered.append_column(rows.schema.field(name), rows.column(name))
-    connection.register("rows", numbered)
+    connection.register("rows", numbered.__arrow_c_stream__())  # DuckDB imports pandas for a table
     try:
         query = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(query).to_arrow_table().column(0)))
@@ -174,7 +174,8 @@ def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
             raise QueryError(f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone")
-    where_positions(where, pa.schema([known.field(name) for name in where.columns]).empty_table(), connection)
+    nothing = pa.Table.from_batches([], pa.schema([known.field(name) for name in where.columns]))
+    where_positions(where, nothing, connection)
 
 
 def _columns(node: object) -> Iterator[str]:

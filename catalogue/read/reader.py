@@ -6,8 +6,8 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -21,13 +21,15 @@ from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
-from catalogue.query.where import connect
 from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
 from catalogue.read.learn import KeyObserver, Observed, WithinBounds, own_indexes
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MOST_DECIDED = 1 << 30
 """Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
@@ -73,7 +75,11 @@ def read(
     if left == 0:
         return
     with ExitStack() as stack:
-        connection = stack.enter_context(connect()) if plan.query.where else None
+        connection = None
+        if plan.query.where:
+            from catalogue.query.where import connect
+
+            connection = stack.enter_context(connect())
         reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events or ReadEvents())
         tables = reading.tables()
         stack.callback(tables.close)
@@ -97,7 +103,7 @@ def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> I
     """Yield rows sorted by key, time and crawl; all of them are in memory."""
     # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
-    everything = pa.concat_tables([roomy.empty_table(), *(each.cast(roomy) for each in tables)])
+    everything = pa.concat_tables([pa.Table.from_batches([], roomy), *(each.cast(roomy) for each in tables)])
     order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
     inorder = everything.sort_by([(name, "ascending") for name in order])
     for start in range(0, inorder.num_rows, BATCH_ROWS):
@@ -137,7 +143,7 @@ class _Waiting:
 
 class _Reading:
     def __init__(
-        self, plan: ReadPlan, arrivals: Prefetcher, connection: duckdb.DuckDBPyConnection | None, events: ReadEvents
+        self, plan: ReadPlan, arrivals: Prefetcher, connection: "duckdb.DuckDBPyConnection | None", events: ReadEvents
     ) -> None:
         self._plan = plan
         self._arrivals = arrivals

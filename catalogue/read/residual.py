@@ -1,16 +1,18 @@
 """The residual filter: conditions that metadata cannot decide, applied to rows."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions, true_positions
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.query.where import where_positions
 from catalogue.surt import KeyInterval, covers
+
+if TYPE_CHECKING:
+    import duckdb
 
 _FEW = 64
 """Maximum intervals for which comparing columns is faster than searching each key."""
@@ -19,7 +21,7 @@ _FEW = 64
 class Residual:
     """Applies the conditions of a query to rows."""
 
-    def __init__(self, query: ResolvedQuery, connection: duckdb.DuckDBPyConnection | None) -> None:
+    def __init__(self, query: ResolvedQuery, connection: "duckdb.DuckDBPyConnection | None") -> None:
         """Filter by a query; ``connection`` runs its ``where``."""
         self._query = query
         self._urls = frozenset(query.urls)
@@ -56,6 +58,8 @@ class Residual:
             inside = (url in self._urls for url in rows.column("url").to_pylist())
             filtered(pa.chunked_array([flags(np.fromiter(inside, bool, rows.num_rows))]))
         if query.where and self._connection and rows.num_rows and new(table.key, *query.where.columns):
+            from catalogue.query.where import where_positions
+
             matching = where_positions(query.where, rows, self._connection)
             rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers

@@ -20,7 +20,7 @@ from catalogue.formatting import closest_name, to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query as CaptureQuery
-from catalogue.reports import coverage_rows, disk_sizes
+from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import stored_crawls
 from catalogue.server.json_models import (
     MAX_LIMIT,
@@ -225,7 +225,8 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
         candidates = _limited(catalogue.captures(parameters.key, crawls=stored), _MAX_LISTED).question.scope.candidates
         places = [f"{each.path}:{ordinal}" for each in candidates for ordinal, _ in each.row_groups]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
-    rows = catalogue.session.metadata().rows(
+    rows = sql_rows(
+        catalogue.session,
         """
         SELECT * FROM row_groups
         WHERE list_contains($1, crawl) AND (path > $2 OR (path = $2 AND row_group > $3))

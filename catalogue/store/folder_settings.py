@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.settings import STORE_NAME, Settings, canonical, load_settings
@@ -42,4 +41,8 @@ def settings_for(
 
 
 def _as_setting(source: str) -> str:
-    return url2pathname(urlsplit(source).path).rstrip("/") or "/" if source.startswith("file:") else source
+    if not source.startswith("file:"):
+        return source
+    from urllib.request import url2pathname
+
+    return url2pathname(urlsplit(source).path).rstrip("/") or "/"

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from catalogue.errors import StoreLocked
 from catalogue.store.schema import disk_errors
 
@@ -24,6 +22,8 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0) -> Iterato
         StoreLocked: if another process holds it.
         DiskFailed: if the file cannot be created.
     """
+    from filelock import FileLock, Timeout
+
     lock = FileLock(file)
     with disk_errors(file):
         try:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
@@ -97,6 +95,8 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    from filelock import FileLock, Timeout
+
     run = connection.execute
     try:
         # Another process may be creating the store, too.

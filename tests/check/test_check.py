@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue import Catalogue, metadata_db
+from catalogue import Catalogue
 from catalogue.check.findings import Share
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.metadata_db.queries import statement
 from catalogue.metadata_db.suspects import intruders as intruders_of
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -262,7 +263,7 @@ def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, serve
 def test_reports_files_among_the_keys_of_others() -> None:
     """Only in crawls where files hardly overlap."""
     with duckdb.connect() as connection:
-        connection.execute(metadata_db.statement("views/_tables.sql", COMMON_CRAWL))
+        connection.execute(statement("views/_tables.sql", COMMON_CRAWL))
 
         def intruders(*extents: tuple[int, int]) -> list[tuple[str, str]]:
             connection.execute("DELETE FROM derived.files; DELETE FROM derived.row_groups")

@@ -17,12 +17,13 @@ import pytest
 from filelock import FileLock
 
 import catalogue
-from catalogue import Catalogue, metadata_db
+from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, unpack_snapshot
+from catalogue.metadata_db.export_rows import write_table
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -249,7 +250,7 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
         taught.connect() as connection,
         pytest.raises(DiskFailed, match=r"nowhere/part cannot be written: .* make room"),
     ):
-        metadata_db.write_table(connection, "files", stored_crawls(taught.session), tmp_path / "nowhere" / "part")
+        write_table(connection, "files", stored_crawls(taught.session), tmp_path / "nowhere" / "part")
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 from filelock import FileLock
 
 import catalogue
-from catalogue import metadata_db
 from catalogue.errors import IncompleteAnswer, StoreLocked
+from catalogue.metadata_db.connection import connect
+from catalogue.metadata_db.refresh import refresh
 from catalogue.reports import crawl_names
 from catalogue.settings import Settings
 from catalogue.store.database import Store
@@ -109,7 +110,7 @@ def test_reading_shell_keeps_its_file_and_does_not_block(command: Command) -> No
         assert command("harvest", "--crawl", NEW).status == 0
         assert ours.run(HELD) == before
         assert cli.communicate(HELD + ";")[0] == f"{OLD},2\n"
-    with metadata_db.connect(path) as now:
+    with connect(path) as now:
         assert now.execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
 
 
@@ -158,7 +159,7 @@ def test_stops_waiting_for_a_long_rebuild(command: Command) -> None:
     with Store(command.data / "footers.sqlite") as store, FileLock(f"{path}.lock"):
         store.delete("files", store.keys("files")[:1])
         with pytest.raises(StoreLocked, match=r"another process has been updating .* for 0 s; try again"):
-            metadata_db.refresh(path, store, busy_seconds=0.01)
+            refresh(path, store, busy_seconds=0.01)
 
 
 def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue import metadata_db
 from catalogue.errors import DiskFailed, QueryError
+from catalogue.metadata_db.connection import connect
+from catalogue.metadata_db.queries import queries_folder
+from catalogue.metadata_db.refresh import is_fresh, refresh
 from catalogue.parquet.summary import examine_footer
 from catalogue.reports import add_column_chunks
 from catalogue.settings import Settings
@@ -24,7 +26,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
-QUESTIONS = sorted(metadata_db.queries_folder().glob("*.sql"))
+QUESTIONS = sorted(queries_folder().glob("*.sql"))
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_every_named_query_runs_and_has_a_description(with_chunks: catalogue.Cat
 
 def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path) -> None:
     def answer(name: str) -> list[dict[Hashable, object]]:
-        sql = (metadata_db.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
+        sql = (queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
         return list(harvested.sql(sql).df().to_dict("records"))
 
     coverage = answer("coverage")
@@ -130,9 +132,7 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
     assert overlap[newest]["row_groups_holding_a_key"] <= 1.5  # type: ignore[operator]  # sorted
     with harvested.connect() as connection:
         connection.execute("SET VARIABLE key = 'com,example)/'")
-        found = connection.execute(
-            (metadata_db.queries_folder() / "find-key.sql").read_text(encoding="utf-8")
-        ).fetchall()
+        found = connection.execute((queries_folder() / "find-key.sql").read_text(encoding="utf-8")).fetchall()
     planned = harvested.captures("example.com").plan
     assert {(row[2], row[3]) for row in found} >= {
         (f.file.path, g.ordinal) for f in planned.files for g in f.row_groups
@@ -158,18 +158,18 @@ def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings,
 def test_decodes_each_footer_once(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     before = path.stat()
-    metadata_db.refresh(path, store)
+    refresh(path, store)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     removed = store.keys("files")[:2]
     saved = [(key, value) for key in removed if (value := store.get("files", key))]
     store.delete("files", removed)
-    metadata_db.refresh(path, store)
+    refresh(path, store)
     assert path.stat().st_mtime_ns > before.st_mtime_ns
     assert not store.facts(removed)
     store.put("files", saved)
-    metadata_db.refresh(path, store)
+    refresh(path, store)
     assert store.facts(removed).keys() == {*removed}
-    with metadata_db.connect(path) as connection:
+    with connect(path) as connection:
         assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
         doubled = "select path, row_group from row_groups group by all having count(*) > 1"
         assert connection.execute(doubled).fetchall() == []
@@ -189,8 +189,8 @@ def test_ignores_leftovers_of_a_crash(data: Path, store: Store) -> None:
     (data / "catalogue.duckdb.new/catalogue.duckdb.wal").write_bytes(b"and its log")
     path.with_name("catalogue.duckdb.wal").write_bytes(b"somebody's log")
     store.delete("files", store.keys("files")[:1])
-    metadata_db.refresh(path, store)
-    assert metadata_db.is_fresh(path, store)
+    refresh(path, store)
+    assert is_fresh(path, store)
     assert sorted(p.name for p in data.glob("catalogue.duckdb*")) == ["catalogue.duckdb", "catalogue.duckdb.lock"]
 
 
@@ -198,15 +198,15 @@ def test_ignores_leftovers_of_a_crash(data: Path, store: Store) -> None:
 def test_replaces_other_files_in_its_place(data: Path, store: Store, content: bytes) -> None:
     path = data / "catalogue.duckdb"
     path.write_bytes(content)
-    metadata_db.refresh(path, store)
-    assert metadata_db.is_fresh(path, store)
+    refresh(path, store)
+    assert is_fresh(path, store)
 
 
 def test_unwritable_folder_is_an_error(data: Path, store: Store) -> None:
     store.delete("files", store.keys("files")[:1])
     nowhere = data / "footers.sqlite" / "catalogue.duckdb"
     with pytest.raises(DiskFailed, match="cannot be written"):
-        metadata_db.refresh(nowhere, store)
+        refresh(nowhere, store)
 
 
 def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
@@ -225,8 +225,8 @@ def test_invalid_sql_is_an_error(harvested: catalogue.Catalogue) -> None:
 ZONED = """
 import sys
 from pathlib import Path
-from catalogue import metadata_db
-with metadata_db.connect(Path(sys.argv[1])) as connection:
+from catalogue.metadata_db.connection import connect
+with connect(Path(sys.argv[1])) as connection:
     print(*connection.execute("SELECT to_timestamp(0)::VARCHAR, min(harvested_at)::VARCHAR FROM files").fetchone())
 """
 
@@ -252,7 +252,7 @@ SHOWN += ["SELECT path, crawl, subset, reason FROM derived.failures"]  # when is
 
 
 def all_of_it(path: Path) -> list[pa.Table]:
-    with metadata_db.connect(path) as connection:
+    with connect(path) as connection:
         return [connection.sql(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
 
 
@@ -272,10 +272,10 @@ def test_updated_database_equals_a_rebuilt_one(with_pages: Path, tmp_path: Path)
     with Store(data / "footers.sqlite") as store:
         for step in random_changes(store, random.Random(0)):
             step()
-            metadata_db.refresh(data / "catalogue.duckdb", store)
+            refresh(data / "catalogue.duckdb", store)
             rebuilt = tmp_path / "rebuilt.duckdb"
             rebuilt.unlink(missing_ok=True)
-            metadata_db.refresh(rebuilt, store)
+            refresh(rebuilt, store)
             assert all_of_it(data / "catalogue.duckdb") == all_of_it(rebuilt)
 
 
@@ -319,7 +319,7 @@ def test_follows_a_replaced_store(data: Path, store: Store, tmp_path: Path) -> N
     with Store(data / "footers.sqlite") as opened:
         opened.delete("files", opened.keys("files")[:2])
         opened.delete("files", opened.keys("files")[:1])
-        metadata_db.refresh(path, opened)
+        refresh(path, opened)
     for changes in range(1, 4):
         for file in data.glob("footers.sqlite*"):
             file.unlink()
@@ -327,13 +327,13 @@ def test_follows_a_replaced_store(data: Path, store: Store, tmp_path: Path) -> N
         with Store(data / "footers.sqlite") as other:
             for _ in range(changes):
                 other.delete("files", other.keys("files")[-1:])
-            metadata_db.refresh(path, other)
-            with metadata_db.connect(path) as connection:
+            refresh(path, other)
+            with connect(path) as connection:
                 shown = connection.execute("SELECT path FROM files ORDER BY path").fetchall()
             assert [name for (name,) in shown] == other.keys("files")
     with Store(tmp_path / "else.sqlite", create=True) as stranger:
-        metadata_db.refresh(path, stranger)
-        with metadata_db.connect(path) as connection:
+        refresh(path, stranger)
+        with connect(path) as connection:
             assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
 
 
@@ -345,8 +345,8 @@ def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> 
     assert new
     stale = {one: examine_footer(old.data, old.size)}
     store.put("files", [(one, new)])  # as another process may, between the harvest and this
-    metadata_db.refresh(tmp_path / "catalogue.duckdb", store, facts=stale)
-    with metadata_db.connect(tmp_path / "catalogue.duckdb") as connection:
+    refresh(tmp_path / "catalogue.duckdb", store, facts=stale)
+    with connect(tmp_path / "catalogue.duckdb") as connection:
         rows = (
             "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
         )
@@ -356,4 +356,4 @@ def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
 def test_rejects_names_that_duckdb_rejects(name: bytes) -> None:
     with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):
-        metadata_db.connect(Path(os.fsdecode(name)))
+        connect(Path(os.fsdecode(name)))

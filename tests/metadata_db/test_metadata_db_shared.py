@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalogue import metadata_db
+from catalogue.metadata_db.connection import reading
 
 COUNT = "SELECT count(*) FROM files"
 WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
@@ -29,13 +29,13 @@ def fewer(path: Path) -> None:
 
 
 def count(path: Path) -> int:
-    with metadata_db.reading(path) as connection:
+    with reading(path) as connection:
         ((number,),) = connection.execute(COUNT).fetchall()
     return int(number)
 
 
 def fail(path: Path) -> None:
-    with metadata_db.reading(path) as connection:
+    with reading(path) as connection:
         connection.execute("CREATE TEMP TABLE files AS SELECT 1")
         connection.execute("SELECT no_such_column FROM catalogue.files")
 
@@ -47,10 +47,10 @@ def test_sees_a_replaced_file(path: Path) -> None:
 
 
 def test_parallel_readers_see_a_consistent_state(path: Path) -> None:
-    with metadata_db.reading(path) as first:
+    with reading(path) as first:
         before = first.execute(COUNT).fetchall()
         fewer(path)
-        with metadata_db.reading(path) as second:
+        with reading(path) as second:
             ((after,),) = second.execute(COUNT).fetchall()
             assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
 

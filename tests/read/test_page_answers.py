@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -186,19 +185,3 @@ def damaged(indexes: Indexes, group: PlannedRowGroup, how: str) -> Indexes:
     page = max(1, key.pages[0].start)  # one that is read begins or ends there
     rows = [row + (number == page) for number, row in enumerate(key.index.first_rows)]
     return Indexes(bounds, {**located, "url_surtkey": encode_offset_index(replace(key.index, first_rows=tuple(rows)))})
-
-
-@pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB until 1.5 imports pyarrow.dataset, and that pandas")
-def test_query_does_not_import_pandas(cheap: Catalogue) -> None:
-    import subprocess  # noqa: PLC0415 - here alone
-    import sys  # noqa: PLC0415
-
-    cheap.captures("*.example.com").to_arrow()
-    program = (
-        "import sys, catalogue\n"
-        f"cat = catalogue.open({str(cheap.session.data)!r}, source={cheap.session.settings.source!r})\n"
-        "assert cat.captures('*.example.com').to_arrow().num_rows > 0\n"
-        "print('pandas' in sys.modules)\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "False\n"

@@ -1,0 +1,39 @@
+"""From which state of the store the metadata database was built; this needs no DuckDB."""
+
+from collections.abc import Mapping
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
+from catalogue.metadata_db.queries import queries_folder
+from catalogue.store.database import Store
+from catalogue.surt import MACROS
+
+_LAYOUT = "11"
+"""Version of the tables; a database of another version is rebuilt."""
+
+
+@cache
+def layout() -> str:
+    """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
+    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
+    sql += [macro.statement for macro in MACROS]
+    return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
+
+
+def meta_of(store: Store) -> dict[str, str]:
+    """Return what ``derived.meta`` contains after a database was built from the store as it is now."""
+    return {"layout": layout(), "store": store.state(), "indexes": store.index_state()}
+
+
+def shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bool) -> bool:
+    """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
+    keys = ("layout", "store", "indexes") if indexes else ("layout", "store")
+    return all(found.get(key) == requested[key] for key in keys)
+
+
+def fresh_bounds(path: Path, store: Store, *, indexes: bool = True) -> BoundsFile | None:
+    """Open the bounds of a database, if both exist and the bounds show everything that is stored."""
+    bounds = BoundsFile.open(bounds_path(path)) if path.exists() else None
+    return bounds if bounds is not None and shows(bounds.meta, meta_of(store), indexes=indexes) else None

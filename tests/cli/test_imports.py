@@ -1,0 +1,85 @@
+"""Commands import no library that they do not need: most take longer to import than a query takes to run."""
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from tests.support.commands import Command
+
+SLOW = {
+    "aiohttp",
+    "asyncio",
+    "dask",
+    "distributed",
+    "duckdb",
+    "fastapi",
+    "filelock",
+    "fsspec",
+    "importlib.metadata",
+    "jinja2",
+    "numpy",
+    "numpy.ma",
+    "pandas",
+    "platformdirs",
+    "pyarrow",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "pydantic",
+    "pyiceberg",
+    "resiliparse",
+    "rich.console",
+    "s3fs",
+    "sqlite3",
+    "urllib.request",
+    "uvicorn",
+    "warcio",
+}
+CRAWL = "CRAWL"
+"""Stands for a crawl whose records are in the mirror."""
+QUERY = ("example.com", "--crawl", CRAWL)
+PLANS = {"numpy", "platformdirs", "pyarrow", "sqlite3", "urllib.request"}
+"""The last one is for sources that are folders."""
+READS = PLANS | {"pyarrow.parquet"}
+SQL = {"duckdb", "importlib.metadata"}
+"""DuckDB imports the other."""
+WARC = {"asyncio", "fsspec", "importlib.metadata", "warcio"}
+"""warcio imports the others, except for importlib.metadata, which returns the version for the output."""
+
+
+@pytest.fixture
+def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    return Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (("--help",), {"platformdirs"}),
+        (("--version",), {"importlib.metadata", "platformdirs"}),
+        (("query", "--help"), set()),
+        (("plan", *QUERY), PLANS),
+        (("plan", *QUERY, "--json"), PLANS),
+        (("query", *QUERY, "--count"), READS),
+        (("query", *QUERY, "--latest", "--ordered"), READS),
+        *((("query", *QUERY, "--format", format_), READS) for format_ in ("csv", "json", "jsonl", "table", "url")),
+        (("query", *QUERY, "-o", "found.parquet"), READS),
+        (("query", *QUERY, "--status", "2xx", "--mime", "text/html", "--lang", "eng"), READS | SQL),
+        (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
+        (("status",), READS | SQL),
+        (("crawls",), PLANS | SQL),
+        (("harvest", "--crawl", CRAWL), PLANS | SQL | {"filelock"}),
+        (("fetch", *QUERY, "--dry-run"), READS | WARC),
+        (("fetch", *QUERY, "--limit", "1", "-o", "found.warc.gz"), READS | WARC | {"filelock"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_commands_import_only_what_they_need(
+    stored: Command, crawl: str, words: tuple[str, ...], needed: set[str]
+) -> None:
+    ran = stored.again(*(crawl if word == CRAWL else word for word in words), PYTHONPROFILEIMPORTTIME="1")
+    reported = [line for line in ran.err.splitlines() if line.startswith("import time:")]
+    imported = {line.rpartition("|")[2].strip() for line in reported}
+    assert "catalogue.cli.app" in imported
+    assert ran.status == 0, ran.err[-1000:]
+    assert imported & SLOW == needed
