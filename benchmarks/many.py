@@ -32,8 +32,8 @@ def main(*, full: bool) -> None:
     rows = FULL if full else SMALL
     say(f"{ROW_GROUPS} row groups of {rows:,} rows, and the same rows in {FILES} files, unless cached")
     large = real_size(CACHE, rows=rows)
-    small = _split(large, CACHE / f"crawl-{FILES}-files-of-{ROW_GROUPS * rows}", rows)
-    urls = _urls(large)
+    small = split_crawl(large, CACHE / f"crawl-{FILES}-files-of-{ROW_GROUPS * rows}", rows)
+    urls = draw_urls(large)
     in_all = ROW_GROUPS * rows
     _measure(small, urls, f"{len(urls):,} URLs, {FILES} files of {_GROUPS} row groups, {in_all:,} rows")
     few = urls[::FILES]
@@ -70,14 +70,14 @@ def _measure(folder: Path, urls: list[str], title: str) -> None:
     )
 
 
-def _urls(folder: Path) -> list[str]:
+def draw_urls(folder: Path) -> list[str]:
     """Draw distinct URLs of the file, in order of their keys."""
     column = pq.read_table(folder / INDEX_FILE, columns=["url"])["url"]
     rows = sorted(Random(12).sample(range(len(column)), URLS))
     return list(dict.fromkeys(column.take(rows).to_pylist()))
 
 
-def _split(large: Path, folder: Path, rows: int) -> Path:
+def split_crawl(large: Path, folder: Path, rows: int) -> Path:
     """Split the rows of one file into many files, unless cached."""
     if not folder.exists():
         made = Path(mkdtemp(prefix="crawl-", dir=folder.parent))

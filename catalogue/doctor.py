@@ -14,6 +14,7 @@ from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import ClassVar
 
 from catalogue.commoncrawl.crawls import check_crawl_name, has_columnar_index, newest_first, suggest_crawl
@@ -31,11 +32,11 @@ from catalogue.errors import (
 )
 from catalogue.formatting import ReprMixin, duration, plural, size
 from catalogue.harvest.tails import FIRST_TAIL
-from catalogue.parquet import footer as decoder
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.summary import FileSummary, summarize_file
+from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, Settings, config_file, install_command, package_version
@@ -46,6 +47,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
 from catalogue.store.stored_lists import manifests
+from catalogue.surt import url_surtkey
 
 LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")
 EXTRAS = {
@@ -68,6 +70,13 @@ _CLOCK_S3, _CLOCK = 900.0, 2.0
 _PROBED_KEYS = 256 << 10
 _PAGE_ROWS = 20_000
 """Rows per page as parquet-mr writes them, at most."""
+_COMPILED: dict[str, object] = {
+    "footers": decode_footer,
+    "pages": page_header,
+    "plans": plan_requests,
+    "keys": url_surtkey,
+}
+"""A function of each part that wheels have compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +344,9 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
     cores = plural(os.cpu_count() or 1, "core")
     yield Observation("machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {cores}")
     yield Observation("libraries", ", ".join(f"{name} {_version(name) or 'is missing'}" for name in LIBRARIES))
-    compiled = not decoder.__file__.endswith(".py")
-    means = "" if compiled else "the wheels for Linux have it compiled, which is seven times as fast"
-    yield Observation("footer decoder", "compiled" if compiled else "pure Python", means)
+    compiled = [name for name, function in _COMPILED.items() if not isinstance(function, FunctionType)]
+    means = f"the wheels for Linux have {', '.join(_COMPILED)} compiled; a footer is decoded seven times as fast"
+    yield Observation("compiled code", ", ".join(compiled) or "none", "" if [*_COMPILED] == compiled else means)
     for name, (needs, purpose) in EXTRAS.items():
         versions = {each: _version(each) for each in needs}
         if all(versions.values()):

@@ -62,6 +62,7 @@ _PORTS = range(1 << 16)
 _NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
 _LONGEST_PROPOSED = 300
 """Characters; a host name has at most 253 (RFC 1035)."""
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _CUT_ESCAPE = re.compile(r"%[0-9A-Fa-f]?\Z")
 
 
@@ -288,7 +289,7 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
     if keys is Keys.URL:
         return parse_pattern(text, match)
     typed = text.strip()
-    if any("\ud800" <= character <= "\udfff" for character in typed):
+    if _SURROGATES.search(typed):
         raise QueryError(f"{typed[:200]!r} is not valid text")
     if not typed:
         raise QueryError(f"invalid pattern {typed!r}; use {_LIKE[keys]}")

@@ -6,6 +6,8 @@ it: where the changed bytes have no checksum, such as the bounds in a footer.
 
 import gzip
 import os
+import resource
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -52,6 +54,10 @@ COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)
 _SLOWEST = 5.0
 """Seconds of CPU for one file."""
+_MOST_MEMORY = 200_000_000
+"""Bytes by which the peak memory of the process may grow."""
+_UNTIL_WARM = 1000
+"""Files that are read before, because libraries allocate memory at their first use."""
 _CRC, _GZIP, _DATA_PAGE_V2 = 4, 2, 3
 """``PageHeader.crc``; of ``CompressionCodec`` and ``PageType``."""
 
@@ -318,13 +324,20 @@ def _damage_records(count: int, rng: Random) -> None:
         assert found.body == body, f"bytes.fromhex({data.hex()!r})"
 
 
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     rng = Random(f"mutations {seed}")
     files = _originals(mirror_of(folder / "mirror"))
     verdicts, slowest = Counter[str](), 0.0
     accepted: list[bytes] = []
     reading = _Reading()
+    peak = _peak_bytes()
     for number in range(count):
+        if number == _UNTIL_WARM:
+            peak = _peak_bytes()
         original = rng.choice(files[6:] if rng.random() < 0.1 else files[:6])
         data, place = _damaged(original, rng, files)
         query, cost = rng.randrange(3), rng.choice([_PAGES_ARE_CHEAP, _PAGES_ARE_CHEAP, Cost()])
@@ -333,6 +346,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
             verdict = _verdict(reading, original, data, place, query, cost)
             took = process_time() - began
             assert took < _SLOWEST, f"it took {took:.1f} s"
+            assert _peak_bytes() < peak + _MOST_MEMORY, "it took too much memory"
         except Exception as error:
             (folder / "wrong.parquet").write_bytes(data)
             about = f"input {number} of seed {seed}, {place}, query {query}, {cost}"
@@ -344,5 +358,6 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
         if accepted and (number % 5000 == 4999 or number == count - 1):
             _harvest(folder / f"crawl-{number}", accepted[-40:])
             accepted.clear()
+    grown = _peak_bytes() - peak
     _damage_records(count // 10, rng)
-    return {"verdicts": dict(sorted(verdicts.items())), "slowest": round(slowest, 3)}
+    return {"verdicts": dict(sorted(verdicts.items())), "slowest": round(slowest, 3), "grown_bytes": grown}
