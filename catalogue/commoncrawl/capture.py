@@ -34,8 +34,8 @@ _NOTHING = {"", "-", "None", "nan", "NaN", "NaT", "<NA>"}
 """Texts for unknown values: of CDX, CSV, Python and pandas."""
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
 _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
-_STAMPS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
-"""Formats of times by number of digits."""
+_STAMP = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 4 + r"([0-9]{2})?")
+"""Year to second, or to minute."""
 _MILLISECONDS = 13
 """Digits of a time that pandas writes to JSON, from 2001 to 2286."""
 
@@ -101,7 +101,7 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def _text(value: object) -> str | None:
-    if isinstance(value, Sized) and not isinstance(value, str):
+    if not isinstance(value, str) and isinstance(value, Sized):
         raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
     return None if text in _NOTHING else text
@@ -120,8 +120,9 @@ def parse_timestamp(text: str) -> datetime:
         time = datetime.fromisoformat(text)
     elif len(digits[1]) == _MILLISECONDS:
         return datetime.fromtimestamp(int(digits[1]) / 1000, UTC)
-    elif pattern := _STAMPS.get(len(digits[1])):
-        time = datetime.strptime(digits[1], pattern)  # noqa: DTZ007 - the next line
+    elif stamp := _STAMP.fullmatch(digits[1]):
+        year, month, day, hour, minute, second = (int(part or 0) for part in stamp.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     else:
         raise ValueError(f"invalid time {text[:100]!r}; use 14 digits")
     return in_utc(time)

@@ -18,6 +18,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.read.workers import Workers, on_worker
 from catalogue.records.fetch_records import FailedRecord, fetch_records
+from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
@@ -128,7 +129,11 @@ EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
     """Fetch and encode records by threads of this process; see ``fetch_records``."""
-    return fetch_records(fetches, source, lambda record: EncodedRecord(record.capture, format_.encode(record)))
+
+    def encode(record: Record) -> EncodedRecord:
+        return EncodedRecord(record.capture, format_.encode(record))
+
+    return fetch_records(fetches, source, encode, parallel=format_.parallel)
 
 
 @dataclass(frozen=True, slots=True)

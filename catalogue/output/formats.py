@@ -91,6 +91,8 @@ class RecordFormat:
     """Records as bytes of a file that can be appended to; finished files are the same bytes unless overridden."""
 
     suffix = ""
+    parallel = False
+    """Whether several threads should encode, since other processes do most of the work."""
 
     def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
         """Return the first bytes of a file of this name."""
@@ -161,6 +163,7 @@ class JsonLinesFormat(RecordFormat):
     """One JSON object a line."""
 
     suffix = SUFFIXES["text"]
+    parallel = True
 
     def __init__(self, convert: Callable[[Record], Mapping[str, Any]]) -> None:
         self._convert = convert

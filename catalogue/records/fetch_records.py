@@ -42,9 +42,16 @@ class FailedRecord:
 
 
 def fetch_records(
-    fetches: Iterable[RecordFetch], source: Source, convert: Callable[[Record], _Converted]
+    fetches: Iterable[RecordFetch], source: Source, convert: Callable[[Record], _Converted], *, parallel: bool = False
 ) -> Generator[_Converted | FailedRecord, None, None]:
     """Yield the checked and converted records in the order of the requests; threads work ahead, in bounded memory.
+
+    Args:
+        fetches: the requests.
+        source: of the archives.
+        convert: called for each record.
+        parallel: whether to convert in threads, one for each core. They are worth it if a conversion takes much longer
+            than to inflate and check a record, which the calling thread does otherwise while other threads fetch.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
@@ -55,7 +62,7 @@ def fetch_records(
 
     cores = os.cpu_count() or 1
     fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-    converting = ThreadPoolExecutor(cores, thread_name_prefix="convert")
+    converting = ThreadPoolExecutor(cores, thread_name_prefix="convert")  # starts no thread before the first call
     responses = map_in_order(
         fetching,
         lambda fetch: _fetch(fetch, source),
@@ -65,11 +72,12 @@ def fetch_records(
     )
     members = chain.from_iterable(responses)
     try:
-        with (
-            closing(responses),
-            closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as done,
-        ):
-            yield from done
+        with closing(responses):
+            if parallel:
+                with closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as done:
+                    yield from done
+            else:
+                yield from map(read, members)
     finally:
         fetching.shutdown(wait=False, cancel_futures=True)
         converting.shutdown(wait=False, cancel_futures=True)

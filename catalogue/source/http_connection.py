@@ -1,18 +1,22 @@
 """One HTTP/1.1 connection with deadlines, which detects surplus bytes.
 
-``http.client`` sends requests and parses responses. A connection that received surplus bytes is not used again: if a
-server or proxy sends one response too many, each later request would get the response to the one before.
+``http.client`` reads bodies. Heads are parsed here, since its parser of mail takes longer than everything else. A
+connection that received surplus bytes is not used again: if a server or proxy sends one response too many, each later
+request would get the response to the one before.
 """
 
 import io
+import re
+import select
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from http.client import HTTPConnection, HTTPResponse
+from http.client import BadStatusLine, HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
@@ -23,6 +27,11 @@ _FIRST_ADDRESS_SECONDS = 2.0
 """Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
 _MAX_INTERIM = 5
 """Interim responses (1xx) to one request."""
+_MAX_LINES, _MAX_LINE = 100, 1 << 16
+"""Header lines of a response, and bytes of a line."""
+_STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: .*)?\r?\n")
+_FOLD = re.compile(r"\r?\n[ \t]+")
+_LENGTH = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +56,20 @@ class _Received(io.RawIOBase):
         self._socket = connected
         self._silence_seconds = silence_seconds
         self._waits = True
+        self._timeout = -1.0
+        """Of the socket, which a system call sets; -1 until it is known."""
         self._reader = _Reader(self)
+        self._poll = None
+        if sys.platform != "win32":
+            self._poll = select.poll()
+            self._poll.register(connected, select.POLLIN)
         self.deadline = 0.0
         """Of the current request, in seconds of ``time.monotonic``."""
         self.ended = False
         """Whether the server has closed its side."""
 
     def sendall(self, data: bytes) -> None:
+        self._set_timeout()
         self._socket.sendall(data)
 
     def makefile(self, _mode: str) -> BinaryIO:
@@ -67,20 +83,27 @@ class _Received(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - as the base class has it
-        if self._waits:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                message = "the response took too long"
-                raise TimeoutError(message)
-            self._socket.settimeout(min(self._silence_seconds, left))
-        else:
-            self._socket.settimeout(0)
+        if not self._waits and self._poll and not self._poll.poll(0):
+            return None
+        self._set_timeout()
         try:
             received = self._socket.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         self.ended = received == 0
         return received
+
+    def _set_timeout(self) -> None:
+        timeout = 0.0
+        if self._waits:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                message = "the response took too long"
+                raise TimeoutError(message)
+            timeout = min(self._silence_seconds, left)
+        if timeout != self._timeout:
+            self._socket.settimeout(timeout)
+            self._timeout = timeout
 
     @contextmanager
     def without_waiting(self) -> Iterator[io.BufferedReader]:
@@ -109,10 +132,7 @@ class Connection:
         """
         self._socket = _connect(route, connect_seconds)
         self._received = _Received(self._socket, silence_seconds)
-        self._http = HTTPConnection(*route.host)
-        self._http.auto_open = 0  # a broken connection is an error, not another request
-        self._http.default_port = 443 if route.tls else 80
-        self._http.sock = self._received
+        self._host = _host_header(route)
         self._lock = Lock()
         self._requests = 0
         self._exchange = Exchange(self._look_for_surplus)
@@ -138,15 +158,13 @@ class Connection:
             self._exchange = exchange = Exchange(self._look_for_surplus)
             self.reusable = False
             self._received.deadline = time.monotonic() + seconds
-            self._socket.settimeout(seconds)
-            self._http.request("GET", target, headers=dict(headers))
-            http_response = self._http.getresponse()
-            for _ in range(_MAX_INTERIM):
+            self._received.sendall(_request_head(target, {"Host": self._host, **headers}))
+            for _ in range(_MAX_INTERIM + 1):
+                http_response = _HttpResponse(cast("socket.socket", self._received), method="GET")
+                http_response.begin()
                 if http_response.status >= 200:  # noqa: PLR2004
                     break
-                http_response = HTTPResponse(self._http.sock, method="GET")
-                http_response.begin()
-            response = request.read(http_response.status, _fields(http_response), partial(self._read, http_response))
+            response = request.read(http_response.status, http_response.fields, partial(self._read, http_response))
             self.reusable = http_response.isclosed() and not http_response.will_close and self._is_quiet()
         if exchange.surplus:
             message = f"{request.where}: received surplus bytes; the response may belong to another request"
@@ -193,13 +211,74 @@ class Connection:
                 self._lock.release()
 
 
-def _fields(http_response: HTTPResponse) -> dict[str, str]:
-    """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
+class _HttpResponse(HTTPResponse):
+    """A response with its headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3)."""
+
+    fields: dict[str, str]
+
+    def begin(self) -> None:
+        """Read the head.
+
+        Raises:
+            HTTPException: if it is not that of an HTTP/1 response, or too long.
+            ConnectionError: if it is incomplete.
+        """
+        status_line = _line(self.fp)
+        matched = _STATUS_LINE.fullmatch(status_line)
+        if not matched:
+            raise BadStatusLine(repr(status_line[:100]))
+        self.fields = fields = _fields(self.fp)
+        self.code = self.status = int(matched[2])
+        self.version = 11 if matched[1] != b"0" else 10
+        self.chunked = fields.get("transfer-encoding", "").lower() == "chunked"
+        self.chunk_left = None
+        length = fields.get("content-length", "").partition(",")[0]
+        self.length = int(length) if _LENGTH.fullmatch(length) and not self.chunked else None
+        if self.status in {204, 304} or self.status < 200:  # noqa: PLR2004
+            self.length = 0
+        connection = fields.get("connection", "").lower()
+        keeps = "close" not in connection if self.version > 10 else "keep-alive" in connection  # noqa: PLR2004
+        self.will_close = not keeps or (self.length is None and not self.chunked)
+
+
+def _fields(lines: BinaryIO) -> dict[str, str]:
+    head = []
+    while (line := _line(lines)) not in {b"\r\n", b"\n"}:
+        head.append(line)
+        if len(head) > _MAX_LINES:
+            message = f"got more than {_MAX_LINES} headers"
+            raise HTTPException(message)
     fields: dict[str, str] = {}
-    for name, value in http_response.headers.items():
-        key = name.lower()
+    for field in _FOLD.sub(" ", b"".join(head).decode("latin-1")).split("\n")[:-1]:
+        name, _, value = field.partition(":")
+        key, value = name.lower(), value.strip(" \t\r")
         fields[key] = f"{fields[key]}, {value}" if key in fields else value
     return fields
+
+
+def _line(lines: BinaryIO) -> bytes:
+    line = lines.readline(_MAX_LINE + 1)
+    if not line.endswith(b"\n"):
+        if len(line) > _MAX_LINE:
+            what = "head"
+            raise LineTooLong(what)
+        message = "the connection was closed before the end of a head"
+        raise RemoteDisconnected(message)
+    return line
+
+
+def _request_head(target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if not "".join(lines).isprintable():
+        message = "a header has a line end or another control character"
+        raise ValueError(message)
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _host_header(route: Route) -> str:
+    host, port = route.host
+    host = f"[{host}]" if ":" in host else host
+    return host if port == (443 if route.tls else 80) else f"{host}:{port}"
 
 
 def _connect(route: Route, seconds: float) -> socket.socket:

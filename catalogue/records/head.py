@@ -1,0 +1,116 @@
+"""Parse the heads of records and of archived HTTP responses, which come from outside, in bounded memory."""
+
+import re
+from dataclasses import dataclass
+
+from catalogue.errors import BadRecord
+from catalogue.formatting import printable
+
+Headers = tuple[tuple[str, str], ...]
+
+_MAX_BYTES, _MAX_LINES = 1 << 20, 10_000
+_LINE_END = re.compile(rb"\n")
+_BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
+_WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
+_HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
+"""Protocols of responses; archives have more than two versions."""
+_ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A parsed head."""
+
+    status_line: str
+    """Without its protocol."""
+    headers: Headers
+    end: int
+    """Where the content begins."""
+
+
+def parse_warc_head(data: bytes) -> Head:
+    """Parse the head of a WARC record at the start of ``data``.
+
+    Raises:
+        BadRecord: if it is not one, or too long.
+    """
+    return _parse(data, 0, len(data), _WARC)
+
+
+def parse_http_head(data: bytes, start: int, end: int) -> Head:
+    """Parse the head of an HTTP response at ``start``; it ends at ``end`` if it has no blank line.
+
+    Raises:
+        BadRecord: if it is not one, or too long.
+    """
+    return _parse(data, start, end, _HTTP)
+
+
+def parse_arc_head(data: bytes) -> Head:
+    """Parse the line before the content of an ARC record.
+
+    Raises:
+        BadRecord: if it is not one, or too long.
+    """
+    end = _head_end(data, 0, len(data), _LINE_END)
+    values = _decode(data[:end]).rstrip().rsplit(" ", len(_ARC_FIELDS) - 1)
+    if len(values) != len(_ARC_FIELDS):
+        raise BadRecord(f"invalid record: its first line is {_shown(values[0])!r}")
+    return Head("", tuple(zip(_ARC_FIELDS, values, strict=True)), end)
+
+
+def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head:
+    """Parse a status line and headers, as servers and crawlers wrote them.
+
+    A line of blanks ends the head. Lines without a colon are left out.
+    """
+    first = data.find(b"\n", start, end) + 1 or end
+    if not data[start : min(first, start + _MAX_BYTES)].strip():
+        return Head("", (), first)
+    content = _head_end(data, start, end, _BLANK_LINE)
+    status_line, *lines = _lines(data[start:content])
+    matched = protocol.match(status_line)
+    if not matched:
+        raise BadRecord(f"invalid record: {_shown(status_line)!r} is not a status line")
+    headers: list[tuple[str, str]] = []
+    continues = False
+    for line in lines:
+        if line.startswith((" ", "\t")):
+            if continues:
+                name, value = headers[-1]
+                headers[-1] = name, value + line.rstrip()
+            continue
+        name, colon, value = line.partition(":")
+        continues = bool(colon)
+        if continues:
+            headers.append((name.rstrip(" \t"), value.strip()))
+    return Head(status_line[matched.end() :].strip(), tuple(headers), content)
+
+
+def _head_end(data: bytes, start: int, end: int, terminator: re.Pattern[bytes]) -> int:
+    limit = min(end, start + _MAX_BYTES)
+    found = terminator.search(data, start, limit)
+    content = found.end() if found else limit
+    if data.count(b"\n", start, content) > _MAX_LINES:
+        raise BadRecord(f"a head of it has more than {_MAX_LINES:,} lines")
+    if content == start + _MAX_BYTES:
+        raise BadRecord(f"a head of it has more than {_MAX_BYTES:,} bytes")
+    return content
+
+
+def _lines(head: bytes) -> list[str]:
+    try:
+        return head.decode().split("\n")
+    except UnicodeDecodeError:
+        return [_decode(line) for line in head.split(b"\n")]
+
+
+def _decode(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
+
+
+def _shown(line: str) -> str:
+    return printable(line[:200].rstrip())
