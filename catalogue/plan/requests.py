@@ -48,38 +48,41 @@ class PlannedRequest(NamedTuple):
 def plan_requests(
     path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
 ) -> Iterator[PlannedRequest]:
-    """Yield the requests for disjoint parts of one file, in ascending order."""
-    here: list[Part] = []
-    needed: list[Part] = []
+    """Yield the requests for disjoint parts of one file, in ascending order; a cached range is read at once, too."""
+    by_cached: dict[ByteRange | None, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.range):
-        for piece, is_cached in _cut(part.range, cached):
-            (here if is_cached else needed).append(part if piece == part.range else part._replace(range=piece))
-    merged = [(run, False) for run in coalesce((part.range for part in needed), max_gap=max_gap, max_length=MAX_FETCH)]
-    merged += [(part.range, True) for part in here]
-    waiting, waiting_here = deque(needed), iter(here)
-    for run, in_cache in sorted(merged):
-        if in_cache:
-            yield PlannedRequest(path, run, (next(waiting_here),), cached=True)
-            continue
-        inside = []
+        for piece, inside in _cut(part.range, cached):
+            by_cached.setdefault(inside, []).append(part if piece == part.range else part._replace(range=piece))
+    requests = [
+        PlannedRequest(path, run, tuple(taken), cached=inside is not None)
+        for inside, pieces in by_cached.items()
+        for run, taken in _merged(pieces, max_gap)
+    ]
+    yield from sorted(requests, key=lambda request: request.range)
+
+
+def _merged(parts: Sequence[Part], max_gap: int) -> Iterator[tuple[ByteRange, list[Part]]]:
+    waiting = deque(parts)
+    for run in coalesce((part.range for part in parts), max_gap=max_gap, max_length=MAX_FETCH):
+        taken = []
         while waiting and waiting[0].range in run:
-            inside.append(waiting.popleft())
-        yield PlannedRequest(path, run, tuple(inside))
+            taken.append(waiting.popleft())
+        yield run, taken
 
 
-def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:
-    """Cut a range into cached and missing pieces."""
+def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
+    """Cut a range into pieces that are in a cached range, which is returned with them, or missing."""
     at = range_.start
     for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
         if each.start >= range_.end:
             break
         if at < each.start:
-            yield ByteRange(at, each.start), False
+            yield ByteRange(at, each.start), None
         end = min(each.end, range_.end)
-        yield ByteRange(max(at, each.start), end), True
+        yield ByteRange(max(at, each.start), end), each
         at = end
     if at < range_.end:
-        yield ByteRange(at, range_.end), False
+        yield ByteRange(at, range_.end), None
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
