@@ -154,7 +154,7 @@ def harvest_crawls(
                 session.notify(str(error))  # a list of crawls runs ahead of their index
                 continue
             outcomes.append(outcome)
-            metadata_db.refresh(session.database_path, store, session.dataset, facts=outcome.facts)
+            metadata_db.refresh(session.database_path, store, session.dataset, stale=bool(outcome.fetched))
     return outcomes
 
 

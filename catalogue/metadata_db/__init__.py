@@ -4,7 +4,7 @@ from catalogue.metadata_db.candidates import MARGIN, Candidate, Candidates, Meta
 from catalogue.metadata_db.compare import problems, rebuild, suspects
 from catalogue.metadata_db.connection import answerable, connect, queries_folder, quoted, readable, reading, statement
 from catalogue.metadata_db.export_rows import lake_files, write_table
-from catalogue.metadata_db.file_rows import are_of, packed
+from catalogue.metadata_db.file_rows import are_of, of_version, packed
 from catalogue.metadata_db.gaps import Gaps, gaps
 from catalogue.metadata_db.refresh import STORAGE_VERSION, connect_fresh, is_fresh, open_bounds, reading_fresh, refresh
 
@@ -22,6 +22,7 @@ __all__ = [
     "gaps",
     "is_fresh",
     "lake_files",
+    "of_version",
     "open_bounds",
     "packed",
     "problems",
