@@ -5,11 +5,11 @@ A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, litt
 containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, read_chunk
+from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
@@ -69,19 +69,18 @@ def with_trailer(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
-def decode_footer(data: bytes, file_size: int, columns: Collection[str] | None = None) -> Footer:
-    """Decode and check a footer.
+def decode_footer(data: bytes, file_size: int) -> Footer:
+    """Decode and check a footer; statistics of column chunks are interpreted when they are used.
 
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file; every column chunk must be inside.
-        columns: whose chunks are in the result, which takes most of the time; all are checked. None for all.
 
     Raises:
         BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
-    return _decoded(lambda: _Decoder(data, file_size, columns).footer())
+    return _decoded(lambda: _Decoder(data, file_size).footer())
 
 
 def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
@@ -123,16 +122,15 @@ class _RowGroup:
         self.compressed = 0
         self.start = 0
         self.codecs: list[int] = []
-        self.chunks: list[tuple[Column, ChunkFields]] = []
+        self.chunks: dict[str, tuple[Column, ChunkFields]] = {}
 
 
 class _Decoder:
     """The state for decoding one footer."""
 
-    def __init__(self, data: bytes, file_size: int, wanted: Collection[str] | None = None) -> None:
+    def __init__(self, data: bytes, file_size: int) -> None:
         self.data = data
         self.data_end = file_size - TRAILER - len(data)
-        self.wanted = wanted
         self.columns: dict[str, Column] = {}
         self.top: Struct = {}
         """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
@@ -219,7 +217,7 @@ class _Decoder:
                     total_compressed_size=group.compressed,
                     start=group.start,
                     codecs=tuple(dict.fromkeys(map(codec_name, group.codecs))),
-                    chunks={column.name: context.chunk(column, fields) for column, fields in group.chunks},
+                    chunks=LazyChunks(context, group.chunks),
                     offset=group.offset,
                 )
                 for group in groups
@@ -293,8 +291,7 @@ class _Decoder:
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length
             codecs[chunk.codec] = True
-            if self.wanted is None or column.name in self.wanted:
-                group.chunks.append((column, chunk))
+            group.chunks[column.name] = column, chunk
         group.codecs = list(codecs)
 
     def _check_extents(self) -> None:

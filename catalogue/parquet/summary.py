@@ -142,5 +142,4 @@ def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, colu
         BadFooter: if it is invalid.
         Encrypted: if it or a column is encrypted.
     """
-    shown = None if column_chunks else (key, "fetch_time")
-    return summarize_file(decode_footer(footer, file_size, shown), key, column_chunks=column_chunks)
+    return summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)

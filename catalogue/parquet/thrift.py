@@ -7,7 +7,10 @@ list, structs as dict, maps as a list of pairs.
 
 import struct as _struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an unboxed int where this is compiled
 
 BOOLEAN_TRUE: Final = 1
 BOOLEAN_FALSE: Final = 2
@@ -38,6 +41,10 @@ _T = TypeVar("_T", int, bytes, bool, str)
 _STOP: Final = 0
 _SMALL_LIST: Final = 15
 _LONGEST_VARINT: Final = 63
+_LONGEST_SHIFT: Final = 49
+"""Of a varint's byte; its value fits into 64 bits with a sign."""
+_MAX_FIELD: Final = 1 << 40
+"""Far beyond the 16 bits of the specification."""
 
 
 class ThriftError(ValueError):
@@ -99,6 +106,73 @@ class Reader:
         self.kind = header & 0x0F
         return True
 
+    def next_other_field(self, previous: int, numbers: list[int]) -> bool:
+        """Decode integer fields into ``numbers``, by field number, up to the next field of another kind.
+
+        Integer fields are most of a footer, so they are decoded here without calls.
+
+        Args:
+            previous: number of the field before; 0 for the first.
+            numbers: fields beyond its end are passed over.
+
+        Returns:
+            Whether there is another field, see ``next_field``; False at the end of the struct.
+        """
+        data = self.data
+        position: i64 = self.position
+        number: i64 = previous
+        end: i64 = len(numbers)
+        header: i64
+        byte: i64
+        value: i64
+        shift: i64
+        try:
+            while True:
+                header = data[position]
+                position += 1
+                if header == _STOP:
+                    self.position = position
+                    return False
+                kind = header & 0x0F
+                if header > 0x0F:  # noqa: PLR2004 - the upper half is the difference of the field numbers
+                    number += header >> 4
+                else:
+                    self.position = position
+                    number = self._field_number()
+                    position = self.position
+                if kind < I16 or kind > I64:
+                    self.position = position
+                    self.number = number
+                    self.kind = kind
+                    return True
+                byte = data[position]
+                position += 1
+                value = byte & 0x7F
+                shift = 0
+                while byte > 0x7F and shift < _LONGEST_SHIFT:  # noqa: PLR2004 - the continuation bit
+                    byte = data[position]
+                    position += 1
+                    shift += 7
+                    value |= (byte & 0x7F) << shift
+                if byte > 0x7F:  # noqa: PLR2004
+                    self.position = position - shift // 7 - 1
+                    long = self._zigzag()
+                    position = self.position
+                    if 0 < number < end:
+                        numbers[number] = long
+                elif 0 < number < end:
+                    numbers[number] = (value >> 1) ^ -(value & 1)
+        except IndexError:
+            message = f"cut short at byte {position}"
+            raise ThriftError(message) from None
+
+    def _field_number(self) -> int:
+        number = self._zigzag()
+        if not -_MAX_FIELD <= number <= _MAX_FIELD:
+            message = f"a field number of {number} at byte {self.position}"
+            raise ThriftError(message)
+        return number
+
     def integer(self) -> int:
         """Decode the value of the current field, which must be an integer."""
         if not I16 <= self.kind <= I64:
@@ -121,7 +195,7 @@ class Reader:
         if count and kind != BINARY:
             message = f"a list at byte {self.position} has elements of type {kind} instead of texts"
             raise ThriftError(message)
-        return b".".join([self._binary() for _ in range(count)])
+        return b".".join([self.binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
         """Pass over the value of a struct's field.
@@ -180,7 +254,7 @@ class Reader:
             case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
                 return self._zigzag()
             case 8:
-                return self._binary()
+                return self.binary()
             case 12:
                 return self.struct(depth)
             case 9 | 10:
@@ -226,7 +300,8 @@ class Reader:
             message = f"a container of {count} elements at byte {self.position}"
             raise ThriftError(message)
 
-    def _binary(self) -> bytes:
+    def binary(self) -> bytes:
+        """Decode the value of the current field, which must be binary."""
         return self._take(self._varint())
 
     def _take(self, length: int) -> bytes:

@@ -80,7 +80,7 @@ def test_page_index_needs_both_halves_in_every_row_group() -> None:
     assert summarize_file(footer).has_page_index
     key = second.chunks["url_surtkey"]
     for missing in (replace(key, column_index=None), replace(key, offset_index=None)):
-        poorer = replace(second, chunks=second.chunks | {"url_surtkey": missing})
+        poorer = replace(second, chunks={**second.chunks, "url_surtkey": missing})
         assert not summarize_file(replace(footer, row_groups=(first, poorer))).has_page_index
     assert not summarize_file(replace(footer, row_groups=())).has_page_index
 
