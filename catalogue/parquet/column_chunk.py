@@ -53,6 +53,7 @@ _DATA_PAGE: Final = 9
 _DICTIONARY_PAGE: Final = 11
 _STATISTICS: Final = 12
 _ENCODING_STATS: Final = 13
+_NO_NUMBERS: Final = [_MISSING] * (2 * _NUMBERS)
 _REQUIRED: Final = (_TYPE, _CODEC, _NUM_VALUES, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_PAGE)
 
 # Fields of Statistics
@@ -67,14 +68,13 @@ _IS_EXACT: Final = (7, 8)
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
-    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "meta", "numbers", "path", "statistics")
+    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "numbers", "path", "start", "statistics")
 
     def __init__(self) -> None:
-        self.numbers = [_MISSING] * _NUMBERS
-        """Of the ``ColumnChunk``, by field."""
-        self.meta = [_MISSING] * _NUMBERS
-        """Numbers of the ``ColumnMetaData``, by field."""
-        self.encodings: list[int] = []
+        self.numbers = _NO_NUMBERS.copy()
+        """Of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
+        self.encodings = 0
+        """Offset of the list in the footer; 0 without."""
         self.path = b""
         self.elsewhere = False
         """Whether it claims to be in another file."""
@@ -83,23 +83,17 @@ class ChunkFields:
         """Offset of the struct in the footer; 0 without."""
         self.dictionary_coded: int | None = None
         """See ``ColumnChunk``."""
-
-    @property
-    def start(self) -> int:
-        """Return the offset of the first page."""
-        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
-        data_page = self.meta[_DATA_PAGE]
-        dictionary_page = self.meta[_DICTIONARY_PAGE]
-        return dictionary_page if 0 < dictionary_page < data_page else data_page
+        self.start = 0
+        """Offset of the first page in the file; 0 before it is checked."""
 
     @property
     def codec(self) -> int:
-        return self.meta[_CODEC]
+        return self.numbers[_CODEC]
 
     @property
     def size(self) -> int:
         """Return the bytes of all pages, compressed."""
-        return self.meta[_COMPRESSED_SIZE]
+        return self.numbers[_COMPRESSED_SIZE]
 
     def check(self, column: Column, num_rows: int, data_end: int) -> None:
         """Check it against its column and row group, and the end of the file's data.
@@ -108,26 +102,30 @@ class ChunkFields:
             BadFooter: if it contradicts them.
             Encrypted: if the column is encrypted.
         """
-        name, meta = column.name, self.meta
+        name, numbers = column.name, self.numbers
         if self.encrypted:
             message = f"column {name} is encrypted"
             raise Encrypted(message)
         for field in _REQUIRED:
-            if meta[field] == _MISSING:
+            if numbers[field] == _MISSING:
                 message = f"a column chunk of {name} has no number as field {field} of its ColumnMetaData"
                 raise BadFooter(message)
-        kind = meta[_TYPE]
+        kind = numbers[_TYPE]
         same_type = 0 <= kind < len(PHYSICAL_TYPES) and PHYSICAL_TYPES[kind] == column.physical_type
         if not same_type or self.path != name.encode() or self.elsewhere:
             message = f"a column chunk of {self.path[:100]!r} stands where one of {name!r} should"
             raise BadFooter(message)
-        if column.flat and meta[_NUM_VALUES] != num_rows:
-            message = f"column {name} has {meta[_NUM_VALUES]} values in {num_rows} rows"
+        if column.flat and numbers[_NUM_VALUES] != num_rows:
+            message = f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows"
             raise BadFooter(message)
-        start, size = self.start, self.size
+        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
+        data_page, dictionary_page = numbers[_DATA_PAGE], numbers[_DICTIONARY_PAGE]
+        start = dictionary_page if 0 < dictionary_page < data_page else data_page
+        size = numbers[_COMPRESSED_SIZE]
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
             message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
             raise BadFooter(message)
+        self.start = start
 
 
 def read_chunk(reader: Reader) -> ChunkFields:
@@ -138,7 +136,7 @@ def read_chunk(reader: Reader) -> ChunkFields:
     """
     fields = ChunkFields()
     field = 0
-    while reader.next_other_field(field, fields.numbers):
+    while reader.next_other_field(field, fields.numbers, _NUMBERS):
         field, kind = reader.number, reader.kind
         if field == _META_DATA and kind == STRUCT:
             _read_metadata(reader, fields)
@@ -150,11 +148,13 @@ def read_chunk(reader: Reader) -> ChunkFields:
 
 
 def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
+    meta = _NO_NUMBERS[:_NUMBERS]
     field = 0
-    while reader.next_other_field(field, fields.meta):
+    while reader.next_other_field(field, meta):
         field, kind = reader.number, reader.kind
         if field == _ENCODINGS and kind == LIST:
-            fields.encodings = reader.integers()
+            fields.encodings = reader.position
+            reader.integers()
         elif field == _PATH and kind == LIST:
             fields.path = reader.joined_texts()
         elif field == _ENCODING_STATS and kind == LIST:
@@ -163,6 +163,7 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
             if field == _STATISTICS and kind == STRUCT:
                 fields.statistics = reader.position
             reader.skip(kind, 5)
+    fields.numbers[:_NUMBERS] = meta
 
 
 def _read_encoding_stats(reader: Reader) -> int:
@@ -176,12 +177,12 @@ def _read_encoding_stats(reader: Reader) -> int:
         raise ThriftError(message)
     coded = 0
     for _ in range(count):
-        stats = [_MISSING, _MISSING, _MISSING, _MISSING]  # from field 1 on: page type, encoding, count
+        stats = [0, _MISSING, _MISSING, _MISSING]  # from field 1 on: page type, encoding, count
         field = 0
         while reader.next_other_field(field, stats):
             field = reader.number
             reader.skip(reader.kind, 7)
-        if _MISSING in stats[1:]:
+        if _MISSING in stats:
             message = f"the encodings of pages before byte {reader.position} are no numbers"
             raise ThriftError(message)
         if stats[1] in DATA_PAGES and stats[2] in DICTIONARY_ENCODINGS:
@@ -192,30 +193,34 @@ def _read_encoding_stats(reader: Reader) -> int:
 class ChunkContext:
     """What is the same for all column chunks of a footer."""
 
-    def __init__(self, data: bytes, data_end: int, created_by: bytes, *, ordered: bool) -> None:
+    def __init__(
+        self, data: bytes, data_end: int, columns: Mapping[str, Column], created_by: bytes, *, ordered: bool
+    ) -> None:
         self._data = data
+        self._columns = columns
         self._data_end = data_end
         self._trusted = _TRUSTWORTHY_DEPRECATED.match(created_by) is not None
         self._ordered = ordered
 
-    def chunk(self, column: Column, fields: ChunkFields) -> ColumnChunk:
-        """Interpret the fields of a chunk, which were checked."""
+    def chunk(self, name: str, fields: ChunkFields) -> ColumnChunk:
+        """Interpret the fields of a column's chunk, which were checked."""
+        column = self._columns[name]
         statistics = _Statistics(Reader(self._data, fields.statistics)) if fields.statistics else None
-        meta, numbers, start = fields.meta, fields.numbers, fields.start
+        numbers, start = fields.numbers, fields.start
         return ColumnChunk(
             column=column,
             range=ByteRange(start, start + fields.size),
             codec=fields.codec,
-            encodings=tuple(fields.encodings),
-            num_values=meta[_NUM_VALUES],
-            total_uncompressed_size=meta[_UNCOMPRESSED_SIZE],
-            data_page_offset=meta[_DATA_PAGE],
-            dictionary_page_offset=start if start != meta[_DATA_PAGE] else None,
+            encodings=tuple(Reader(self._data, fields.encodings).integers()) if fields.encodings else (),
+            num_values=numbers[_NUM_VALUES],
+            total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],
+            data_page_offset=numbers[_DATA_PAGE],
+            dictionary_page_offset=start if start != numbers[_DATA_PAGE] else None,
             dictionary_coded=fields.dictionary_coded,
-            null_count=statistics.null_count(meta[_NUM_VALUES]) if statistics else None,
+            null_count=statistics.null_count(numbers[_NUM_VALUES]) if statistics else None,
             bounds=self._bounds(column, statistics) if statistics else None,
-            column_index=self._index(numbers[_COLUMN_INDEX], numbers[_COLUMN_INDEX_LENGTH]),
-            offset_index=self._index(numbers[_OFFSET_INDEX], numbers[_OFFSET_INDEX_LENGTH]),
+            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH]),
+            offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
@@ -265,15 +270,14 @@ class _Statistics:
 class LazyChunks(Mapping[str, ColumnChunk]):
     """The column chunks of a row group, checked, and interpreted at first use."""
 
-    def __init__(self, context: ChunkContext, fields: dict[str, tuple[Column, ChunkFields]]) -> None:
+    def __init__(self, context: ChunkContext, fields: dict[str, ChunkFields]) -> None:
         self._context = context
         self._fields = fields
         self._chunks: dict[str, ColumnChunk] = {}
 
     def __getitem__(self, name: str) -> ColumnChunk:
         if (chunk := self._chunks.get(name)) is None:
-            column, fields = self._fields[name]
-            chunk = self._chunks[name] = self._context.chunk(column, fields)
+            chunk = self._chunks[name] = self._context.chunk(name, self._fields[name])
         return chunk
 
     def __iter__(self) -> Iterator[str]:

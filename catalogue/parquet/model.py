@@ -131,7 +131,7 @@ class Footer:
 
     num_rows: int
     created_by: str
-    columns: dict[str, Column]
+    columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
     """Ascending, without empty ones."""
     rest: int | None = field(compare=False)

@@ -41,6 +41,7 @@ _T = TypeVar("_T", int, bytes, bool, str)
 _STOP: Final = 0
 _SMALL_LIST: Final = 15
 _LONGEST_VARINT: Final = 63
+_LONGEST_VARINT_BYTES: Final = 10
 _LONGEST_SHIFT: Final = 49
 """Of a varint's byte; its value fits into 64 bits with a sign."""
 _MAX_FIELD: Final = 1 << 40
@@ -106,7 +107,7 @@ class Reader:
         self.kind = header & 0x0F
         return True
 
-    def next_other_field(self, previous: int, numbers: list[int]) -> bool:
+    def next_other_field(self, previous: int, numbers: list[int], first: int = 0) -> bool:
         """Decode integer fields into ``numbers``, by field number, up to the next field of another kind.
 
         Integer fields are most of a footer, so they are decoded here without calls.
@@ -114,6 +115,7 @@ class Reader:
         Args:
             previous: number of the field before; 0 for the first.
             numbers: fields beyond its end are passed over.
+            first: position in ``numbers`` of field 0.
 
         Returns:
             Whether there is another field, see ``next_field``; False at the end of the struct.
@@ -121,7 +123,8 @@ class Reader:
         data = self.data
         position: i64 = self.position
         number: i64 = previous
-        end: i64 = len(numbers)
+        base: i64 = first
+        most: i64 = len(numbers) - base - 1
         header: i64
         byte: i64
         value: i64
@@ -158,10 +161,10 @@ class Reader:
                     self.position = position - shift // 7 - 1
                     long = self._zigzag()
                     position = self.position
-                    if 0 < number < end:
-                        numbers[number] = long
-                elif 0 < number < end:
-                    numbers[number] = (value >> 1) ^ -(value & 1)
+                    if 0 < number <= most:
+                        numbers[base + number] = long
+                elif 0 < number <= most:
+                    numbers[base + number] = (value >> 1) ^ -(value & 1)
         except IndexError:
             message = f"cut short at byte {position}"
             raise ThriftError(message) from None
@@ -221,13 +224,40 @@ class Reader:
             self.value(kind, depth)
 
     def _skip_struct(self, depth: int) -> None:
-        number = 0
-        while self.next_field(number):
-            number = self.number
-            if I16 <= self.kind <= I64:  # what most fields are
-                self._varint()
-            else:
-                self.skip(self.kind, depth + 1)
+        data = self.data
+        position: i64 = self.position
+        start: i64
+        header: i64
+        try:
+            while True:
+                header = data[position]
+                position += 1
+                if header == _STOP:
+                    break
+                if header <= 0x0F:  # noqa: PLR2004 - the field number follows
+                    self.position = position
+                    self._field_number()
+                    position = self.position
+                kind = header & 0x0F
+                # What most fields are, without calls.
+                if I16 <= kind <= I64:
+                    start = position
+                    while data[position] > 0x7F:  # noqa: PLR2004 - the continuation bit
+                        position += 1
+                    position += 1
+                    if position - start > _LONGEST_VARINT_BYTES:
+                        message = f"a number of over 64 bits at byte {start}"
+                        raise ThriftError(message)
+                elif kind == BINARY and data[position] <= 0x7F:  # noqa: PLR2004
+                    position += 1 + data[position]  # beyond the end, the next field is missing
+                elif kind > BOOLEAN_FALSE or not kind:
+                    self.position = position
+                    self.skip(kind, depth + 1)
+                    position = self.position
+        except IndexError:
+            message = f"cut short at byte {position}"
+            raise ThriftError(message) from None
+        self.position = position
 
     def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
         """Yield (number, kind) of each field of a struct; the caller decodes it before the next one.
