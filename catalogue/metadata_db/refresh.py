@@ -19,7 +19,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
-from catalogue.metadata_db.write_bounds import ROW_GROUPS, write_bounds
+from catalogue.metadata_db.write_bounds import STATEMENTS, write_bounds
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.surt import MACROS
@@ -190,7 +190,7 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
 def _layout() -> str:
     """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
     sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
-    sql += [*(macro.statement for macro in MACROS), ROW_GROUPS]
+    sql += [*(macro.statement for macro in MACROS), *STATEMENTS]
     return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
 
 

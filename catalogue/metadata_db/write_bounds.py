@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from catalogue.atomic_files import whole_file
-from catalogue.metadata_db.bounds_file import parts_of, write_bounds_file
+from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
+from catalogue.query.literals import literal
 
-ROW_GROUPS = """
+STATEMENTS = (
+    """
+  CREATE OR REPLACE TEMP TABLE bounds_files AS
   WITH
     least AS (
       SELECT file, CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END AS file_least
@@ -17,29 +22,33 @@ ROW_GROUPS = """
     combinations AS (
       SELECT column_names, column_kinds, row_number() OVER (ORDER BY min(file)) - 1 AS columns
       FROM derived.files GROUP BY ALL
-    ),
-    known AS (
-      SELECT
-        crawl, subset, path, version, footer_rest, file_least, columns, row_group, footer_offset, g.num_rows,
-        first_fetch, last_fetch, coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest,
-        coalesce(coalesce(k.bounds_from, g.bounds_from) = 'footer (signed)', false) AS signed
-      FROM derived.row_groups AS g
-      JOIN derived.files USING (file)
-      JOIN least USING (file)
-      JOIN combinations USING (column_names, column_kinds)
-      LEFT JOIN derived.key_intervals AS k USING (file, row_group)
     )
+  SELECT file, crawl, subset, path, version, footer_rest, file_least, columns
+  FROM derived.files JOIN least USING (file) JOIN combinations USING (column_names, column_kinds)
+""",
+    """
+  WITH known AS (
+    SELECT
+      path, version, footer_rest, file_least, columns, row_group, footer_offset, g.num_rows, first_fetch, last_fetch,
+      coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest,
+      coalesce(coalesce(k.bounds_from, g.bounds_from) = 'footer (signed)', false) AS signed
+    FROM derived.row_groups AS g
+    JOIN bounds_files USING (file)
+    LEFT JOIN derived.key_intervals AS k USING (file, row_group)
+    WHERE crawl = {crawl} AND subset = {subset}
+  )
   SELECT
     * EXCLUDE (least, greatest),
     CASE WHEN greatest IS NOT NULL THEN least END AS min_key,
     CASE WHEN least IS NOT NULL THEN greatest END AS max_key,
     max(CASE WHEN least IS NOT NULL THEN greatest END) OVER (
-      PARTITION BY crawl, subset ORDER BY CASE WHEN greatest IS NOT NULL THEN least END NULLS FIRST, path, row_group
-      ROWS UNBOUNDED PRECEDING
+      ORDER BY CASE WHEN greatest IS NOT NULL THEN least END NULLS FIRST, path, row_group ROWS UNBOUNDED PRECEDING
     ) AS reached
   FROM known
-  ORDER BY crawl, subset, min_key NULLS FIRST, path, row_group
-"""
+  ORDER BY min_key NULLS FIRST, path, row_group
+""",
+)
+"""What the bounds say of files, and the sorted row groups of a crawl and subset."""
 _COUNTS = {
     "files": "SELECT crawl, subset, count(*) FROM derived.files GROUP BY ALL",
     "row_groups": "SELECT crawl, subset, count(*) FROM derived.row_groups JOIN derived.files USING (file) GROUP BY ALL",
@@ -62,12 +71,20 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
         path: of the file; the old one is replaced.
         meta: from which state of the store the database was made.
     """
-    header = {
+    header: dict[str, Any] = {
         "meta": dict(meta),
         "counts": {name: db.execute(sql).fetchall() for name, sql in _COUNTS.items()},
         "columns": db.execute(_COLUMNS).fetchall(),
         "crawls": {crawl: [first, last] for crawl, first, last in db.execute(_CRAWLS).fetchall()},
     }
-    parts = parts_of(db.sql(ROW_GROUPS).to_arrow_table())
+    of_files, of_row_groups = STATEMENTS
+    db.execute(of_files)
+
+    def row_groups(pair: Pair) -> pa.Table:
+        crawl, subset = map(literal, pair)
+        return db.execute(of_row_groups.format(crawl=crawl, subset=subset)).to_arrow_table()
+
+    pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
-        write_bounds_file(file, header, parts)
+        write_bounds_file(file, header, pairs, row_groups)
+    db.execute("DROP TABLE bounds_files")
