@@ -132,6 +132,7 @@ def harvest_crawls(
     report: Callable[[Progress], None] | None = None,
 ) -> list[Harvested]:
     """Fetch footers that are not stored; see ``Catalogue.harvest``."""
+    metadata_db.open_early()
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
     with session.reporting(report, "files") as progress:

@@ -2,7 +2,16 @@
 
 from catalogue.metadata_db.candidates import MARGIN, Candidate, Candidates, MetadataSnapshot
 from catalogue.metadata_db.compare import problems, rebuild, suspects
-from catalogue.metadata_db.connection import answerable, connect, queries_folder, quoted, readable, reading, statement
+from catalogue.metadata_db.connection import (
+    answerable,
+    connect,
+    open_early,
+    queries_folder,
+    quoted,
+    readable,
+    reading,
+    statement,
+)
 from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_rows import are_of, of_version, packed
 from catalogue.metadata_db.gaps import Gaps, gaps
@@ -24,6 +33,7 @@ __all__ = [
     "lake_files",
     "of_version",
     "open_bounds",
+    "open_early",
     "packed",
     "problems",
     "queries_folder",

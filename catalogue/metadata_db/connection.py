@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 
@@ -62,6 +63,16 @@ def lent() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
     else:
         idle.append(connection)
+
+
+def open_early() -> None:
+    """Open the database that ``lent`` yields next in a thread, while the caller waits for something else."""
+
+    def work() -> None:
+        with lent():
+            pass
+
+    Thread(target=work, name="duckdb").start()
 
 
 @cache
