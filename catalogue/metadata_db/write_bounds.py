@@ -1,6 +1,7 @@
 """Write the file of bounds from the metadata database."""
 
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from catalogue.atomic_files import whole_file
 from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
+from catalogue.parquet.arrow_arrays import texts
 from catalogue.query.literals import literal
 
 STATEMENTS = (
@@ -40,10 +42,7 @@ STATEMENTS = (
   SELECT
     * EXCLUDE (least, greatest),
     CASE WHEN greatest IS NOT NULL THEN least END AS min_key,
-    CASE WHEN least IS NOT NULL THEN greatest END AS max_key,
-    max(CASE WHEN least IS NOT NULL THEN greatest END) OVER (
-      ORDER BY CASE WHEN greatest IS NOT NULL THEN least END NULLS FIRST, path, row_group ROWS UNBOUNDED PRECEDING
-    ) AS reached
+    CASE WHEN least IS NOT NULL THEN greatest END AS max_key
   FROM known
   ORDER BY min_key NULLS FIRST, path, row_group
 """,
@@ -82,9 +81,17 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
 
     def row_groups(pair: Pair) -> pa.Table:
         crawl, subset = map(literal, pair)
-        return db.execute(of_row_groups.format(crawl=crawl, subset=subset)).to_arrow_table()
+        return _with_reached(db.execute(of_row_groups.format(crawl=crawl, subset=subset)).to_arrow_table())
 
     pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
         write_bounds_file(file, header, pairs, row_groups)
     db.execute("DROP TABLE bounds_files")
+
+
+def _with_reached(table: pa.Table) -> pa.Table:
+    """Add the greatest key so far; null in the first rows, which have no bounds."""
+    greatest = table.column("max_key").to_pylist()
+    start = table.column("max_key").null_count
+    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest[start:], max)])]
+    return table.append_column("reached", pa.chunked_array(reached))
