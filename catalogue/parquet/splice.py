@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from catalogue.parquet.footer import MAGIC, with_trailer
 from catalogue.parquet.model import DATA_PAGES, PHYSICAL_TYPES, ColumnChunk
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
+from catalogue.parquet.thrift_encode import encode_list, encode_struct
 
 
 def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: int, created_by: str) -> bytes:

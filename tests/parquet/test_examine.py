@@ -12,7 +12,8 @@ from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer
 from catalogue.parquet.model import Order
 from catalogue.parquet.summary import examine_footer, summarize_file
-from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT, encode_list
+from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
+from catalogue.parquet.thrift_encode import encode_list
 from tests.support.footers import Items, made, put_together, small_file, write
 from tests.support.mirrors import index_paths, raw_footer, read_footer
 
