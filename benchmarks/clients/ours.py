@@ -19,10 +19,10 @@ def ours(task: Task) -> dict[str, float]:
     with Store(task.folder / STORE_NAME, create=True) as store:
         outcome = harvest(crawl, ["warc"], store=store, source=source)
         fetched = time.monotonic()
-        refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts)
+        refresh(task.folder / DATABASE_NAME, store)
         shown = time.monotonic()
     source.close()
-    return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}
+    return {"files": len(outcome.fetched), "fetch": fetched - started, "table": shown - fetched}
 
 
 if __name__ == "__main__":

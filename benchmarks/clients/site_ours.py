@@ -12,7 +12,7 @@ from catalogue.settings import Settings
 def harvest(task: Task) -> int:
     """Harvest the footers of all files, as ``catalogue harvest`` does."""
     with Catalogue(Session(task.folder / "data", _settings(task))) as cat:
-        return sum(len(harvested.facts) for harvested in cat.harvest(task.crawl))
+        return sum(len(harvested.fetched) for harvested in cat.harvest(task.crawl))
 
 
 def ask(task: Task) -> Ask:

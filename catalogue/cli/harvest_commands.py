@@ -193,7 +193,7 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
                 "crawl": at.name,
                 "files": at.listed,
                 "harvested": at.done,
-                "taken": len(outcome.facts),
+                "taken": len(outcome.fetched),
                 "failed": outcome.failures,
                 "requests": at.requests,
                 "bytes": at.bytes,

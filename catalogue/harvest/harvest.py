@@ -8,17 +8,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.crawl_list import fetch_manifest
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges, undamaged
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, digest_of, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.stored_indexes import Indexes
-from catalogue.parquet.summary import FileSummary
 from catalogue.progress import Progress
 from catalogue.source.checks import Exchange
 from catalogue.source.parallel import map_as_completed
@@ -28,7 +25,7 @@ from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed_files, note_requested, stored_paths
 
-_BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
+_BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 3 << 20, 5.0
 _HOPELESS = 25
 """Failures in a row, before any success, after which the rest is not tried."""
 
@@ -38,8 +35,8 @@ class Harvested(ReprMixin):
     """The result of the harvest of a crawl."""
 
     progress: Progress
-    facts: dict[str, FileSummary] = field(default_factory=dict)
-    """Of the fetched files, by path."""
+    fetched: set[str] = field(default_factory=set)
+    """Paths of the files whose footers were fetched."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
 
@@ -48,7 +45,7 @@ class Harvested(ReprMixin):
         """Return the result as a sentence."""
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
-        value = f"{at.done:,} of {plural(at.listed, 'file')} stored, {len(self.facts):,} fetched now"
+        value = f"{at.done:,} of {plural(at.listed, 'file')} stored, {len(self.fetched):,} fetched now"
         return f"{at.name}: {value}; {cost}"
 
     def _line(self) -> str:
@@ -107,7 +104,7 @@ def harvest(  # noqa: PLR0913 - each is named
         run = _Run(crawl, fetcher, store, requested, missing, report)
         for path in {*stored} - {file.path for file in missing} if missing else ():
             if known := undamaged(store, path):
-                run.seen.add(path, [known.data])
+                run.seen.add(path, [digest_of(known.data)])
         try:
             run.fetch(missing)
             run.fetch_doubtful()
@@ -134,6 +131,7 @@ class _Run:
         self._store = store
         self._requested = {file.path for file in requested}
         self._done = self._requested - {file.path for file in missing}
+        """Of the requested files; doubtful ones may be of other subsets."""
         self.outcome = Harvested(Progress(crawl, len(self._requested), len(self._done)))
         self._exchanges: dict[str, Exchange] = {}
         self._before = fetcher.source.requests, fetcher.source.bytes
@@ -147,7 +145,7 @@ class _Run:
             for file, result in results:
                 if isinstance(result, FetchedFile) and result.exchange:
                     self._exchanges[file.path] = result.exchange
-                if isinstance(result, CatalogueError) or not self.seen.add(file.path, result.parts):
+                if isinstance(result, CatalogueError) or not self.seen.add(file.path, result.digests):
                     self._note(file, result)
 
     def fetch_doubtful(self) -> None:
@@ -163,7 +161,7 @@ class _Run:
             with closing(_in_parallel(self._fetcher.fetch_apart, files, 1)) as fetched:
                 for file, result in fetched:
                     results[file.path] = file, result
-                    self.seen.add(file.path, result.parts if isinstance(result, FetchedFile) else ())
+                    self.seen.add(file.path, result.digests if isinstance(result, FetchedFile) else ())
         self.batch.commit()
         for path, (file, result) in results.items():
             if others := self.seen.others(path):
@@ -177,16 +175,16 @@ class _Run:
 
     def _note(self, file: IndexFile, result: FetchedFile | CatalogueError) -> None:
         outcome, at = self.outcome, self.outcome.progress
-        outcome.facts.pop(file.path, None)
+        outcome.fetched.discard(file.path)
         if isinstance(result, FetchedFile):
-            if result.summary:
-                outcome.facts[file.path] = result.summary
-            self.batch.add(file.path, result.stored, result.indexes)
-            self._done.add(file.path)
+            if result.facts:
+                outcome.fetched.add(file.path)
+            self.batch.add_file(file.path, result)
+            self._done |= {file.path} & self._requested
         else:
             self._note_failure(file.path, result)
             self._done.discard(file.path)
-        at.done = len(self._done & self._requested)  # doubtful files may be of other subsets
+        at.done = len(self._done)
         source = self._fetcher.source
         at.requests, at.bytes = source.requests - self._before[0], source.bytes - self._before[1]
         at.seconds = time.monotonic() - self._started
@@ -197,8 +195,8 @@ class _Run:
             raise error
         self.outcome.failures[path] = str(error)
         self.outcome.progress.failed += 1
-        self.batch.add(path, marker(f"{type(error).__name__}: {error}"), {})
-        if not self.outcome.facts and len(self.outcome.failures) >= _HOPELESS:
+        self.batch.add_failure(path, marker(f"{type(error).__name__}: {error}"))
+        if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
             message = f"the first {_HOPELESS} files all failed, the last with: {error}"
             raise SourceUnavailable(message) from error
 
@@ -210,11 +208,11 @@ class _Duplicates:
         self._digests: dict[str, list[bytes]] = {}
         self._paths: dict[bytes, set[str]] = {}
 
-    def add(self, path: str, parts: Iterable[bytes]) -> bool:
+    def add(self, path: str, digests: Iterable[bytes]) -> bool:
         """Note the footer and page indexes of a file instead of those before; returns whether others have the same."""
         for digest in self._digests.pop(path, ()):
             self._paths[digest].discard(path)
-        self._digests[path] = [blake2b(part, digest_size=16).digest() for part in parts]
+        self._digests[path] = list(digests)
         for digest in self._digests[path]:
             self._paths.setdefault(digest, set()).add(path)
         return bool(self.others(path))
@@ -249,25 +247,39 @@ class _Batch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pending: list[tuple[str, StoredFile, dict[int, Indexes]]] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._files: list[tuple[str, FetchedFile]] = []
+        self._failures: list[tuple[str, StoredFile]] = []
+        self._size = 0
         self._since = time.monotonic()
 
-    def add(self, path: str, value: StoredFile, indexes: dict[int, Indexes]) -> None:
-        self._pending.append((path, value, indexes))
-        size = sum(len(value.data) for _, value, _ in self._pending)
+    def add_file(self, path: str, fetched: FetchedFile) -> None:
+        self._files.append((path, fetched))
+        self._size += len(fetched.value)
+        self._commit_if_large()
+
+    def add_failure(self, path: str, failure: StoredFile) -> None:
+        self._failures.append((path, failure))
+        self._commit_if_large()
+
+    def _commit_if_large(self) -> None:
         late = time.monotonic() - self._since > _BATCH_SECONDS
-        if late or len(self._pending) >= _BATCH_FILES or size >= _BATCH_BYTES:
+        if late or len(self._files) + len(self._failures) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
             self.commit()
 
     def commit(self) -> None:
-        pending, self._pending, self._since = self._pending, [], time.monotonic()
-        if files := [(path, value) for path, value, _ in pending if not value.note]:
-            self._store.put("files", files)
-        if failures := [(path, value) for path, value, _ in pending if value.note]:
+        files, failures = self._files, self._failures
+        self._start()
+        if files:
+            facts = [(path, each.facts) for path, each in files if each.facts]
+            self._store.put_encoded("files", [(path, each.value) for path, each in files], facts=facts)
+        if failures:
             self._store.put("failures", failures)
-        for path, value, indexes in pending:
-            if indexes:
-                self._store.add_indexes(path, indexes, value)
+        for path, each in files:
+            if each.indexes:
+                self._store.add_indexes(path, each.indexes, each.version)
 
 
 def _in_parallel(

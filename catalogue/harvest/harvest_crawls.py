@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from threading import Thread
 
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
@@ -11,7 +12,6 @@ from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged,
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
-from catalogue.metadata_db.refresh import refresh as update_database
 from catalogue.progress import Progress
 from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
@@ -122,6 +122,20 @@ def _fetch_crawl_list(
     return found
 
 
+def _open_database() -> None:
+    """Import DuckDB and open the database that the update uses, while the first requests wait."""
+    from catalogue.metadata_db.connection import lent
+
+    with lent():
+        pass
+
+
+def _update_database(session: Session, *, stale: bool = False) -> None:
+    from catalogue.metadata_db.refresh import refresh
+
+    refresh(session.database_path, session.store, session.dataset, stale=stale)
+
+
 def harvest_crawls(
     session: Session,
     crawls: str | Iterable[str] | None = None,
@@ -132,6 +146,7 @@ def harvest_crawls(
     report: Callable[[Progress], None] | None = None,
 ) -> list[Harvested]:
     """Fetch footers that are not stored; see ``Catalogue.harvest``."""
+    Thread(target=_open_database, name="duckdb").start()
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
     with session.reporting(report, "files") as progress:
@@ -154,7 +169,7 @@ def harvest_crawls(
                 session.notify(str(error))  # a list of crawls runs ahead of their index
                 continue
             outcomes.append(outcome)
-            update_database(session.database_path, store, session.dataset, facts=outcome.facts)
+            _update_database(session, stale=bool(outcome.fetched))
     return outcomes
 
 
@@ -250,5 +265,5 @@ def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
             store.delete("files", paths)
         deleted += len(paths)
-    update_database(session.database_path, store, dataset)
+    _update_database(session)
     return deleted

@@ -23,7 +23,7 @@ from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, Qu
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, Snapshot, SnapshotFile, read_rows, unpack_snapshot
 from catalogue.harvest.tails import undamaged
-from catalogue.metadata_db.file_rows import packed
+from catalogue.metadata_db.file_rows import of_version, packed
 from catalogue.parquet.footer import MAGIC, TRAILER
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
@@ -194,15 +194,13 @@ class _Pull:
             )
             raise BadSnapshot(message)
 
-    def _merge(self, part: "_Part", summaries: dict[str, bytes]) -> None:
+    def _merge(self, part: "_Part", summaries: Mapping[str, bytes]) -> None:
         """Add values that are not stored yet; page indexes also to the same version of a stored file."""
         store = self.store
         store.add_missing("documents", ((path, encode(each)) for path, each in part.documents.items()))
         values = {path: encode(each) for path, each in part.files.items()}
-        added = store.add_missing("files", values.items())
-        versions = store.versions("files", added)
-        unchanged = [path for path, version in versions.items() if version == version_of(values[path])]
-        store.add_facts((path, decode(summaries[path])) for path in unchanged)
+        facts = {path: encode(of_version(decode(summaries[path]), version_of(value))) for path, value in values.items()}
+        added = store.add_missing("files", values.items(), facts=facts)
         same = {path for path, each in part.files.items() if path in added or self._has(path, each)}
         indexes = ((index_key(*key), encode(each)) for key, each in part.indexes.items() if key[0] in same)
         self.pulled.row_groups += len(store.add_missing("indexes", indexes))
@@ -248,12 +246,12 @@ class _Part:
             self.indexes[path, row_group] = replace(value, data=written.pack())
 
     def summaries(self) -> dict[str, bytes]:
-        """Decode the footers; returns what the store keeps of them, packed, since small footers can say much."""
+        """Decode the footers; return their summaries, without a version, compressed: small footers can say much."""
         found = {}
         for path, stored in self.files.items():
             with _invalid(path):
                 summary = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
-            found[path] = encode(packed(summary, stored, version_of(encode(stored))))
+            found[path] = encode(packed(summary, stored, b""))
         return found
 
 

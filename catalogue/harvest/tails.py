@@ -2,23 +2,25 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import count
 from threading import Lock
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
+from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
-from catalogue.parquet.summary import FileSummary, examine_footer
+from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_file import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 
 FIRST_TAIL = 128 << 10
@@ -72,21 +74,39 @@ class Tails:
             self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
 
+def digest_of(part: bytes) -> bytes:
+    """Return a digest of a footer or of page indexes."""
+    return blake2b(part, digest_size=16).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """What was fetched of a file."""
+    """What was fetched of a file, encoded for the store."""
 
-    stored: StoredFile
-    summary: FileSummary | None
-    """None for a footer that was stored before."""
+    value: bytes
+    """With the footer."""
+    facts: bytes | None
+    """The summary; None for a footer that was stored before."""
+    version: StoredFile
+    """Without the footer."""
+    digests: tuple[bytes, ...]
+    """Of the footer and of the page indexes."""
     indexes: dict[int, Indexes] = field(default_factory=dict)
     exchange: Exchange | None = None
 
-    @property
-    def parts(self) -> list[bytes]:
-        """The footer and the page indexes."""
-        packed = b"".join(indexes.pack() for _, indexes in sorted(self.indexes.items()))
-        return [self.stored.data, packed] if packed else [self.stored.data]
+    @classmethod
+    def of_footer(
+        cls,
+        stored: StoredFile,
+        summary: FileSummary | None,
+        indexes: dict[int, Indexes],
+        exchange: Exchange | None = None,
+    ) -> "FetchedFile":
+        value = encode(stored)
+        facts = encode(packed(summary, stored, version_of(value))) if summary else None
+        learned = b"".join(index.pack() for _, index in sorted(indexes.items()))
+        digests = tuple(map(digest_of, filter(None, (stored.data, learned))))
+        return cls(value, facts, replace(stored, data=b""), digests, indexes, exchange)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +126,7 @@ class FooterFetcher:
             pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
             footer = decode_footer(known.data, known.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
-            return FetchedFile(known, None, self._indexes(file, footer, ranges, pin, b""))
+            return FetchedFile.of_footer(known, None, self._indexes(file, footer, ranges, pin, b""))
         tail = get_tail(self.source, file.path, self.tails.length(file.subset))
         version = FileVersion(tail.total_size, tail.etag)
         try:
@@ -119,7 +139,8 @@ class FooterFetcher:
                 rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
                 body = self.source.get(file.path, rest, pin=version).body + body
             data = body[-TRAILER - length : -TRAILER]
-            summary = examine_footer(data, version.size, self.table.key)
+            footer = decode_footer(data, version.size)
+            summary = summarize_file(footer, self.table.key)
             if self.table != COMMON_CRAWL and self.table.key not in summary.column_names:
                 message = f"has no column {self.table.key} to find rows by, but {', '.join(summary.column_names)}"
                 raise BadFooter(message)
@@ -128,11 +149,10 @@ class FooterFetcher:
             raise type(error)(message) from error
         indexes, ranges = {}, []
         if self.pages:
-            footer = decode_footer(data, version.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
             indexes = self._indexes(file, footer, ranges, version, body)
         self.tails.learn(file.subset, version.size, length, ranges)
-        return FetchedFile(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
+        return FetchedFile.of_footer(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
 
     def fetch_apart(self, file: IndexFile) -> FetchedFile:
         """Fetch a file on a new connection, including a stored footer."""

@@ -8,10 +8,11 @@ metadata database, like which it can be deleted.
 import json
 import mmap
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
+from io import RawIOBase
 from itertools import starmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -175,32 +176,58 @@ class BoundsFile:
             return False
 
 
-def write_bounds_file(file: BinaryIO, header: Mapping[str, Any], parts: Iterable[tuple[Pair, pa.Table]]) -> None:
-    """Write a file; ``header`` has ``meta``, ``counts``, ``columns`` and ``crawls``."""
-    streams = [(pair, _stream(table)) for pair, table in parts]
+def write_bounds_file(
+    file: BinaryIO, header: Mapping[str, Any], pairs: Sequence[Pair], row_groups: Callable[[Pair], pa.Table]
+) -> None:
+    """Write a file, one part after the other.
 
-    def encode(base: int) -> bytes:
-        places, start = [], base
-        for (crawl, subset), stream in streams:
-            places.append([crawl, subset, start, len(stream), _digest(stream).hex()])
-            start += _padded(len(stream))
+    Args:
+        file: open and empty.
+        header: has ``meta``, ``counts``, ``columns`` and ``crawls``.
+        pairs: crawls and subsets that may have row groups.
+        row_groups: returns the sorted row groups of a crawl and subset.
+    """
+
+    def encode(places: list[list[Any]]) -> bytes:
         return json.dumps({**header, "parts": places}).encode()
 
     prefix = len(_MAGIC) + _LENGTH_SIZE + _DIGEST_SIZE
-    base = _padded(prefix + len(encode(1 << 60)))  # the header is as long as this, or shorter
-    encoded = encode(base)
+    largest = [1 << 60, 1 << 60, bytes(_DIGEST_SIZE).hex()]
+    end = prefix + len(encode([[*pair, *largest] for pair in pairs]))  # the header is as long as this, or shorter
+    places: list[list[Any]] = []
+    for pair in pairs:
+        table = row_groups(pair)
+        if table.num_rows:
+            start = file.seek(_padded(end))
+            digest = _write_stream(file, table)
+            end = file.tell()
+            places.append([*pair, start, end - start, digest])
+    encoded = encode(places)
+    file.seek(0)
     file.write(_MAGIC + len(encoded).to_bytes(_LENGTH_SIZE, "little") + _digest(encoded) + encoded)
-    file.write(bytes(base - prefix - len(encoded)))
-    for _, stream in streams:
-        file.write(stream)
-        file.write(bytes(_padded(len(stream)) - len(stream)))
 
 
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
+def _write_stream(file: BinaryIO, table: pa.Table) -> str:
+    """Write an Arrow stream; return its digest."""
+    sink = _Digested(file)
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+    return sink.digest.hexdigest()
+
+
+class _Digested(RawIOBase):
+    """A file that is written, and its digest."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = blake2b(digest_size=_DIGEST_SIZE)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - the protocol accepts any buffer
+        self.digest.update(data)
+        return self._file.write(data)
 
 
 def _padded(size: int) -> int:
@@ -213,14 +240,3 @@ def _digest(data: bytes | memoryview) -> bytes:
 
 def _as_bytes(texts: pa.StringArray) -> pa.BinaryArray:
     return texts.cast(pa.binary())
-
-
-def parts_of(table: pa.Table) -> Iterator[tuple[Pair, pa.Table]]:
-    """Split a table that is sorted by its first two columns, ``crawl`` and ``subset``."""
-    crawls, subsets = (table.column(name).to_pylist() for name in ("crawl", "subset"))
-    start = 0
-    for row in range(1, table.num_rows + 1):
-        if row == table.num_rows or (crawls[row], subsets[row]) != (crawls[start], subsets[start]):
-            part = table.slice(start, row - start).drop_columns(["crawl", "subset"])
-            yield (crawls[start], subsets[start]), part
-            start = row

@@ -18,7 +18,7 @@ from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.incoming import incoming
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
 from catalogue.metadata_db.queries import queries_folder, statement
-from catalogue.parquet.summary import FileSummary, examine_footer, footer_digest
+from catalogue.parquet.summary import FileSummary, examine_footer
 from catalogue.query.literals import literals
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
@@ -54,13 +54,8 @@ class Build:
         if since is None:
             db.execute(statement("views/_tables.sql", table))
 
-    def run(
-        self,
-        made_from: Mapping[str, str],
-        facts: Mapping[str, FileSummary],
-        column_chunks: set[str],
-    ) -> None:
-        """Add everything new; ``made_from`` is stored in ``derived.meta``, for the others see ``refresh``."""
+    def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
+        """Add everything new; ``made_from`` is stored in ``derived.meta``, for the other see ``refresh``."""
         stored = self._store.keys("files")
         written = stored if self._since is None else self._since["files"]
         shown = self._rows("SELECT path FROM derived.files UNION SELECT path FROM derived.failures WHERE undecodable")
@@ -71,7 +66,7 @@ class Build:
         new = sorted(versions)
         if new or column_chunks:
             for start in range(0, len(new), _BATCH):
-                self._add(new[start : start + _BATCH], versions, facts)
+                self._add(new[start : start + _BATCH], versions)
             self._show_chunks(chunks_of)
         if self._since is None:
             self._show_indexes({*self._store.keys("indexes")})
@@ -106,10 +101,10 @@ class Build:
         requested = {*paths}
         return {path: number for path, number in shown if path in requested}
 
-    def _add(self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary]) -> None:
+    def _add(self, paths: list[str], versions: Mapping[str, bytes]) -> None:
         """Add files by their stored summaries; decode the footers of others."""
         known = {path: value for path, value in self._store.facts(paths).items() if are_of(value.note, versions[path])}
-        learned = self._examined([path for path in paths if path not in known], versions, facts)
+        learned = self._examined([path for path in paths if path not in known], versions)
         self._store.add_facts(learned.items())
         known |= learned
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
@@ -117,20 +112,13 @@ class Build:
         new = (NewFile(n, file, versions[file.path], value) for n, (file, value) in enumerate(files, first))
         add_files(self._db, new, self._folder)
 
-    def _examined(
-        self,
-        paths: Iterable[str],
-        versions: Mapping[str, bytes],
-        facts: Mapping[str, FileSummary],
-    ) -> dict[str, StoredFile]:
+    def _examined(self, paths: Iterable[str], versions: Mapping[str, bytes]) -> dict[str, StoredFile]:
         def decode(path: str) -> tuple[str, StoredFile] | None:
             stored = self._store.get("files", path)
             if stored is None:
                 return None
             try:
-                found = facts.get(path)  # perhaps of a version that another process has replaced
-                if found is None or found.digest != footer_digest(stored.data):
-                    found = examine_footer(stored.data, stored.size, self._table.key)
+                found = examine_footer(stored.data, stored.size, self._table.key)
             except FormatError as error:
                 self._undecodable[path] = f"{path}: {error}"
                 return None

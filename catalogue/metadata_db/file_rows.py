@@ -91,8 +91,13 @@ def packed(facts: FileSummary, stored: StoredFile, version: bytes) -> StoredFile
         "harvested_at": stored.fetched_at.replace(tzinfo=None).isoformat(),
     }
     found = _fields(facts) | {"row_groups": [_fields(group) for group in facts.row_groups]}
-    del found["column_chunks"], found["digest"]
-    return replace(stored, data=json.dumps(known | found).encode(), note=_note(version))
+    del found["column_chunks"]
+    return of_version(replace(stored, data=json.dumps(known | found).encode()), version)
+
+
+def of_version(facts: StoredFile, version: bytes) -> StoredFile:
+    """Return a packed summary as that of another version."""
+    return replace(facts, note=_note(version))
 
 
 def _fields(value: FileSummary | RowGroupSummary) -> dict[str, object]:

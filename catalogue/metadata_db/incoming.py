@@ -8,6 +8,7 @@ from catalogue.atomic_files import create
 from catalogue.query.literals import literal
 
 _NAME = "incoming.json"
+_SMALLEST_BUFFER = 1 << 20
 
 
 @contextmanager
@@ -20,11 +21,16 @@ def incoming(folder: Path, kinds: Mapping[str, str], lines: Iterable[bytes]) -> 
         lines: of JSON, one for each row.
     """
     path = folder / _NAME
+    longest = 0
     with create(path) as file:
-        file.writelines(lines)
+        for line in lines:
+            longest = max(longest, len(line))
+            file.write(line)
     readable = {name: "VARCHAR" if kind == "BLOB" else kind for name, kind in kinds.items()}
     columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in readable.items())
-    source = f"read_json({literal(str(path))}, format = 'newline_delimited', columns = {{{columns}}})"
+    # DuckDB's buffers have twice this size; by default 32 MB.
+    options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _SMALLEST_BUFFER)}"
+    source = f"read_json({literal(str(path))}, {options}, columns = {{{columns}}})"
     blobs = [f"unhex({name}) AS {name}" for name, kind in kinds.items() if kind == "BLOB"]
     try:
         yield f"(SELECT * REPLACE ({', '.join(blobs)}) FROM {source})" if blobs else source  # noqa: S608 - literals

@@ -5,7 +5,7 @@ version is readable by DuckDB 1.1 and later.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, quoted, reading
 from catalogue.metadata_db.state import fresh_bounds, layout, meta_of, shows
 from catalogue.metadata_db.write_bounds import write_bounds
-from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 
@@ -32,7 +31,6 @@ def refresh(
     store: Store,
     table: Dataset = COMMON_CRAWL,
     *,
-    facts: Mapping[str, FileSummary] | None = None,
     column_chunks: Iterable[str] = (),
     busy_seconds: float = 600.0,
     stale: bool = False,
@@ -43,7 +41,6 @@ def refresh(
         path: the DuckDB file.
         store: the store.
         table: the dataset.
-        facts: summaries of footers that were just decoded, by path.
         column_chunks: crawls whose column chunks are added.
         busy_seconds: maximum wait for another process that updates it.
         stale: whether it is known to be out of date.
@@ -53,7 +50,7 @@ def refresh(
         StoreLocked: if another program has it open for writing, or another process updates it for too long.
     """
     requested = set(column_chunks)
-    if not (requested or facts or stale) and is_fresh(path, store):
+    if not (requested or stale) and is_fresh(path, store):
         return
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
@@ -74,7 +71,7 @@ def refresh(
             with _building(db, building, is_new=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
-                Build(db, store, table, since, folder).run(made_from, facts or {}, requested)
+                Build(db, store, table, since, folder).run(made_from, requested)
                 write_bounds(db, bounds_path(building), made_from)
             _swap(building, path)
             put_in_place(bounds_path(building), bounds_path(path))

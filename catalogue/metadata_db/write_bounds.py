@@ -1,13 +1,18 @@
 """Write the file of bounds from the metadata database."""
 
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from catalogue.atomic_files import whole_file
-from catalogue.metadata_db.bounds_file import parts_of, write_bounds_file
+from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
 from catalogue.metadata_db.queries import queries_folder
+from catalogue.parquet.arrow_arrays import texts
+from catalogue.query.literals import literal
 
 _COUNTS = {
     "files": "SELECT crawl, subset, count(*) FROM derived.files GROUP BY ALL",
@@ -31,12 +36,32 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
         path: of the file; the old one is replaced.
         meta: from which state of the store the database was made.
     """
-    header = {
+    header: dict[str, Any] = {
         "meta": dict(meta),
         "counts": {name: db.execute(sql).fetchall() for name, sql in _COUNTS.items()},
         "columns": db.execute(_COLUMNS).fetchall(),
         "crawls": {crawl: [first, last] for crawl, first, last in db.execute(_CRAWLS).fetchall()},
     }
-    parts = parts_of(db.sql((queries_folder() / "views/_bounds.sql").read_text(encoding="utf-8")).to_arrow_table())
+
+    def sql(name: str) -> str:
+        return (queries_folder() / "views" / name).read_text(encoding="utf-8")
+
+    db.execute(sql("_bounds_files.sql"))
+
+    def row_groups(pair: Pair) -> pa.Table:
+        crawl, subset = map(literal, pair)
+        statement = sql("_bounds_row_groups.sql").format(crawl=crawl, subset=subset)
+        return _with_reached(db.execute(statement).to_arrow_table())
+
+    pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
-        write_bounds_file(file, header, parts)
+        write_bounds_file(file, header, pairs, row_groups)
+    db.execute("DROP TABLE bounds_files")
+
+
+def _with_reached(table: pa.Table) -> pa.Table:
+    """Add the greatest key so far; null in the first rows, which have no bounds."""
+    greatest = table.column("max_key").to_pylist()
+    start = table.column("max_key").null_count
+    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest[start:], max)])]
+    return table.append_column("reached", pa.chunked_array(reached))

@@ -1,9 +1,11 @@
 """Decode the ``ColumnChunk`` structs of a footer, and check each against its column and the file.
 
-Decoding has two steps: bounds cannot be interpreted before the end of the footer, which states how they were compared.
+Decoding has two steps. The first reads and checks all fields. The second interprets those of one chunk when they are
+used: few are, and bounds need the end of the footer, which states how they were compared.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted
@@ -17,7 +19,7 @@ from catalogue.parquet.model import (
     Order,
     number,
 )
-from catalogue.parquet.thrift import I16, I64, LIST, STRUCT, Reader, Struct, typed
+from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, LIST, STRUCT, Reader, ThriftError
 from catalogue.source.byte_ranges import ByteRange
 
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
@@ -51,43 +53,47 @@ _DATA_PAGE: Final = 9
 _DICTIONARY_PAGE: Final = 11
 _STATISTICS: Final = 12
 _ENCODING_STATS: Final = 13
+_NO_NUMBERS: Final = [_MISSING] * (2 * _NUMBERS)
 _REQUIRED: Final = (_TYPE, _CODEC, _NUM_VALUES, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_PAGE)
+
+# Fields of Statistics
+_DEPRECATED_MAX: Final = 1
+_DEPRECATED_MIN: Final = 2
+_NULL_COUNT: Final = 3
+_MAX_VALUE: Final = 5
+_MIN_VALUE: Final = 6
+_IS_EXACT: Final = (7, 8)
 
 
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
+    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "numbers", "path", "start", "statistics")
+
     def __init__(self) -> None:
-        self.numbers = [_MISSING] * _NUMBERS
-        """Of the ``ColumnChunk``, by field."""
-        self.meta = [_MISSING] * _NUMBERS
-        """Numbers of the ``ColumnMetaData``, by field."""
-        self.encodings: list[int] = []
+        self.numbers = _NO_NUMBERS.copy()
+        """Of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
+        self.encodings = 0
+        """Offset of the list in the footer; 0 without."""
         self.path = b""
         self.elsewhere = False
         """Whether it claims to be in another file."""
         self.encrypted = False
         self.statistics = 0
         """Offset of the struct in the footer; 0 without."""
-        self.encoding_stats = 0
-        """Offset of the list in the footer; 0 without."""
-
-    @property
-    def start(self) -> int:
-        """Return the offset of the first page."""
-        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
-        data_page = self.meta[_DATA_PAGE]
-        dictionary_page = self.meta[_DICTIONARY_PAGE]
-        return dictionary_page if 0 < dictionary_page < data_page else data_page
+        self.dictionary_coded: int | None = None
+        """See ``ColumnChunk``."""
+        self.start = 0
+        """Offset of the first page in the file; 0 before it is checked."""
 
     @property
     def codec(self) -> int:
-        return self.meta[_CODEC]
+        return self.numbers[_CODEC]
 
     @property
     def size(self) -> int:
         """Return the bytes of all pages, compressed."""
-        return self.meta[_COMPRESSED_SIZE]
+        return self.numbers[_COMPRESSED_SIZE]
 
     def check(self, column: Column, num_rows: int, data_end: int) -> None:
         """Check it against its column and row group, and the end of the file's data.
@@ -96,26 +102,30 @@ class ChunkFields:
             BadFooter: if it contradicts them.
             Encrypted: if the column is encrypted.
         """
-        name, meta = column.name, self.meta
+        name, numbers = column.name, self.numbers
         if self.encrypted:
             message = f"column {name} is encrypted"
             raise Encrypted(message)
         for field in _REQUIRED:
-            if meta[field] == _MISSING:
+            if numbers[field] == _MISSING:
                 message = f"a column chunk of {name} has no number as field {field} of its ColumnMetaData"
                 raise BadFooter(message)
-        kind = meta[_TYPE]
+        kind = numbers[_TYPE]
         same_type = 0 <= kind < len(PHYSICAL_TYPES) and PHYSICAL_TYPES[kind] == column.physical_type
         if not same_type or self.path != name.encode() or self.elsewhere:
             message = f"a column chunk of {self.path[:100]!r} stands where one of {name!r} should"
             raise BadFooter(message)
-        if column.flat and meta[_NUM_VALUES] != num_rows:
-            message = f"column {name} has {meta[_NUM_VALUES]} values in {num_rows} rows"
+        if column.flat and numbers[_NUM_VALUES] != num_rows:
+            message = f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows"
             raise BadFooter(message)
-        start, size = self.start, self.size
+        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
+        data_page, dictionary_page = numbers[_DATA_PAGE], numbers[_DICTIONARY_PAGE]
+        start = dictionary_page if 0 < dictionary_page < data_page else data_page
+        size = numbers[_COMPRESSED_SIZE]
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
             message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
             raise BadFooter(message)
+        self.start = start
 
 
 def read_chunk(reader: Reader) -> ChunkFields:
@@ -126,14 +136,9 @@ def read_chunk(reader: Reader) -> ChunkFields:
     """
     fields = ChunkFields()
     field = 0
-    while reader.next_field(field):
-        field = reader.number
-        kind = reader.kind
-        if I16 <= kind <= I64:
-            value = reader.integer()
-            if 0 < field < _NUMBERS:
-                fields.numbers[field] = value
-        elif field == _META_DATA and kind == STRUCT:
+    while reader.next_other_field(field, fields.numbers, _NUMBERS):
+        field, kind = reader.number, reader.kind
+        if field == _META_DATA and kind == STRUCT:
             _read_metadata(reader, fields)
         else:
             fields.elsewhere |= field == _FILE_PATH
@@ -143,65 +148,80 @@ def read_chunk(reader: Reader) -> ChunkFields:
 
 
 def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
+    meta = _NO_NUMBERS[:_NUMBERS]
     field = 0
-    while reader.next_field(field):
-        field = reader.number
-        kind = reader.kind
-        if I16 <= kind <= I64:
-            value = reader.integer()
-            if 0 < field < _NUMBERS:
-                fields.meta[field] = value
-        elif field == _ENCODINGS and kind == LIST:
-            fields.encodings = reader.integers()
+    while reader.next_other_field(field, meta):
+        field, kind = reader.number, reader.kind
+        if field == _ENCODINGS and kind == LIST:
+            fields.encodings = reader.position
+            reader.integers()
         elif field == _PATH and kind == LIST:
             fields.path = reader.joined_texts()
+        elif field == _ENCODING_STATS and kind == LIST:
+            fields.dictionary_coded = _read_encoding_stats(reader)
         else:
             if field == _STATISTICS and kind == STRUCT:
                 fields.statistics = reader.position
-            elif field == _ENCODING_STATS and kind == LIST:
-                fields.encoding_stats = reader.position
             reader.skip(kind, 5)
+    fields.numbers[:_NUMBERS] = meta
+
+
+def _read_encoding_stats(reader: Reader) -> int:
+    """Return the number of data pages with dictionary indices.
+
+    Writers that give up a dictionary never return to it.
+    """
+    kind, count = reader.list_header()
+    if count and kind != STRUCT:
+        message = f"a list at byte {reader.position} has elements of type {kind} instead of structs"
+        raise ThriftError(message)
+    coded = 0
+    for _ in range(count):
+        stats = [0, _MISSING, _MISSING, _MISSING]  # from field 1 on: page type, encoding, count
+        field = 0
+        while reader.next_other_field(field, stats):
+            field = reader.number
+            reader.skip(reader.kind, 7)
+        if _MISSING in stats:
+            message = f"the encodings of pages before byte {reader.position} are no numbers"
+            raise ThriftError(message)
+        if stats[1] in DATA_PAGES and stats[2] in DICTIONARY_ENCODINGS:
+            coded += stats[3]
+    return coded
 
 
 class ChunkContext:
     """What is the same for all column chunks of a footer."""
 
-    def __init__(self, data: bytes, data_end: int, created_by: bytes, *, ordered: bool) -> None:
+    def __init__(
+        self, data: bytes, data_end: int, columns: Mapping[str, Column], created_by: bytes, *, ordered: bool
+    ) -> None:
         self._data = data
+        self._columns = columns
         self._data_end = data_end
         self._trusted = _TRUSTWORTHY_DEPRECATED.match(created_by) is not None
         self._ordered = ordered
 
-    def chunk(self, column: Column, fields: ChunkFields) -> ColumnChunk:
-        """Interpret the fields of a chunk, which were checked."""
-        statistics: Struct = Reader(self._data, fields.statistics).struct(6) if fields.statistics else {}
-        meta, numbers, start = fields.meta, fields.numbers, fields.start
+    def chunk(self, name: str, fields: ChunkFields) -> ColumnChunk:
+        """Interpret the fields of a column's chunk, which were checked."""
+        column = self._columns[name]
+        statistics = _Statistics(Reader(self._data, fields.statistics)) if fields.statistics else None
+        numbers, start = fields.numbers, fields.start
         return ColumnChunk(
             column=column,
             range=ByteRange(start, start + fields.size),
             codec=fields.codec,
-            encodings=tuple(fields.encodings),
-            num_values=meta[_NUM_VALUES],
-            total_uncompressed_size=meta[_UNCOMPRESSED_SIZE],
-            data_page_offset=meta[_DATA_PAGE],
-            dictionary_page_offset=start if start != meta[_DATA_PAGE] else None,
-            dictionary_coded=self._dictionary_coded(fields.encoding_stats),
-            null_count=_null_count(statistics, meta[_NUM_VALUES]),
-            bounds=self._bounds(column, statistics),
-            column_index=self._index(numbers[_COLUMN_INDEX], numbers[_COLUMN_INDEX_LENGTH]),
-            offset_index=self._index(numbers[_OFFSET_INDEX], numbers[_OFFSET_INDEX_LENGTH]),
+            encodings=tuple(Reader(self._data, fields.encodings).integers()) if fields.encodings else (),
+            num_values=numbers[_NUM_VALUES],
+            total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],
+            data_page_offset=numbers[_DATA_PAGE],
+            dictionary_page_offset=start if start != numbers[_DATA_PAGE] else None,
+            dictionary_coded=fields.dictionary_coded,
+            null_count=statistics.null_count(numbers[_NUM_VALUES]) if statistics else None,
+            bounds=self._bounds(column, statistics) if statistics else None,
+            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH]),
+            offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
-
-    def _dictionary_coded(self, encoding_stats: int) -> int | None:
-        """Return the number of data pages with dictionary indices.
-
-        Writers that give up a dictionary never return to it.
-        """
-        if not encoding_stats:
-            return None
-        stats = Reader(self._data, encoding_stats).value(LIST, 6)
-        coded = (s for s in stats if s[1] in DATA_PAGES and s[2] in DICTIONARY_ENCODINGS)
-        return sum(typed(each[3], int) for each in coded)
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
         """Return where a page index is; an invalid one counts as missing, since it is only a shortcut."""
@@ -209,26 +229,65 @@ class ChunkContext:
             return None
         return ByteRange(offset, offset + length)
 
-    def _bounds(self, column: Column, statistics: Struct) -> Bounds | None:
-        low, high, order = statistics.get(6), statistics.get(5), Order.UNSIGNED
+    def _bounds(self, column: Column, statistics: "_Statistics") -> Bounds | None:
+        texts, order = statistics.texts, Order.UNSIGNED
+        low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
         if low is None or high is None or not self._ordered:
-            low, high = statistics.get(2), statistics.get(1)
+            low, high = texts[_DEPRECATED_MIN], texts[_DEPRECATED_MAX]
             if column.physical_type == "BYTE_ARRAY":
                 order = Order.SIGNED
                 if not self._trusted:
                     return None
-        if not isinstance(low, bytes) or not isinstance(high, bytes):
+        if low is None or high is None:
             return None
-        # Statistics.is_max_value_exact and .is_min_value_exact
-        bounds = Bounds(low, high, order, cut=statistics.get(7) is False or statistics.get(8) is False)
+        bounds = Bounds(low, high, order, cut=statistics.cut)
         return bounds if _plausible(column.physical_type, bounds) else None
 
 
-def _null_count(statistics: Struct, num_values: int) -> int | None:
-    count = statistics.get(3)
-    if isinstance(count, bool) or not isinstance(count, int):  # like pyarrow, treat it as missing
-        return None
-    return count if 0 <= count <= num_values else None
+class _Statistics:
+    """The fields of a ``Statistics`` struct that was skipped before, and so is valid."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._numbers = [_MISSING] * (_NULL_COUNT + 1)
+        self.texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
+        """By field."""
+        self.cut = False
+        """See ``Bounds``."""
+        field = 0
+        while reader.next_other_field(field, self._numbers):
+            field, kind = reader.number, reader.kind
+            if kind == BINARY and 0 < field <= _MIN_VALUE:
+                self.texts[field] = reader.binary()
+            else:
+                self.cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
+                reader.skip(kind)
+
+    def null_count(self, num_values: int) -> int | None:
+        count = self._numbers[_NULL_COUNT]
+        return count if 0 <= count <= num_values else None
+
+
+class LazyChunks(Mapping[str, ColumnChunk]):
+    """The column chunks of a row group, checked, and interpreted at first use."""
+
+    def __init__(self, context: ChunkContext, fields: dict[str, ChunkFields]) -> None:
+        self._context = context
+        self._fields = fields
+        self._chunks: dict[str, ColumnChunk] = {}
+
+    def __getitem__(self, name: str) -> ColumnChunk:
+        if (chunk := self._chunks.get(name)) is None:
+            chunk = self._chunks[name] = self._context.chunk(name, self._fields[name])
+        return chunk
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:

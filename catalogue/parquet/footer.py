@@ -5,11 +5,12 @@ A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, litt
 containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, read_chunk
+from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
@@ -69,19 +70,18 @@ def with_trailer(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
-def decode_footer(data: bytes, file_size: int, columns: Collection[str] | None = None) -> Footer:
-    """Decode and check a footer.
+def decode_footer(data: bytes, file_size: int) -> Footer:
+    """Decode and check a footer; statistics of column chunks are interpreted when they are used.
 
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file; every column chunk must be inside.
-        columns: whose chunks are in the result, which takes most of the time; all are checked. None for all.
 
     Raises:
         BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
-    return _decoded(lambda: _Decoder(data, file_size, columns).footer())
+    return _decoded(lambda: _Decoder(data, file_size).footer())
 
 
 def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
@@ -123,17 +123,16 @@ class _RowGroup:
         self.compressed = 0
         self.start = 0
         self.codecs: list[int] = []
-        self.chunks: list[tuple[Column, ChunkFields]] = []
+        self.chunks: dict[str, ChunkFields] = {}
 
 
 class _Decoder:
     """The state for decoding one footer."""
 
-    def __init__(self, data: bytes, file_size: int, wanted: Collection[str] | None = None) -> None:
+    def __init__(self, data: bytes, file_size: int) -> None:
         self.data = data
         self.data_end = file_size - TRAILER - len(data)
-        self.wanted = wanted
-        self.columns: dict[str, Column] = {}
+        self.columns: Mapping[str, Column] = {}
         self.top: Struct = {}
         """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
         self.extents: list[tuple[int, int]] = []
@@ -182,7 +181,9 @@ class _Decoder:
     def _read_field(self, reader: Reader) -> None:
         """Decode a field of ``FileMetaData`` other than the row groups."""
         if reader.number == _SCHEMA and reader.kind == LIST:
-            self.columns = self._schema(reader)
+            start = reader.position
+            reader.skip(LIST, 1)
+            self.columns = _schema(self.data[start : reader.position])
         elif reader.number in (_NUM_ROWS, _CREATED_BY):
             self.top[reader.number] = reader.field(reader.kind, 1)
         else:
@@ -206,7 +207,7 @@ class _Decoder:
         self._check_extents()
         created_by = typed(self.top.get(_CREATED_BY, b""), bytes)
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        context = ChunkContext(self.data, self.data_end, created_by, ordered=_COLUMN_ORDERS in self.top)
+        context = ChunkContext(self.data, self.data_end, self.columns, created_by, ordered=_COLUMN_ORDERS in self.top)
         return Footer(
             num_rows,
             created_by.decode("utf-8", "replace"),
@@ -219,7 +220,7 @@ class _Decoder:
                     total_compressed_size=group.compressed,
                     start=group.start,
                     codecs=tuple(dict.fromkeys(map(codec_name, group.codecs))),
-                    chunks={column.name: context.chunk(column, fields) for column, fields in group.chunks},
+                    chunks=LazyChunks(context, group.chunks),
                     offset=group.offset,
                 )
                 for group in groups
@@ -227,29 +228,6 @@ class _Decoder:
             ),
             rest,
         )
-
-    def _schema(self, reader: Reader) -> dict[str, Column]:
-        kind, count = reader.list_header()
-        if kind != STRUCT or not count:
-            message = "the schema is not a tree"
-            raise BadFooter(message)
-        elements: list[tuple[Struct, bytes]] = []
-        for _ in range(count):
-            start = reader.position
-            element = reader.struct(1)
-            elements.append((element, self.data[start : reader.position]))
-        columns: dict[str, Column] = {}
-        walk = iter(elements)
-        root, _ = next(walk)
-        for column in _leaves(walk, root[5], (), flat=True):
-            if column.name in columns:
-                message = f"two columns are named {column.name!r}"
-                raise BadFooter(message)
-            columns[column.name] = column
-        if not columns or next(walk, None) is not None:
-            message = "the schema is not a tree"
-            raise BadFooter(message)
-        return columns
 
     def _row_groups(self, reader: Reader) -> list[_RowGroup]:
         kind, count = reader.list_header()
@@ -293,8 +271,7 @@ class _Decoder:
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length
             codecs[chunk.codec] = True
-            if self.wanted is None or column.name in self.wanted:
-                group.chunks.append((column, chunk))
+            group.chunks[column.name] = chunk
         group.codecs = list(codecs)
 
     def _check_extents(self) -> None:
@@ -304,6 +281,32 @@ class _Decoder:
                 message = f"two column chunks overlap at byte {start}"
                 raise BadFooter(message)
             last = end
+
+
+@lru_cache(maxsize=4)  # files of a crawl have the same one
+def _schema(data: bytes) -> Mapping[str, Column]:
+    reader = Reader(data)
+    kind, count = reader.list_header()
+    if kind != STRUCT or not count:
+        message = "the schema is not a tree"
+        raise BadFooter(message)
+    elements: list[tuple[Struct, bytes]] = []
+    for _ in range(count):
+        start = reader.position
+        element = reader.struct(1)
+        elements.append((element, data[start : reader.position]))
+    columns: dict[str, Column] = {}
+    walk = iter(elements)
+    root, _ = next(walk)
+    for column in _leaves(walk, root[5], (), flat=True):
+        if column.name in columns:
+            message = f"two columns are named {column.name!r}"
+            raise BadFooter(message)
+        columns[column.name] = column
+    if not columns or next(walk, None) is not None:
+        message = "the schema is not a tree"
+        raise BadFooter(message)
+    return columns
 
 
 def _leaves(

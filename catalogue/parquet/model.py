@@ -1,6 +1,7 @@
 """The contents of a footer, with the format's names (apache/parquet-format, parquet.thrift)."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catalogue.parquet.thrift import Reader
@@ -118,8 +119,8 @@ class RowGroup:
     """Offset of its first page in the file."""
     codecs: tuple[str, ...]
     """Of its column chunks, each once."""
-    chunks: dict[str, ColumnChunk]
-    """By column name, in the order of the schema; of the columns that were requested."""
+    chunks: Mapping[str, ColumnChunk]
+    """By column name, in the order of the schema."""
     offset: int = field(compare=False)
     """Its offset in the footer; see ``decode_row_groups``."""
 
@@ -130,7 +131,7 @@ class Footer:
 
     num_rows: int
     created_by: str
-    columns: dict[str, Column]
+    columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
     """Ascending, without empty ones."""
     rest: int | None = field(compare=False)

@@ -9,19 +9,8 @@ from catalogue.errors import BadPageIndex
 from catalogue.parquet.key_ranges import disjoint
 from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
-from catalogue.parquet.thrift import (
-    BINARY,
-    BOOLEAN_TRUE,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Reader,
-    ThriftError,
-    encode_list,
-    encode_struct,
-    typed,
-)
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, ThriftError, typed
+from catalogue.parquet.thrift_encode import encode_list, encode_struct
 
 _DECODED = 1024
 """Decoded offset indexes, of about 6 kB each, that are cached: queries for one site need the same ones."""

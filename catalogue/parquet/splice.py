@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from catalogue.parquet.footer import MAGIC, with_trailer
 from catalogue.parquet.model import DATA_PAGES, PHYSICAL_TYPES, ColumnChunk
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
+from catalogue.parquet.thrift_encode import encode_list, encode_struct
 
 
 class ChunkPages(NamedTuple):

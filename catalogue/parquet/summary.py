@@ -1,8 +1,7 @@
 """Summarize a footer: what the metadata database shows of an index file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter
@@ -69,8 +68,6 @@ class FileSummary:
     row_groups: tuple[RowGroupSummary, ...]
     column_chunks: tuple[ChunkSummary, ...]
     """Empty unless requested: about 330 a file."""
-    digest: str = field(default="", compare=False)
-    """Of the footer; empty unless it was examined."""
 
 
 def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
@@ -138,10 +135,6 @@ def _chunk_facts(footer: Footer) -> Iterator[ChunkSummary]:
             )
 
 
-def footer_digest(footer: bytes) -> str:
-    return blake2b(footer, digest_size=16).hexdigest()
-
-
 def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
     """Decode a footer from outside and summarize it.
 
@@ -149,6 +142,4 @@ def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, colu
         BadFooter: if it is invalid.
         Encrypted: if it or a column is encrypted.
     """
-    shown = None if column_chunks else (key, "fetch_time")
-    summary = summarize_file(decode_footer(footer, file_size, shown), key, column_chunks=column_chunks)
-    return replace(summary, digest=footer_digest(footer))
+    return summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: bounded decoding, and encoding.
+"""Thrift's compact protocol: bounded decoding; see ``thrift_encode`` for the other direction.
 
 Only what Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift). A struct is
 decoded to a dict by field number, so that unknown fields survive: integers as int, binary as bytes, lists and sets as
@@ -6,8 +6,11 @@ list, structs as dict, maps as a list of pairs.
 """
 
 import struct as _struct
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an unboxed int where this is compiled
 
 BOOLEAN_TRUE: Final = 1
 BOOLEAN_FALSE: Final = 2
@@ -38,6 +41,11 @@ _T = TypeVar("_T", int, bytes, bool, str)
 _STOP: Final = 0
 _SMALL_LIST: Final = 15
 _LONGEST_VARINT: Final = 63
+_LONGEST_VARINT_BYTES: Final = 10
+_LONGEST_SHIFT: Final = 49
+"""Of a varint's byte; its value fits into 64 bits with a sign."""
+_MAX_FIELD: Final = 1 << 40
+"""Far beyond the 16 bits of the specification."""
 
 
 class ThriftError(ValueError):
@@ -99,6 +107,75 @@ class Reader:
         self.kind = header & 0x0F
         return True
 
+    def next_other_field(self, previous: int, numbers: list[int], first: int = 0) -> bool:
+        """Decode integer fields into ``numbers``, by field number, up to the next field of another kind.
+
+        Integer fields are most of a footer, so they are decoded here without calls.
+
+        Args:
+            previous: number of the field before; 0 for the first.
+            numbers: fields beyond its end are passed over.
+            first: position in ``numbers`` of field 0.
+
+        Returns:
+            Whether there is another field, see ``next_field``; False at the end of the struct.
+        """
+        data = self.data
+        position: i64 = self.position
+        number: i64 = previous
+        base: i64 = first
+        most: i64 = len(numbers) - base - 1
+        header: i64
+        byte: i64
+        value: i64
+        shift: i64
+        try:
+            while True:
+                header = data[position]
+                position += 1
+                if header == _STOP:
+                    self.position = position
+                    return False
+                kind = header & 0x0F
+                if header > 0x0F:  # noqa: PLR2004 - the upper half is the difference of the field numbers
+                    number += header >> 4
+                else:
+                    self.position = position
+                    number = self._field_number()
+                    position = self.position
+                if kind < I16 or kind > I64:
+                    self.position = position
+                    self.number = number
+                    self.kind = kind
+                    return True
+                byte = data[position]
+                position += 1
+                value = byte & 0x7F
+                shift = 0
+                while byte > 0x7F and shift < _LONGEST_SHIFT:  # noqa: PLR2004 - the continuation bit
+                    byte = data[position]
+                    position += 1
+                    shift += 7
+                    value |= (byte & 0x7F) << shift
+                if byte > 0x7F:  # noqa: PLR2004
+                    self.position = position - shift // 7 - 1
+                    long = self._zigzag()
+                    position = self.position
+                    if 0 < number <= most:
+                        numbers[base + number] = long
+                elif 0 < number <= most:
+                    numbers[base + number] = (value >> 1) ^ -(value & 1)
+        except IndexError:
+            message = f"cut short at byte {position}"
+            raise ThriftError(message) from None
+
+    def _field_number(self) -> int:
+        number = self._zigzag()
+        if not -_MAX_FIELD <= number <= _MAX_FIELD:
+            message = f"a field number of {number} at byte {self.position}"
+            raise ThriftError(message)
+        return number
+
     def integer(self) -> int:
         """Decode the value of the current field, which must be an integer."""
         if not I16 <= self.kind <= I64:
@@ -121,7 +198,7 @@ class Reader:
         if count and kind != BINARY:
             message = f"a list at byte {self.position} has elements of type {kind} instead of texts"
             raise ThriftError(message)
-        return b".".join([self._binary() for _ in range(count)])
+        return b".".join([self.binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
         """Pass over the value of a struct's field.
@@ -147,13 +224,40 @@ class Reader:
             self.value(kind, depth)
 
     def _skip_struct(self, depth: int) -> None:
-        number = 0
-        while self.next_field(number):
-            number = self.number
-            if I16 <= self.kind <= I64:  # what most fields are
-                self._varint()
-            else:
-                self.skip(self.kind, depth + 1)
+        data = self.data
+        position: i64 = self.position
+        start: i64
+        header: i64
+        try:
+            while True:
+                header = data[position]
+                position += 1
+                if header == _STOP:
+                    break
+                if header <= 0x0F:  # noqa: PLR2004 - the field number follows
+                    self.position = position
+                    self._field_number()
+                    position = self.position
+                kind = header & 0x0F
+                # What most fields are, without calls.
+                if I16 <= kind <= I64:
+                    start = position
+                    while data[position] > 0x7F:  # noqa: PLR2004 - the continuation bit
+                        position += 1
+                    position += 1
+                    if position - start > _LONGEST_VARINT_BYTES:
+                        message = f"a number of over 64 bits at byte {start}"
+                        raise ThriftError(message)
+                elif kind == BINARY and data[position] <= 0x7F:  # noqa: PLR2004
+                    position += 1 + data[position]  # beyond the end, the next field is missing
+                elif kind > BOOLEAN_FALSE or not kind:
+                    self.position = position
+                    self.skip(kind, depth + 1)
+                    position = self.position
+        except IndexError:
+            message = f"cut short at byte {position}"
+            raise ThriftError(message) from None
+        self.position = position
 
     def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
         """Yield (number, kind) of each field of a struct; the caller decodes it before the next one.
@@ -180,7 +284,7 @@ class Reader:
             case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
                 return self._zigzag()
             case 8:
-                return self._binary()
+                return self.binary()
             case 12:
                 return self.struct(depth)
             case 9 | 10:
@@ -226,7 +330,8 @@ class Reader:
             message = f"a container of {count} elements at byte {self.position}"
             raise ThriftError(message)
 
-    def _binary(self) -> bytes:
+    def binary(self) -> bytes:
+        """Decode the value of the current field, which must be binary."""
         return self._take(self._varint())
 
     def _take(self, length: int) -> bytes:
@@ -285,57 +390,3 @@ def typed(value: object, kind: type[_T]) -> _T:
         message = f"{type(value).__name__} instead of {kind.__name__}"
         raise TypeError(message)
     return value
-
-
-def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
-    """Encode a struct from (number, kind, value) in ascending order; None leaves a field out."""
-    out = bytearray()
-    previous = 0
-    for number, kind, value in fields:
-        if value is None:
-            continue
-        shown = (BOOLEAN_TRUE if value else BOOLEAN_FALSE) if kind in {BOOLEAN_TRUE, BOOLEAN_FALSE} else kind
-        delta = number - previous
-        out += bytes([delta << 4 | shown]) if 0 < delta <= 15 else bytes([shown]) + _encode_zigzag(number)  # noqa: PLR2004
-        if shown > BOOLEAN_FALSE:
-            out += _encode_value(kind, value)
-        previous = number
-    out.append(_STOP)
-    return bytes(out)
-
-
-def encode_list(kind: int, values: Sequence[Any]) -> bytes:
-    """Encode a list of values of one kind; those of a STRUCT are encoded."""
-    count = len(values)
-    header = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + _encode_varint(count)
-    return header + b"".join(_encode_value(kind, value) for value in values)
-
-
-def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
-    match kind:
-        case 4 | 5 | 6:
-            return _encode_zigzag(value)
-        case 8:
-            return _encode_varint(len(value)) + bytes(value)
-        case 1 | 2:
-            return bytes([BOOLEAN_TRUE if value else BOOLEAN_FALSE])
-        case 3:
-            return int(value).to_bytes(1, signed=True)
-        case 9 | 10 | 12:
-            return bytes(value)
-    message = f"nothing here writes kind {kind}"
-    raise ThriftError(message)
-
-
-def _encode_zigzag(number: int) -> bytes:
-    return _encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
-
-
-def _encode_varint(number: int) -> bytes:
-    out = bytearray()
-    number &= 0xFFFF_FFFF_FFFF_FFFF
-    while number > 0x7F:  # noqa: PLR2004 - the continuation bit
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -1,6 +1,6 @@
 """Check page indexes against the keys that were read, and build them where files have none."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Protocol
@@ -15,6 +15,10 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_bounds
+from catalogue.plan.plan import ColumnRead
+from catalogue.read.bundle import Bundle
+from catalogue.read.decode import Numbered
+from catalogue.read.prefetch import LoadedRowGroup
 
 
 class KeyObserver(Protocol):
@@ -110,6 +114,9 @@ class Observed:
 
     def _note_overlap(self, page: int, keys: pa.BinaryArray) -> None:
         """Find intervals of keys where a page overlaps the one before it; elsewhere its bounds are enough."""
+        if len(self._index) == 1:
+            self._note_clusters(page, keys)
+            return
         self._waiting = {n: parts for n, parts in self._waiting.items() if n >= page - 1}
         self._waiting.setdefault(page, []).append(keys)
         before = self._bounds.get(page - 1)
@@ -157,6 +164,33 @@ class Observed:
     def column_index(self) -> ColumnIndex:
         bounds = (self._bounds.get(page) for page in range(len(self._index)))
         return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
+
+
+def observer(group: LoadedRowGroup, read: ColumnRead) -> Observed | None:
+    """Return what learns from the keys of a row group, unless they teach nothing."""
+    if not group.teaches:
+        return None
+    try:
+        index = read.index or walk(group.data(read), read.chunk)
+    except BadPageIndex:
+        return None
+    return Observed(index, read.chunk, group.where, group.read.key_index)
+
+
+def watched(
+    bundle: Bundle, reads: Sequence[ColumnRead], seen: Sequence[Observed | None], numbered: Iterable[Numbered]
+) -> Iterator[Numbered]:
+    """Yield the keys of a bundle unchanged, after each row group's observer has seen its own."""
+    observers: list[KeyObserver] = [
+        observed or WithinBounds(read.chunk, group.where)
+        for group, read, observed in zip(bundle.groups, reads, seen, strict=True)
+    ]
+    for numbers, values in numbered:
+        keys = values.cast(pa.binary())
+        for observer, part, start in zip(observers, bundle.parts(numbers), bundle.starts.tolist(), strict=False):
+            if part.start < part.stop:
+                observer.see(numbers[part] - start, keys.slice(part.start, part.stop - part.start))
+        yield numbers, values
 
 
 def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:

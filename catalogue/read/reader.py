@@ -15,7 +15,7 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
-from catalogue.parquet.page_headers import check_pages, walk
+from catalogue.parquet.page_headers import check_pages
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
@@ -23,7 +23,7 @@ from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
-from catalogue.read.learn import KeyObserver, Observed, WithinBounds, own_indexes
+from catalogue.read.learn import Observed, observer, own_indexes, watched
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
@@ -220,8 +220,8 @@ class _Reading:
                 continue
             numbered = self._decoded(bundle, reads)
             if name == self._key:
-                seen = [_observed(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
-                numbered = _watched(bundle, reads, seen, numbered)
+                seen = [observer(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
+                numbered = watched(bundle, reads, seen, numbered)
             columns[name] = requested(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
@@ -303,8 +303,8 @@ class _Reading:
         for read in group.read.columns:
             numbered = self._decoded(bundle, [read])
             if read.chunk.column.name == self._key:
-                seen = _observed(group, read)
-                numbered = _watched(bundle, [read], [seen], numbered)
+                seen = observer(group, read)
+                numbered = watched(bundle, [read], [seen], numbered)
             columns[read.chunk.column.name] = (values for _, values in numbered)
         numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
         for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._path_columns):
@@ -351,33 +351,6 @@ class _Reading:
 
 def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
     return isinstance(each, _Waiting) and each.awaited
-
-
-def _observed(group: LoadedRowGroup, read: ColumnRead) -> Observed | None:
-    """Return what learns from the keys of a row group, unless they teach nothing."""
-    if not group.teaches:
-        return None
-    try:
-        index = read.index or walk(group.data(read), read.chunk)
-    except BadPageIndex:
-        return None
-    return Observed(index, read.chunk, group.where, group.read.key_index)
-
-
-def _watched(
-    bundle: Bundle, reads: Sequence[ColumnRead], seen: Sequence[Observed | None], numbered: Iterable[Numbered]
-) -> Iterator[Numbered]:
-    """Yield the keys of a bundle unchanged, after each row group's observer has seen its own."""
-    observers: list[KeyObserver] = [
-        observed or WithinBounds(read.chunk, group.where)
-        for group, read, observed in zip(bundle.groups, reads, seen, strict=True)
-    ]
-    for numbers, values in numbered:
-        keys = values.cast(pa.binary())
-        for observer, part, start in zip(observers, bundle.parts(numbers), bundle.starts.tolist(), strict=False):
-            if part.start < part.stop:
-                observer.see(numbers[part] - start, keys.slice(part.start, part.stop - part.start))
-        yield numbers, values
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

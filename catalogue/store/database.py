@@ -8,7 +8,7 @@ piskvorky/sqlitedict#108.
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of
 
+_PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _SHORT_BUSY_SECONDS = 1.0
 """Wait for another process before page indexes are written, which can be fetched again."""
 
@@ -115,21 +116,26 @@ class Store:
             raise StoreDamaged(message) from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
-        """Write values in one transaction.
+        """Encode values and write them; see ``put_encoded``."""
+        self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
+
+    def put_encoded(
+        self, table: str, values: Sequence[tuple[str, bytes]], *, facts: Iterable[tuple[str, bytes]] = ()
+    ) -> None:
+        """Write encoded values in one transaction, with encoded summaries of the files.
 
         Failures of the files, and page indexes of other versions of them, are removed.
         """
-        values = list(items)
-        encoded = [(key, encode(stored)) for key, stored in values]
-        if not all(isinstance(key, str) for key, _ in encoded):  # SQLite accepts NULL, which no query finds
+        if not all(isinstance(key, str) for key, _ in values):  # SQLite accepts NULL, which no query finds
             message = "keys of the store must be text"
             raise TypeError(message)
         with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
-                run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
+                run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in values])
                 self._delete_other_indexes(values)
-            run(f'INSERT OR REPLACE INTO "{_valid(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
+            run(f'INSERT OR REPLACE INTO "{_valid(table)}" (key, value) VALUES (?, ?)', values)  # noqa: S608
+            run(_PUT_FACTS, facts)
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Remove keys, and page indexes and summaries of removed files, in one transaction."""
@@ -142,8 +148,14 @@ class Store:
                 self._delete_indexes(deleted)
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
-    def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add encoded values for keys that do not exist, in one transaction; return these keys."""
+    def add_missing(
+        self, table: str, rows: Iterable[tuple[str, bytes]], *, facts: Mapping[str, bytes] | None = None
+    ) -> set[str]:
+        """Add encoded values for keys that do not exist, in one transaction, with their encoded summaries.
+
+        Returns:
+            The added keys.
+        """
         added = set()
         with self._exclusive_connection() as connection, self._transaction(COUNTERS[table]):
             for key, value in rows:
@@ -152,6 +164,7 @@ class Store:
                     added.add(key)
             if table == "files":
                 connection.executemany('DELETE FROM "failures" WHERE key = ?', [(key,) for key in added])
+            connection.executemany(_PUT_FACTS, [(key, facts[key]) for key in added] if facts else ())
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
@@ -230,17 +243,21 @@ class Store:
             return
         values = ((path, encode(stored)) for path, stored in facts)
         with self._exclusive_connection() as connection, self._transaction(None):
-            connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
+            connection.executemany(_PUT_FACTS, values)
 
-    def _delete_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
+    def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:
         """Delete page indexes of other versions of files that will be written."""
-        for path, stored in files:
+        for path, value in files:
+            indexes = self.index_keys(path)
+            if not indexes:
+                continue
+            stored = decode(value)
             row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
             before = None
             with suppress(StoreDamaged):
                 before = decode(row[0]) if row else None
             if before is None:  # new, or damaged: then each page index states its version
-                others = [key for key in self.index_keys(path) if not self._has_version(key, stored)]
+                others = [key for key in indexes if not self._has_version(key, stored)]
                 self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
             elif (before.version, before.data) != (stored.version, stored.data):
                 self._delete_indexes([path])

@@ -101,7 +101,7 @@ def test_long_text_is_cut() -> None:
 PATH = "cc-index/<b>.parquet"
 OUTCOMES: dict[str, tuple[ReprMixin, str]] = {
     "harvested": (
-        Harvested(Progress("CC-MAIN-2022-05", 7, 6, failed=1, requests=7, bytes=1000), {}, {PATH: "no <i>answer"}),
+        Harvested(Progress("CC-MAIN-2022-05", 7, 6, failed=1, requests=7, bytes=1000), set(), {PATH: "no <i>answer"}),
         f"failed: {PATH}: no <i>answer",
     ),
     "checked": (Checked([Finding("files", PATH, "is damaged")], {"files": 3}, 50), f"files: {PATH}: is damaged"),

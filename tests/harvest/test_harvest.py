@@ -100,7 +100,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
             if exchange.path in files[:1]
         )
         server.reset()
-        assert sum(len(outcome.facts) for outcome in cat.harvest("all", subsets="all")) == 0
+        assert sum(len(outcome.fetched) for outcome in cat.harvest("all", subsets="all")) == 0
         assert not server.log
 
 

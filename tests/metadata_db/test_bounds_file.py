@@ -74,9 +74,9 @@ def test_finds_what_comparing_each_row_group_finds(
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "x.bounds"
     header = {"meta": {"store": "1"}, "counts": {"files": [["A", "warc", 3]]}, "columns": [], "crawls": {"A": [1, 2]}}
-    parts = [((crawl, "warc"), part_of([(("a", "b"), False)] * size)) for crawl, size in (("A", 3), ("B", 40))]
+    parts = {(crawl, "warc"): part_of([(("a", "b"), False)] * size) for crawl, size in (("A", 3), ("B", 40))}
     with path.open("wb") as file:
-        write_bounds_file(file, header, parts)
+        write_bounds_file(file, header, [*parts], parts.__getitem__)
     return path
 
 

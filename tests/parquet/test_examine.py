@@ -12,7 +12,8 @@ from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer
 from catalogue.parquet.model import Order
 from catalogue.parquet.summary import examine_footer, summarize_file
-from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT, encode_list
+from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
+from catalogue.parquet.thrift_encode import encode_list
 from tests.support.footers import Items, made, put_together, small_file, write
 from tests.support.mirrors import index_paths, raw_footer, read_footer
 
@@ -80,7 +81,7 @@ def test_page_index_needs_both_halves_in_every_row_group() -> None:
     assert summarize_file(footer).has_page_index
     key = second.chunks["url_surtkey"]
     for missing in (replace(key, column_index=None), replace(key, offset_index=None)):
-        poorer = replace(second, chunks=second.chunks | {"url_surtkey": missing})
+        poorer = replace(second, chunks={**second.chunks, "url_surtkey": missing})
         assert not summarize_file(replace(footer, row_groups=(first, poorer))).has_page_index
     assert not summarize_file(replace(footer, row_groups=())).has_page_index
 

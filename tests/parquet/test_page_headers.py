@@ -10,7 +10,8 @@ from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import MAX_PAGES, PageHeader, check_pages, page_header, walk
 from catalogue.parquet.page_index import decode_offset_index, encode_offset_index
 from catalogue.parquet.stored_indexes import OffsetIndex
-from catalogue.parquet.thrift import I32, STRUCT, Reader, encode_struct
+from catalogue.parquet.thrift import I32, STRUCT, Reader
+from catalogue.parquet.thrift_encode import encode_struct
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, header_bytes, overridden, part, untold
 

@@ -30,9 +30,8 @@ from catalogue.parquet.thrift import (
     STRUCT,
     Reader,
     ThriftError,
-    encode_list,
-    encode_struct,
 )
+from catalogue.parquet.thrift_encode import encode_list, encode_struct
 
 STOP = b"\0"
 FOOTER_BYTES = 4 << 20

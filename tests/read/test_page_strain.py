@@ -208,4 +208,4 @@ def test_second_wave_keeps_few_row_groups_in_memory(opened: Opened, tmp_path: Pa
         most = max(most, pa.total_allocated_bytes() - before)
         count += batch.num_rows
     assert count == -(-groups * rows // 3)
-    assert most < groups * rows * 300 / 8
+    assert most < groups * rows * 300 / 4

@@ -14,7 +14,8 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer
 from catalogue.parquet.summary import examine_footer
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
+from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
