@@ -51,7 +51,7 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
     def row_groups(pair: Pair) -> pa.Table:
         crawl, subset = map(literal, pair)
         statement = sql("_bounds_row_groups.sql").format(crawl=crawl, subset=subset)
-        return _with_reached(db.execute(statement).to_arrow_table())
+        return _with_reached(db.sql(statement).to_arrow_table())
 
     pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
