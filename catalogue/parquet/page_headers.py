@@ -1,6 +1,6 @@
 """Decode and check page headers, and derive an offset index from them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from catalogue.errors import BadPageIndex
@@ -11,6 +11,8 @@ from catalogue.parquet.thrift import I16, I32, I64, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have about 120."""
+_ALL = 1 << 62
+"""More values than any chunk has."""
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
@@ -196,7 +198,17 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
 
 
 def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
+    """Derive the offset index of a complete flat column chunk from its pages; see ``locate_pages``."""
+    return locate_pages(page_headers(data, _ALL), len(data), chunk)
+
+
+def locate_pages(headers: Iterable[PageHeader], length: int, chunk: ColumnChunk) -> OffsetIndex:
     """Derive the offset index of a complete flat column chunk from its page headers.
+
+    Args:
+        headers: of all pages.
+        length: bytes of all pages.
+        chunk: the column chunk.
 
     Raises:
         BadPageIndex: if they do not cover the chunk and all rows.
@@ -205,8 +217,7 @@ def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
     sizes: list[int] = []
     first_rows: list[int] = []
     position = row = 0
-    while position < len(data):
-        header = page_header(data, position)
+    for header in headers:
         if header.data_page:
             if len(sizes) >= MAX_PAGES:
                 message = f"{chunk.column.name} has more than {MAX_PAGES} pages"
@@ -221,5 +232,8 @@ def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
         position += header.size
     if row != chunk.num_values:
         message = f"the pages of {chunk.column.name} hold {row} rows, not {chunk.num_values}"
+        raise BadPageIndex(message)
+    if position != length:
+        message = f"the pages of {chunk.column.name} have {position} bytes, not {length}"
         raise BadPageIndex(message)
     return tiled([*offsets, chunk.range.end], sizes, [*first_rows, row], chunk)

@@ -259,7 +259,7 @@ def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tup
     # Consecutive pages are one range a column; drawn pages are separate.
     runs = math.ceil(units) if choice.drawn else 1
     apart = min(_APART, runs)
-    for chunk in (chunk for name, chunk in group.chunks.items() if name in read):
+    for chunk in (group.chunks[name] for name in read):
         pages += share * expected_pages(chunk)
         size = max(1, int(len(chunk.range) * share) // runs)
         step = len(chunk.range) // apart

@@ -21,7 +21,7 @@ BATCH_BYTES = 64 << 20
 """About the uncompressed bytes decoded at a time."""
 MAX_PAGE = 256 << 20
 """Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
-_FEW_ROWS = 4096
+_FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
 _DELTA_BYTE_ARRAY = 7
@@ -84,8 +84,10 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> tuple[ChunkPages, list[Pa
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
+    if read.index is None:
+        return group.all_headers(read)
     checked = group.headers.get(read.chunk.column.name)
-    if checked is None or read.index is None:
+    if checked is None:
         return list(page_headers(data, num_rows))
     dictionary = [page_header(data)] if read.dictionary else []
     return dictionary + [checked[page] for run in read.pages for page in run]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.key_ranges import clusters, contain, covers, merged
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
-from catalogue.parquet.page_headers import walk
+from catalogue.parquet.page_headers import locate_pages
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_bounds
 from catalogue.plan.plan import ColumnRead
@@ -171,7 +171,7 @@ def observer(group: LoadedRowGroup, read: ColumnRead) -> Observed | None:
     if not group.teaches:
         return None
     try:
-        index = read.index or walk(group.data(read), read.chunk)
+        index = read.index or locate_pages(group.all_headers(read), len(read.chunk.range), read.chunk)
     except BadPageIndex:
         return None
     return Observed(index, read.chunk, group.where, group.read.key_index)
@@ -193,12 +193,15 @@ def watched(
         yield numbers, values
 
 
-def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
+def own_indexes(seen: Observed | None, key: str, group: LoadedRowGroup) -> Indexes:
     """Build page indexes of column chunks that were read whole, with bounds if all keys were observed."""
     located = {}
-    for chunk, data in chunks:
-        with suppress(BadPageIndex):  # such a chunk is read whole next time, too
-            located[chunk.column.name] = encode_offset_index(walk(data, chunk))
+    for read in group.read.columns:
+        name = read.chunk.column.name
+        if read.index is None and name in group.pieces:
+            with suppress(BadPageIndex):  # such a chunk is read whole next time, too
+                index = locate_pages(group.all_headers(read), len(read.chunk.range), read.chunk)
+                located[name] = encode_offset_index(index)
     complete = seen is not None and seen.complete and key in located
     if seen is None or not complete:
         return Indexes(None, located, own=True)

@@ -339,8 +339,7 @@ class _Reading:
     def _teach(self, group: LoadedRowGroup, seen: Observed | None) -> None:
         if not group.teaches:
             return
-        whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
-        learned = own_indexes(seen, self._key, [(each.chunk, group.data(each)) for each in whole])
+        learned = own_indexes(seen, self._key, group)
         claimed = group.read.key_index
         if seen and claimed and claimed.overlapping:
             located = learned.offset_indexes
