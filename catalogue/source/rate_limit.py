@@ -69,7 +69,7 @@ class Policy:
     """Requests per second on average; None for no limit."""
     burst: int = 10
     """Requests that may be sent at once after a pause."""
-    connections: int = 16
+    connections: int = 32
     slow_down: float = 1.0
     """Shortest pause in seconds after a throttled request; doubled each time."""
     pauses: tuple[float, ...] = (300.0, 900.0)

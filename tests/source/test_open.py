@@ -62,7 +62,7 @@ def test_common_crawl_policy() -> None:
     """The numbers are explained in ``rate_limit``."""
     pauses = (300.0, 900.0)
     assert Policy() == Policy(
-        rate=None, burst=10, connections=16, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
+        rate=None, burst=10, connections=32, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
     )
     many = Policy(pauses=pauses, refused=12, never_honoured=4)
     assert replace(many, rate=5.0, burst=10, connections=4, slow_down=10.0) == COMMON_CRAWL
