@@ -1,7 +1,24 @@
-"""Synthetic lists of blocks (``cluster.idx``) of the real size: 1.2 million lines, 104 MB."""
+"""Search of a crawl's list of blocks (``cluster.idx``), synthetic and of the real size: 1.2 million lines, 104 MB."""
 
+import time
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+
+from benchmarks.crawls import CRAWL
+from benchmarks.report import table
+from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
+from catalogue.cdx.search import ClusterSearch, Predictor, shares_of
+from catalogue.source.folder import FolderSource
+from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.retry import PoliteSource
+from catalogue.surt import exact_interval
+
+_BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100
+_ROW_GROUP = 333
+"""Blocks for the rows of a row group, if each subset had a third of them."""
 
 _TLDS = {
     "com": 46,
@@ -19,6 +36,63 @@ _HOSTS = ("", "", "", "www,", "blog,", "shop,", "m,", "en,", "forum,", "news,")
 _FOLDERS = ("news", "product", "products", "category", "tag", "blog", "forum", "wiki", "en", "de", "index.php", "item")
 _BIG = 4000
 """Sites that fill several blocks."""
+
+
+def main(*, full: bool) -> None:
+    """Measure and print; ``full`` measures a list of the real size."""
+    data = make_list(_BLOCKS if full else _FEWER_BLOCKS)
+    started = time.process_time()
+    blocks = parse_blocks(CRAWL, data)
+    seconds = time.process_time() - started
+    other = parse_blocks(CRAWL, make_list(len(blocks) * 24 // 25, seed=2))
+    predictions: dict[str, Predictor | None] = {
+        "nothing": None,
+        "row groups of the crawl": shares_of(_row_groups(blocks)),
+        "the list of another crawl": other.share,
+    }
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / list_path(CRAWL)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        rows = [_row(name, Path(folder), blocks, predict) for name, predict in predictions.items()]
+    table(
+        f"Exact keys in a list of {len(blocks):,} blocks, {len(data) / 1e6:.0f} MB, parsed in {seconds:.1f} s; "
+        f"average and maximum of {_SEARCHES} searches, each with a second one",
+        ["known before", "requests", "kB", "requests of the second", "kB", "CPU ms a search"],
+        rows,
+    )
+
+
+def _row_groups(blocks: BlockList) -> Iterator[tuple[bytes, bytes, int]]:
+    for subset in range(3):
+        for at in range(subset * _ROW_GROUP // 3, len(blocks), _ROW_GROUP):
+            yield blocks.key(at), blocks.key(min(at + _ROW_GROUP, len(blocks)) - 1), _ROW_GROUP
+
+
+def _row(name: str, folder: Path, blocks: BlockList, predict: Predictor | None) -> list[str | float]:
+    rng = Random(1)
+    costs: list[tuple[int, ...]] = []
+    started = time.process_time()
+    for _ in range(_SEARCHES):
+        source = PoliteSource(FolderSource(folder), Limiter(Policy(), clock=SystemClock()))
+        search = ClusterSearch(source, CRAWL, predict=predict)
+        cost = []
+        for _ in range(2):
+            interval = exact_interval(blocks.key(rng.randrange(len(blocks))) + rng.choice([b"", b"x"]))
+            before = source.requests, source.bytes
+            search.find(interval)
+            cost += [source.requests - before[0], source.bytes - before[1]]
+        costs.append(tuple(cost))
+    seconds = time.process_time() - started
+    first, first_bytes, second, second_bytes = zip(*costs, strict=True)
+    kilobytes = ([size / 1000 for size in sizes] for sizes in (first_bytes, second_bytes))
+    values = [text for pair in zip((first, second), kilobytes, strict=True) for text in map(_shown, pair)]
+    return [name, *values, f"{seconds / _SEARCHES / 2 * 1000:.1f}"]
+
+
+def _shown(values: Iterable[float]) -> str:
+    listed = list(values)
+    return f"{sum(listed) / len(listed):.1f}, {max(listed):.0f}"
 
 
 def make_list(blocks: int, *, seed: int = 1, shards: int = 300) -> bytes:

@@ -4,7 +4,9 @@ A search needs the last line with a key less than an interval, the first line af
 Each is found by probes of 16 kB in a shrinking gap between known lines. What was read stays known for later searches.
 """
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, list_path
 from catalogue.cdx.known_lines import Gap, KnownLines, parse_line
@@ -32,6 +34,21 @@ _TRUSTED = 4
 
 Predictor = Callable[[bytes], float]
 """Returns the share of a crawl's lines whose keys are less than a key, from 0 to 1; it never decreases."""
+
+
+def shares_of(groups: Iterable[tuple[bytes, bytes, int]]) -> Predictor:
+    """Predict from row groups of the columnar index of the same crawl.
+
+    Args:
+        groups: least key, greatest key and number of rows of each row group of all subsets, in any order. Half of a
+            group that may have the key counts as before it.
+    """
+    listed = list(groups)
+    firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
+    first_keys, last_keys = ([key for key, _ in bounds] for bounds in (firsts, lasts))
+    started, ended = ([0, *accumulate(rows for _, rows in bounds)] for bounds in (firsts, lasts))
+    total = started[-1] or 1
+    return lambda key: (started[bisect_left(first_keys, key)] + ended[bisect_left(last_keys, key)]) / (2 * total)
 
 
 class ClusterSearch:

@@ -167,3 +167,28 @@ def test_a_line_without_blanks_is_found_by_its_text() -> None:
     block = Block("cdx-00000.gz", 0, b"com,a)/ 20220801000000 {}\ncom,b)/\ncom,c)/ 20220801000000 {}\n")
     (found,) = block.find([exact_interval(b"com,b)/")])
     assert (found.line, found.data) == (2, b"com,b)/\n")
+
+
+@given(data=st.data())
+def test_flipped_bits_of_shards_and_places_are_errors_or_harmless(data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from([*INDEX.shards, list_path(CRAWL)]))
+    content = bytearray(INDEX.files[path])
+    places = [at for at in range(len(content)) if path != list_path(CRAWL) or is_place(INDEX.cluster, at)]
+    content[data.draw(st.sampled_from(places))] ^= 1 << data.draw(st.integers(0, 7))
+    damaged = CdxIndex(CRAWL, INDEX.files | {path: bytes(content)})
+    interval = exact_interval(f"com,{data.draw(st.sampled_from('abcd'))})/".encode())
+    try:
+        found = damaged.find(damaged.parsed(), interval)
+    except BadCdx:
+        return
+    assert found == INDEX.find(INDEX.parsed(), interval)
+
+
+def is_place(cluster: bytes, at: int) -> bool:
+    """Whether a byte of a list is after key and time."""
+    return b"\t" in cluster[cluster.rfind(b"\n", 0, at) + 1 : at + 1]
+
+
+def test_equal_lines_are_not_removed() -> None:
+    index = make_index(CRAWL, [LINES[0], LINES[0], LINES[0], LINES[1]], lines_a_block=2)
+    assert texts(index.find(index.parsed(), exact_interval(b"com,a)/"))) == [LINES[0]] * 3 + [LINES[1]]

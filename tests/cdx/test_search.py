@@ -1,7 +1,6 @@
 """Search of a list of blocks over HTTP: few small requests, and never a wrong or short answer."""
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.cluster import make_list
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
-from catalogue.cdx.search import PROBE, ClusterSearch, Predictor
+from catalogue.cdx.search import PROBE, ClusterSearch, Predictor, shares_of
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.http import HttpSource
@@ -119,16 +118,17 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
         assert [each.range_header for each in exchanges[:half]] == [each.range_header for each in exchanges[half:]]
 
 
-def row_counts(blocks: BlockList, step: int) -> Predictor:
-    """Predict from the keys at which row groups start."""
-    bounds = [blocks.key(place) for place in range(0, len(blocks), step)]
-    return lambda key: min(1.0, max(0.0, (bisect_left(bounds, key) - 0.5) * step / len(blocks)))
+def row_groups(blocks: BlockList, rows: int, *, subset: int) -> list[tuple[bytes, bytes, int]]:
+    """Return bounds of row groups that have every third line of the crawl, if each block has three."""
+    starts = range(subset * rows // 3, len(blocks), rows)
+    return [(blocks.key(at), blocks.key(min(at + rows, len(blocks)) - 1), rows) for at in starts]
 
 
 def test_predictions_from_row_counts_save_requests(listed: bytes, blocks: BlockList) -> None:
+    predict = shares_of(group for subset in range(3) for group in row_groups(blocks, 300, subset=subset))
     with served(listed) as server:
         for interval in sample(blocks, 15):
-            check(server.search(predict=row_counts(blocks, 300)), blocks, interval)
+            check(server.search(predict=predict), blocks, interval)
             requests, size = server.cost()
             assert requests <= 4  # the end, and two or three probes
             assert size <= 300_000
@@ -142,6 +142,13 @@ def test_predictions_from_another_crawl_save_requests(listed: bytes, blocks: Blo
             requests, size = server.cost()
             assert requests <= 6
             assert size <= 600_000
+
+
+def test_shares_of_row_groups() -> None:
+    predict = shares_of([(b"c", b"d", 20), (b"a", b"b", 10), (b"c", b"x", 10)])
+    keys = [b"", b"a", b"aa", b"b", b"bb", b"c", b"cc", b"e", b"y"]
+    assert [40 * predict(key) for key in keys] == [0, 0, 5, 5, 10, 10, 25, 35, 40]
+    assert shares_of([])(b"a") == 0
 
 
 WRONG: dict[str, Predictor] = {
