@@ -8,6 +8,7 @@ from operator import attrgetter
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.surt import END
 
 _LEAST_LINE = len(b"a 20220101000000\tcdx-00000.gz\t0\t1\t1\n")
 _start = attrgetter("start")
@@ -127,8 +128,11 @@ class KnownLines:
     def border(self, key: bytes) -> int | Gap:
         """Return the offset of the first line with a key not less than ``key``, or the gap that may have it.
 
-        It is found if the line before it is known, too. It is the size of the file if there is no such line.
+        It is found if the line before it is known, too. It is the size of the file if there is no such line. The ends
+        of an interval without limits are found without any known line.
         """
+        if not key or key >= END:
+            return self.version.size if key else 0
         at = bisect_left(self._fragments, key, key=lambda fragment: key_of(fragment.first)) - 1
         before = self._fragments[at] if at >= 0 else None
         after = self._fragments[at + 1] if at + 1 < len(self._fragments) else None

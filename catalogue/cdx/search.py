@@ -52,7 +52,7 @@ def shares_of(groups: Iterable[tuple[bytes, bytes, int]]) -> Predictor:
 
 
 class ClusterSearch:
-    """Searches of one list of blocks, which is not changed meanwhile."""
+    """Searches of one version of a list of blocks, for one thread."""
 
     def __init__(
         self,
