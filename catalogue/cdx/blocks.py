@@ -5,8 +5,8 @@ A block is one gzip member. It has lines ``KEY SP TIMESTAMP SP JSON LF``, sorted
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _end = attrgetter("end")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLines:
+class FoundLines(NamedTuple):
     """Consecutive lines of a block."""
 
     path: str

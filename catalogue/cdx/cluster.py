@@ -8,7 +8,7 @@ the crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each 
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,8 +65,7 @@ def key_of(line: bytes) -> bytes:
     return line[: line.find(b" ")]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRead:
+class BlockRead(NamedTuple):
     """Neighbouring blocks of a shard, which one request reads."""
 
     path: str
