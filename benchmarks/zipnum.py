@@ -53,18 +53,25 @@ def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
     indexes = folder / "collections" / crawl / "indexes"
     indexes.mkdir(parents=True)
     with (indexes / _PART).open("wb") as part, (indexes / "cluster.idx").open("w", encoding="utf-8") as cluster:
-        for number, block in enumerate(_blocks(lines), start=1):
-            member = zlib.compress("".join(f"{line}\n" for line in block).encode(), wbits=31)
-            key, timestamp, _ = block[0].split(" ", 2)
-            cluster.write(f"{key} {timestamp}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
+        for number, (first, member) in enumerate(blocks(lines), start=1):
+            cluster.write(f"{first}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
             part.write(member)
 
 
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+def blocks(lines: Iterable[str], size: int = _LINES) -> Iterator[tuple[str, bytes]]:
+    """Yield each block of sorted lines: key and time of its first line, and the lines as a gzip member."""
+    for block in _blocks(lines, size):
+        yield (
+            " ".join(block[0].split(" ", 2)[:2]),
+            zlib.compress("".join(f"{line}\n" for line in block).encode(), wbits=31),
+        )
+
+
+def _blocks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
     block: list[str] = []
     for line in lines:
         block.append(line)
-        if len(block) == _LINES:
+        if len(block) == size:
             yield block
             block = []
     if block:

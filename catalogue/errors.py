@@ -24,6 +24,7 @@
     │   ├── BadFooter
     │   ├── BadPageIndex
     │   ├── BadUrlIndex            the URL index of 2012
+    │   ├── BadCdx                 the CDX index of a crawl
     │   ├── BadSnapshot
     │   ├── BadDocument            an archived page that cannot be parsed
     │   ├── BadRecord              a WARC record that contradicts the index
@@ -148,6 +149,10 @@ class BadPageIndex(FormatError):
 
 class BadUrlIndex(FormatError):
     """The URL index of 2012 is invalid."""
+
+
+class BadCdx(FormatError):
+    """The CDX index of a crawl is invalid: its list of blocks, a block or a line."""
 
 
 class BadSnapshot(FormatError):

@@ -1,0 +1,130 @@
+"""Search of a crawl's list of blocks (``cluster.idx``), synthetic and of the real size: 1.2 million lines, 104 MB."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from benchmarks.crawls import CRAWL
+from benchmarks.report import table
+from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
+from catalogue.cdx.search import ClusterSearch, Predictor, shares_of
+from catalogue.source.folder import FolderSource
+from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.retry import PoliteSource
+from catalogue.surt import exact_interval
+
+_BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100
+_ROW_GROUP = 333
+"""Blocks for the rows of a row group, if each subset had a third of them."""
+
+_TLDS = {
+    "com": 46,
+    "org": 8,
+    **dict.fromkeys(("de", "net", "ru"), 6),
+    **dict.fromkeys(("fr", "jp", "uk"), 3),
+    **dict.fromkeys(("br", "it", "nl", "pl"), 2),
+    **dict.fromkeys(("cn", "cz", "edu", "es"), 1.5),
+    **dict.fromkeys(("au", "ca", "ch", "eu", "info", "io", "se", "us"), 1.0),
+    **dict.fromkeys(("at", "be", "dk", "gov", "gr", "hu", "vn"), 0.7),
+}
+_TLD_NAMES, _TLD_SHARES = list(_TLDS), list(accumulate(_TLDS.values()))
+_SYLLABLES = [f"{first}{vowel}" for first in "bcdfghklmnprstvwz" for vowel in "aeio"]
+_HOSTS = ("", "", "", "www,", "blog,", "shop,", "m,", "en,", "forum,", "news,")
+_FOLDERS = ("news", "product", "products", "category", "tag", "blog", "forum", "wiki", "en", "de", "index.php", "item")
+_BIG = 4000
+"""Sites that fill several blocks."""
+
+
+def main(*, full: bool) -> None:
+    """Measure and print; ``full`` measures a list of the real size."""
+    data = make_list(_BLOCKS if full else _FEWER_BLOCKS)
+    started = time.process_time()
+    blocks = parse_blocks(CRAWL, data)
+    seconds = time.process_time() - started
+    other = parse_blocks(CRAWL, make_list(len(blocks) * 24 // 25, seed=2))
+    predictions: dict[str, Predictor | None] = {
+        "nothing": None,
+        "row groups of the crawl": shares_of(_row_groups(blocks)),
+        "the list of another crawl": other.share,
+    }
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / list_path(CRAWL)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        rows = [_row(name, Path(folder), blocks, predict) for name, predict in predictions.items()]
+    table(
+        f"Exact keys in a list of {len(blocks):,} blocks, {len(data) / 1e6:.0f} MB, parsed in {seconds:.1f} s; "
+        f"average and maximum of {_SEARCHES} searches, each with a second one",
+        ["known before", "requests", "kB", "requests of the second", "kB", "CPU ms a search"],
+        rows,
+    )
+
+
+def _row_groups(blocks: BlockList) -> Iterator[tuple[bytes, bytes, int]]:
+    for subset in range(3):
+        for at in range(subset * _ROW_GROUP // 3, len(blocks), _ROW_GROUP):
+            yield blocks.key(at), blocks.key(min(at + _ROW_GROUP, len(blocks)) - 1), _ROW_GROUP
+
+
+def _row(name: str, folder: Path, blocks: BlockList, predict: Predictor | None) -> list[str | float]:
+    rng = Random(1)
+    costs: list[tuple[int, ...]] = []
+    started = time.process_time()
+    for _ in range(_SEARCHES):
+        source = PoliteSource(FolderSource(folder), Limiter(Policy(), clock=SystemClock()))
+        search = ClusterSearch(source, CRAWL, predict=predict)
+        cost = []
+        for _ in range(2):
+            interval = exact_interval(blocks.key(rng.randrange(len(blocks))) + rng.choice([b"", b"x"]))
+            before = source.requests, source.bytes
+            search.find(interval)
+            cost += [source.requests - before[0], source.bytes - before[1]]
+        costs.append(tuple(cost))
+    seconds = time.process_time() - started
+    first, first_bytes, second, second_bytes = zip(*costs, strict=True)
+    kilobytes = ([size / 1000 for size in sizes] for sizes in (first_bytes, second_bytes))
+    values = [text for pair in zip((first, second), kilobytes, strict=True) for text in map(_shown, pair)]
+    return [name, *values, f"{seconds / _SEARCHES / 2 * 1000:.1f}"]
+
+
+def _shown(values: Iterable[float]) -> str:
+    listed = list(values)
+    return f"{sum(listed) / len(listed):.1f}, {max(listed):.0f}"
+
+
+def make_list(blocks: int, *, seed: int = 1, shards: int = 300) -> bytes:
+    """Generate a list; lists of other seeds have the same large sites and similar shares of top-level domains."""
+    names, rng = Random("sites"), Random(seed)
+    big = [_site(names) for _ in range(_BIG)]
+    weights = list(accumulate((1 + place) ** -0.8 * rng.uniform(0.7, 1.4) for place in range(_BIG)))
+    firsts = sorted(
+        f"{rng.choices(big, cum_weights=weights)[0] if rng.random() < 0.35 else _site(rng)}){_path(rng)} "
+        f"202208{rng.randint(7, 20):02}{rng.randrange(240000):06}"
+        for _ in range(blocks)
+    )
+    each = -(-blocks // shards)
+    lines, offset = [], 0
+    for number, first in enumerate(firsts):
+        offset = offset if number % each else 0
+        length = max(20_000, int(rng.gauss(195_000, 30_000)))
+        lines.append(f"{first}\tcdx-{number // each:05}.gz\t{offset}\t{length}\t{number + 1}\n")
+        offset += length
+    return "".join(lines).encode()
+
+
+def _site(rng: Random) -> str:
+    name = "".join(rng.choices(_SYLLABLES, k=rng.randint(2, 5)))
+    if rng.random() < 0.15:
+        name += f"-{rng.choice(_SYLLABLES)}{rng.choice(_SYLLABLES)}"
+    tld = rng.choices(_TLD_NAMES, cum_weights=_TLD_SHARES)[0]
+    return f"{tld},{name}{',' if (host := rng.choice(_HOSTS)) else ''}{host.rstrip(',')}"
+
+
+def _path(rng: Random) -> str:
+    folders = "".join(f"/{rng.choice(_FOLDERS)}" for _ in range(rng.randint(0, 2)))
+    words = "-".join("".join(rng.choices(_SYLLABLES, k=3)) for _ in range(rng.randint(0, 3)))
+    query = f"?id={rng.randrange(10**6)}" if rng.random() < 0.3 else ""
+    return f"{folders}/{words}{query}"

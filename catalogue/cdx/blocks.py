@@ -1,0 +1,155 @@
+"""The blocks of a CDX index: inflate, check, and find the lines of keys.
+
+A block is one gzip member. It has lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.cdx.cluster import BlockList, BlockRead
+from catalogue.commoncrawl.manifests import inflate
+from catalogue.errors import BadCdx, BadManifest
+from catalogue.surt import END, KeyInterval
+
+MAX_INFLATED = 64 << 20
+"""Largest block in bytes, inflated; most have 1.3 MB."""
+
+_LF, _FIRST_PRINTABLE = ord("\n"), 32
+_end = attrgetter("end")
+
+
+class FoundLines(NamedTuple):
+    """Consecutive lines of a block."""
+
+    path: str
+    """Of the shard."""
+    offset: int
+    """Of the block in the shard."""
+    line: int
+    """Number of the first of these lines in the block, from 1 on."""
+    data: bytes
+    """The lines, each with its line feed."""
+
+
+class Block:
+    """An inflated block, whose lines are in order."""
+
+    def __init__(self, path: str, offset: int, data: bytes) -> None:
+        """Check the order of the lines.
+
+        Args:
+            path: of the shard.
+            offset: of the block in the shard.
+            data: the inflated block.
+
+        Raises:
+            BadCdx: if it has no lines, the last line does not end, or they are not in order.
+        """
+        self.path, self.offset = path, offset
+        self._data = data
+        if not data.endswith(b"\n"):
+            raise self.error("the last line does not end" if data else "it is empty")
+        codes = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(codes < _FIRST_PRINTABLE)
+        breaks = codes[ends] == _LF
+        starts = np.zeros(np.count_nonzero(breaks) + 1, np.int32)
+        starts[1:] = ends[breaks] + 1
+        self._starts = starts
+        lines = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(starts), pa.py_buffer(data)])
+        if not (breaks.all() and pc.all(pc.less_equal(lines[:-1], lines[1:]), min_count=0).as_py()):
+            self._check_keys()
+        if self.key(len(self) - 1) >= END:
+            raise self.error("a key is not text", len(self))
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def _check_keys(self) -> None:
+        """Check the order of keys and times, where the order of lines is another one."""
+        before: list[bytes] = []
+        for number, line in enumerate(self._data.split(b"\n")[:-1], 1):
+            place = line.split(b" ", 2)[:2]
+            if place < before:
+                raise self.error("its key or time is less than that of the line before it", number)
+            before = place
+
+    def _line(self, line: int) -> bytes:
+        return self._data[int(self._starts[line]) : int(self._starts[line + 1]) - 1]
+
+    def first(self, line: int) -> bytes:
+        """Return key, blank and time of a line; lines count from 0."""
+        return b" ".join(self._line(line).split(b" ", 2)[:2])
+
+    def key(self, line: int) -> bytes:
+        start, end = int(self._starts[line]), int(self._starts[line + 1]) - 1
+        blank = self._data.find(b" ", start, end)
+        return self._data[start : blank if blank >= 0 else end]
+
+    def find(self, intervals: Sequence[KeyInterval]) -> Iterator[FoundLines]:
+        """Yield the lines of disjoint ascending intervals, those of an interval together, by binary search."""
+        lines = range(len(self))
+        end = 0
+        last = self.key(len(self) - 1)
+        for interval in intervals[bisect_right(intervals, self.key(0), key=_end) :]:
+            if interval.start > last:
+                return
+            start = bisect_left(lines, interval.start, lo=end, key=self.key)
+            end = bisect_left(lines, interval.end, lo=start, key=self.key)
+            if start < end:
+                found = self._data[self._starts[start] : self._starts[end]]
+                yield FoundLines(self.path, self.offset, start + 1, found)
+
+    def error(self, what: str, line: int | None = None) -> BadCdx:
+        return block_error(self.path, self.offset, what, line)
+
+
+def block_error(path: str, offset: int, what: str, line: int | None = None) -> BadCdx:
+    return BadCdx(f"{path}, block at byte {offset:,}{f', line {line:,}' if line else ''}: {what}")
+
+
+def inflate_blocks(blocks: BlockList, read: BlockRead, body: bytes, total_size: int) -> Iterator[Block]:
+    """Inflate blocks and compare them with the list.
+
+    Args:
+        blocks: the list.
+        read: a part of the shard, from ``BlockList.reads``.
+        body: its bytes.
+        total_size: bytes of the shard, as its source states.
+
+    Raises:
+        BadCdx: if a block is damaged, or not the one of the list; blocks before it were yielded.
+    """
+    last = read.blocks.stop - 1
+    if total_size < read.range.end or (blocks.ends_shard(last) and total_size != read.range.end):
+        what = f"the shard has {total_size:,} bytes, and the list has a block that ends at {read.range.end:,}"
+        raise block_error(read.path, read.range.start, what)
+    if len(body) != len(read.range):
+        raise block_error(read.path, read.range.start, f"{len(body):,} bytes instead of {len(read.range):,}")
+    for place in read.blocks:
+        extent = blocks.extent(place)
+        start = extent.start - read.range.start
+        try:
+            data = inflate(body[start : start + len(extent)], limit=MAX_INFLATED)
+        except BadManifest as error:
+            raise block_error(read.path, extent.start, f"{error}") from error
+        block = Block(read.path, extent.start, data)
+        if block.first(0) != blocks.first(place):
+            what = f"it starts with {block.first(0)[:200]!r}, and in the list with {blocks.first(place)[:200]!r}"
+            raise block.error(what)
+        if place + 1 < len(blocks) and block.first(len(block) - 1) > blocks.first(place + 1):
+            raise block.error(f"it ends after {blocks.first(place + 1)[:200]!r}, with which the next one starts")
+        yield block
+
+
+def find_lines(
+    blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: Sequence[KeyInterval]
+) -> Iterator[FoundLines]:
+    """Yield the lines with keys of disjoint ascending intervals, in order; see ``inflate_blocks``."""
+    for block in inflate_blocks(blocks, read, body, total_size):
+        yield from block.find(intervals)

@@ -1,0 +1,243 @@
+"""The list of blocks of a crawl's CDX index (ZipNum).
+
+``cluster.idx`` has a line for each block: ``KEY SP TIMESTAMP TAB cdx-NNNNN.gz TAB OFFSET TAB LENGTH TAB NUMBER LF``.
+Key and time are those of the first line of the block. The lines are sorted by their bytes. ``NUMBER`` counts from 1 in
+the crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each other without gaps.
+"""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from catalogue.errors import BadCdx
+from catalogue.source.byte_ranges import ByteRange
+from catalogue.surt import KeyInterval
+
+MAX_LIST = 1 << 30
+"""Largest list in bytes; the largest known have 0.1 GB."""
+MAX_BLOCK = 16 << 20
+"""Largest block in bytes, compressed; most have 0.2 MB."""
+MAX_READ = 8 << 20
+"""Default limit in bytes for several blocks in one request."""
+
+COLUMNS = pa.schema(
+    [
+        ("first", pa.binary()),  # key, blank and time of the first line
+        ("shard", pa.int32()),
+        ("offset", pa.int64()),
+        ("length", pa.int32()),
+        ("number", pa.int32()),
+    ]
+)
+"""Columns of a list of blocks."""
+MAX_LINE = 1 << 20
+"""Longest line of the list in bytes; keys have at most some thousand."""
+_STAMP = 15
+"""Bytes of a time and the blank before it."""
+_KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
+"""No key has control characters, so lines in the order of their bytes are in the order of key and time."""
+_LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
+_LINES = re.compile(rb"(?:%b)*+" % _LINE)
+
+Places: TypeAlias = range
+"""Places of neighbouring blocks in a list, from 0 on."""
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+def index_folder(crawl: str) -> str:
+    """Return the folder of a crawl's CDX index; it has ``cluster.idx`` and the shards."""
+    return f"cc-index/collections/{crawl}/indexes"
+
+
+def list_path(crawl: str) -> str:
+    return f"{index_folder(crawl)}/cluster.idx"
+
+
+def key_of(line: bytes) -> bytes:
+    """Return the key of a line of the list or of a block."""
+    return line[: line.find(b" ")]
+
+
+class BlockRead(NamedTuple):
+    """Neighbouring blocks of a shard, which one request reads."""
+
+    path: str
+    """Of the shard."""
+    range: ByteRange
+    blocks: Places
+
+
+@dataclass(frozen=True, slots=True)
+class BlockList:
+    """Consecutive blocks of a crawl, in the order of their keys."""
+
+    crawl: str
+    columns: pa.RecordBatch
+    """See ``COLUMNS``."""
+    begins: bool = True
+    """Whether it starts with the first block of the crawl."""
+    ends: bool = True
+    """Whether it ends with the last block of the crawl."""
+
+    def __len__(self) -> int:
+        count: int = self.columns.num_rows
+        return count
+
+    def first(self, place: int) -> bytes:
+        """Return key, blank and time of a block's first line."""
+        text: bytes = self.columns.column(0)[place].as_py()
+        return text
+
+    def key(self, place: int) -> bytes:
+        return self.first(place)[:-_STAMP]
+
+    def shard(self, place: int) -> int:
+        return self._number("shard", place)
+
+    def extent(self, place: int) -> ByteRange:
+        """Return where a block is in its shard."""
+        offset = self._number("offset", place)
+        return ByteRange(offset, offset + self._number("length", place))
+
+    def number(self, place: int) -> int:
+        return self._number("number", place)
+
+    def _number(self, name: str, place: int) -> int:
+        value: int = self.columns.column(name)[place].as_py()
+        return value
+
+    def path(self, place: int) -> str:
+        """Return the path of a block's shard."""
+        return f"{index_folder(self.crawl)}/cdx-{self.shard(place):05}.gz"
+
+    def ends_shard(self, place: int) -> bool | None:
+        """Return whether a block is the last of its shard; None if the list does not tell."""
+        if place + 1 < len(self):
+            return self.shard(place + 1) != self.shard(place)
+        return True if self.ends else None
+
+    def blocks_for(self, interval: KeyInterval) -> Places:
+        """Return the places of the blocks that may have keys of an interval.
+
+        Captures of a key can end the block before the first one that starts with it, so that block is included.
+
+        Raises:
+            ValueError: if the list does not have all of these blocks.
+        """
+        places = range(len(self))
+        start = bisect_left(places, interval.start, key=self.key)
+        end = bisect_left(places, interval.end, lo=start, key=self.key)
+        if (start == 0 and not self.begins) or (end == len(self) and not self.ends):
+            message = f"this part of the list of {self.crawl} does not have all blocks of {interval}"
+            raise ValueError(message)
+        return range(max(0, start - 1), end)
+
+    def share(self, key: bytes) -> float:
+        """Return the share of the blocks that start with a key less than ``key``.
+
+        Other crawls have similar shares; see ``search.Predictor``.
+        """
+        return bisect_left(range(len(self)), key, key=self.key) / len(self)
+
+    def reads(self, blocks: Places, *, max_length: int = MAX_READ) -> list[BlockRead]:
+        """Merge neighbouring blocks of a shard into requests of at most ``max_length`` bytes, or of one block."""
+        shards, offsets = (self.columns.column(name).to_numpy() for name in ("shard", "offset"))
+        ends = offsets + self.columns.column("length").to_numpy()
+        found = []
+        at = blocks.start
+        while at < blocks.stop:
+            after = min(blocks.stop, int(np.searchsorted(shards, shards[at], "right")))
+            after = max(at + 1, at + int(np.searchsorted(ends[at:after], offsets[at] + max_length, "right")))
+            place = ByteRange(int(offsets[at]), int(ends[after - 1]))
+            found.append(BlockRead(self.path(at), place, range(at, after)))
+            at = after
+        return found
+
+
+def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, shards: int | None = None) -> BlockList:
+    """Parse and check a list of blocks, or a part of it that consists of complete lines.
+
+    Args:
+        crawl: name of the crawl.
+        data: the lines.
+        start: offset of the first line in the file.
+        ends: whether the last line is the last of the file.
+        shards: number of shards of the crawl, if known; all must be in a complete list.
+
+    Raises:
+        BadCdx: if it is not such a list, has gaps, or is not in order.
+    """
+    path, begins = list_path(crawl), start == 0
+    if not data:
+        raise BadCdx(f"{path} is empty" if begins and ends else f"{path}: no lines at byte {start:,}")
+    if len(data) > MAX_LIST:
+        raise BadCdx(f"{path} has {len(data):,} bytes; at most {MAX_LIST:,} are accepted")
+    if (valid := _LINES.match(data).end()) != len(data):  # type: ignore[union-attr]  # it matches anything
+        text = data[valid : valid + 120].partition(b"\n")[0]
+        raise BadCdx(f"{path}, {_position(data, start, valid)}: {text!r} is not a line of a list of blocks")
+    columns = _columns(data)
+    found = BlockList(crawl, columns, begins, ends)
+    for wrong, what in _faults(columns):
+        if wrong.any():
+            before = int(np.argmax(wrong))
+            raise BadCdx(f"{path}, {_position(data, start, _line_offset(data, before + 1))}: {what}")
+    if begins and not (found.number(0) == 1 and found.shard(0) == 0 and found.extent(0).start == 0):
+        raise BadCdx(f"{path} does not start with block 1 at the start of shard 0")
+    if shards is not None and ends and found.shard(len(found) - 1) + 1 != shards:
+        last = found.shard(len(found) - 1)
+        raise BadCdx(f"{path} ends with shard {last}; the crawl has {shards} shards, from 0 on")
+    return found
+
+
+def _columns(data: bytes) -> pa.RecordBatch:
+    names = COLUMNS.names
+    types: dict[str, Any] = {name: COLUMNS.field(name).type for name in names} | {"shard": pa.string()}
+    batches = pa.csv.open_csv(
+        pa.BufferReader(data),
+        pa.csv.ReadOptions(column_names=names, block_size=2 * MAX_LINE, use_threads=False),
+        pa.csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False),
+        pa.csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
+    )
+    table = pa.Table.from_batches(_with_numbers(batch) for batch in batches)
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Convert names of shards, ``cdx-NNNNN.gz``."""
+    numbers = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
+    return batch.set_column(COLUMNS.get_field_index("shard"), COLUMNS.field("shard"), numbers)
+
+
+def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
+    """Return where a line contradicts the one before it, and how."""
+    firsts = columns.column("first")
+    shard, offset, length, number = (columns.column(name).to_numpy() for name in COLUMNS.names[1:])
+    same = shard[1:] == shard[:-1]
+    expected = np.where(same, offset[:-1] + length[:-1], 0)
+    return [
+        (pc.greater(firsts[:-1], firsts[1:]).to_numpy(zero_copy_only=False), "the key is less than the key before it"),
+        (number[1:] != number[:-1] + 1, "the number of the block is not the next one"),
+        (~same & (shard[1:] != shard[:-1] + 1), "the shard is not the next one"),
+        (offset[1:] != expected, "the block does not start at the end of the block before it"),
+        (length[1:] > MAX_BLOCK, f"the block has more than {MAX_BLOCK:,} bytes"),
+    ]
+
+
+def _line_offset(data: bytes, index: int) -> int:
+    at = 0
+    for _ in range(index):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+def _position(data: bytes, start: int, at: int) -> str:
+    line = data.count(b"\n", 0, at) + 1
+    return f"byte {start + at:,}" + (f" (line {line:,})" if start == 0 else "")

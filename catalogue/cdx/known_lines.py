@@ -1,0 +1,188 @@
+"""The parts of a list of blocks that were read, and the gap in which a key belongs."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
+from catalogue.errors import BadCdx
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.surt import END
+
+_LEAST_LINE = len(b"a 20220101000000\tcdx-00000.gz\t0\t1\t1\n")
+_start = attrgetter("start")
+
+
+@dataclass(slots=True)
+class Fragment:
+    """Consecutive lines of a list."""
+
+    start: int
+    """Offset of the first line in the file."""
+    data: bytes
+    """Complete lines."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    @property
+    def first(self) -> bytes:
+        return self.data[: self.data.find(b"\n") + 1]
+
+    @property
+    def last(self) -> bytes:
+        return self.data[self.data.rfind(b"\n", 0, -1) + 1 :]
+
+    def place(self, key: bytes) -> int:
+        """Return the offset of the first line with a key not less than ``key``; the end if there is none."""
+        return self.start + first_not_below(self.data, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Lines that were not read."""
+
+    start: int
+    end: int
+    """Offset after the last of them."""
+    before: bytes | None
+    """The line before them; None at the beginning of the file."""
+    after: bytes | None
+    """The line after them; None at the end of the file."""
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+class KnownLines:
+    """Disjoint parts of one version of a list, checked against each other."""
+
+    def __init__(
+        self, crawl: str, version: FileVersion, fragments: Iterable[Fragment] = (), *, shards: int | None = None
+    ) -> None:
+        """Take parts of an earlier search.
+
+        Args:
+            crawl: name of the crawl.
+            version: of the list.
+            fragments: the parts.
+            shards: number of shards of the crawl, if known; the list must end with the last of them.
+
+        Raises:
+            BadCdx: if they are not parts of one list.
+        """
+        self.crawl = crawl
+        self.version = version
+        self._shards = shards
+        self._fragments: list[Fragment] = []
+        for fragment in fragments:
+            self.add(fragment.start, fragment.data)
+
+    def __iter__(self) -> Iterator[Fragment]:
+        """Yield the parts, ascending; touching ones are one."""
+        return iter(self._fragments)
+
+    def add(self, start: int, data: bytes) -> None:
+        """Add complete lines that are not known yet.
+
+        Args:
+            start: offset of the first line in the file.
+            data: the lines.
+
+        Raises:
+            BadCdx: if they are not lines of a list, or contradict those before or after them.
+        """
+        size = self.version.size
+        parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self._shards)
+        at = bisect_left(self._fragments, start, key=_start)
+        new = Fragment(start, data)
+        if at:
+            self._check(self._fragments[at - 1], new)
+        if at < len(self._fragments):
+            self._check(new, self._fragments[at])
+        self._fragments.insert(at, new)
+        for left in (at, at - 1):
+            if 0 <= left < len(self._fragments) - 1:
+                one, other = self._fragments[left : left + 2]
+                if one.end == other.start:
+                    self._fragments[left : left + 2] = [Fragment(one.start, one.data + other.data)]
+
+    def _check(self, one: Fragment, other: Fragment) -> None:
+        if one.end == other.start:
+            parse_blocks(self.crawl, one.last + other.first, start=other.start - len(one.last), ends=False)
+            return
+        (key, number), (later_key, later) = parse_line(one.last), parse_line(other.first)
+        gap, missing = other.start - one.end, later - number - 1
+        if key > later_key or not 1 <= missing <= gap // _LEAST_LINE:
+            lines = f"{one.last[:200]!r}, {other.first[:200]!r}"
+            raise BadCdx(f"{list_path(self.crawl)}, byte {other.start:,}: the lines are not in order: {lines}")
+
+    @property
+    def blocks(self) -> int | None:
+        """Number of blocks of the crawl; None if the last line is not known."""
+        last = self._fragments[-1] if self._fragments else None
+        return parse_line(last.last)[1] if last and last.end == self.version.size else None
+
+    def border(self, key: bytes) -> int | Gap:
+        """Return the offset of the first line with a key not less than ``key``, or the gap that may have it.
+
+        It is found if the line before it is known, too. It is the size of the file if there is no such line. The ends
+        of an interval without limits are found without any known line.
+        """
+        if not key or key >= END:
+            return self.version.size if key else 0
+        at = bisect_left(self._fragments, key, key=lambda fragment: key_of(fragment.first)) - 1
+        before = self._fragments[at] if at >= 0 else None
+        after = self._fragments[at + 1] if at + 1 < len(self._fragments) else None
+        if before and ((place := before.place(key)) < before.end or place == self.version.size):
+            return place
+        if not before and after and after.start == 0:
+            return 0
+        return Gap(
+            before.end if before else 0,
+            after.start if after else self.version.size,
+            before.last if before else None,
+            after.first if after else None,
+        )
+
+    def missing(self, part: ByteRange) -> list[ByteRange]:
+        """Return what is not known of a part of the file."""
+        found, at = [], part.start
+        for fragment in self._fragments:
+            if fragment.end > at and fragment.start < part.end:
+                if at < fragment.start:
+                    found.append(ByteRange(at, fragment.start))
+                at = fragment.end
+        return [*found, ByteRange(at, part.end)] if at < part.end else found
+
+    def list(self, start: int, end: int) -> BlockList:
+        """Return the blocks of known lines between two offsets, and the lines around them that their use needs.
+
+        These are the line before ``start`` and the line at ``end``, unless the file ends there.
+        """
+        size = self.version.size
+        fragment = self._fragments[bisect_right(self._fragments, start, key=_start) - 1]
+        first = fragment.data.rfind(b"\n", 0, max(0, start - fragment.start - 1)) + 1
+        last = fragment.data.find(b"\n", end - fragment.start) + 1 if end < size else len(fragment.data)
+        data = fragment.data[first:last]
+        return parse_blocks(self.crawl, data, start=fragment.start + first, ends=fragment.start + last == size)
+
+
+def parse_line(line: bytes) -> tuple[bytes, int]:
+    """Return key and number of a valid line of a list."""
+    return key_of(line), int(line[line.rfind(b"\t") :])
+
+
+def first_not_below(data: bytes, key: bytes) -> int:
+    """Return where the first line with a key not less than ``key`` starts in sorted lines, or their length."""
+    low, high = 0, len(data)
+    while low < high:
+        middle = (low + high) // 2
+        start = data.rfind(b"\n", low, middle) + 1 or low
+        if data[start : data.find(b" ", start)] < key:
+            low = data.index(b"\n", middle) + 1
+        else:
+            high = start
+    return low

@@ -1,0 +1,194 @@
+"""Search a crawl's list of blocks by small ranges, where the list is not stored.
+
+A search needs the last line with a key less than an interval, the first line after the interval, and the lines between.
+Each is found by probes of 16 kB in a shrinking gap between known lines. What was read stays known for later searches.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+
+from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, list_path
+from catalogue.cdx.known_lines import Gap, KnownLines, parse_line
+from catalogue.errors import BadCdx, NotParquet
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.checks import Response
+from catalogue.source.retry import PoliteSource
+from catalogue.source.suffix import get_tail
+from catalogue.surt import KeyInterval
+
+PROBE = 16 << 10
+"""Bytes of a probe, about 190 lines."""
+_COMPLETE_GAP = 192 << 10
+"""Gaps up to this size are read completely."""
+_PIECE = 8 << 20
+"""Largest range of one request."""
+_MAX_PROBES = 64
+"""More than bisection of the largest list needs."""
+_NEAR, _NEAR_PROBE = 3 << 20, 48 << 10
+"""Predicted distance from a known line below which a larger probe may find the key, and its least size."""
+_ERROR = 0.4
+"""Size of such a probe, as a share of the distance."""
+_TRUSTED = 4
+"""Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
+
+Predictor = Callable[[bytes], float]
+"""Returns the share of a crawl's lines whose keys are less than a key, from 0 to 1; it never decreases."""
+
+
+def shares_of(groups: Iterable[tuple[bytes, bytes, int]]) -> Predictor:
+    """Predict from row groups of the columnar index of the same crawl.
+
+    Args:
+        groups: least key, greatest key and number of rows of each row group of all subsets, in any order. Half of a
+            group that may have the key counts as before it.
+    """
+    listed = list(groups)
+    firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
+    first_keys, last_keys = ([key for key, _ in bounds] for bounds in (firsts, lasts))
+    started, ended = ([0, *accumulate(rows for _, rows in bounds)] for bounds in (firsts, lasts))
+    total = started[-1] or 1
+    return lambda key: (started[bisect_left(first_keys, key)] + ended[bisect_left(last_keys, key)]) / (2 * total)
+
+
+class ClusterSearch:
+    """Searches of one version of a list of blocks, for one thread."""
+
+    def __init__(
+        self,
+        source: PoliteSource,
+        crawl: str,
+        *,
+        known: KnownLines | None = None,
+        predict: Predictor | None = None,
+        shards: int | None = None,
+    ) -> None:
+        """Take what is known.
+
+        Args:
+            source: of the list.
+            crawl: name of the crawl.
+            known: lines that earlier searches read.
+            predict: makes searches shorter, and never wrong.
+            shards: number of shards of the crawl, if known; a shorter list is an error.
+        """
+        self.crawl = crawl
+        self._path = list_path(crawl)
+        self._source = source
+        self._known = known
+        self._predict = predict
+        self._shards = shards
+
+    @property
+    def known(self) -> KnownLines:
+        """The lines read so far, to be stored; the first use of a new search reads the end of the list."""
+        if self._known is None:
+            self._known = self._open()
+        return self._known
+
+    def find(self, interval: KeyInterval) -> BlockList:
+        """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
+
+        Raises:
+            BadCdx: if the list is invalid.
+            FileChanged: if it is another version than before.
+            SourceError: if it cannot be read.
+        """
+        start = self._border(interval.start)
+        end = self._border(interval.end)
+        if start < end:
+            for part in self.known.missing(ByteRange(start, end)):
+                self._read_all(part)
+        return self.known.list(start, end)
+
+    def locate(self, interval: KeyInterval) -> ByteRange | None:
+        """Return where the lines of the blocks that start inside an interval are; None if there are none.
+
+        This takes some probes. ``find`` then reads what is not known of it.
+        """
+        start, end = self._border(interval.start), self._border(interval.end)
+        return ByteRange(start, end) if start < end else None
+
+    def _open(self) -> KnownLines:
+        try:
+            tail = get_tail(self._source, self._path, PROBE)
+        except NotParquet as error:  # by its general meaning, the file is empty
+            raise BadCdx(f"{self._path} is empty") from error
+        if tail.total_size > MAX_LIST:
+            raise BadCdx(f"{self._path} has {tail.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
+        known = KnownLines(self.crawl, FileVersion(tail.total_size, tail.etag), shards=self._shards)
+        if not tail.body.endswith(b"\n"):
+            raise BadCdx(f"{self._path} ends within a line")
+        first = 0 if tail.start == 0 else tail.body.find(b"\n") + 1
+        if first < len(tail.body):
+            known.add(tail.start + first, tail.body[first:])
+        return known
+
+    def _border(self, key: bytes) -> int:
+        """Return the offset of the first line with a key not less than ``key``, and know the line before it."""
+        for probes in range(_MAX_PROBES):
+            found = self.known.border(key)
+            if isinstance(found, int):
+                return found
+            self._read(found, self._probe(key, found, probes))
+        raise BadCdx(f"{self._path}: {key[:200]!r} was not found in {_MAX_PROBES} requests")
+
+    def _probe(self, key: bytes, gap: Gap, probes: int) -> ByteRange:
+        """Choose the part of a gap to read next."""
+        if len(gap) <= _COMPLETE_GAP:
+            return ByteRange(gap.start, gap.end)
+        length = PROBE
+        middle = (gap.start + gap.end) // 2
+        if self._predict and self.known.blocks and (probes < _TRUSTED or probes % 2):
+            middle, length = self._predicted(self._predict, key, gap)
+        start = max(gap.start, min(middle - length // 2, gap.end - length))
+        return ByteRange(start, start + length)
+
+    def _predicted(self, predict: Predictor, key: bytes, gap: Gap) -> tuple[int, int]:
+        """Return the predicted offset of a key, and the bytes to read around it.
+
+        The prediction is corrected by the known lines around the gap; the nearer one counts more.
+        """
+        total = self.known.blocks or 0
+        low_key, low = parse_line(gap.before) if gap.before else (b"", 0)
+        high_key, high = parse_line(gap.after) if gap.after else (None, total + 1)
+        share = predict(key)
+        from_low = max(0.0, share - (predict(low_key) if low else 0.0)) * total
+        from_high = max(0.0, (1.0 if high_key is None else predict(high_key)) - share) * total
+        line = len(gap) / (high - low)
+        distance = int(min(from_low, from_high) * line)
+        length = min(max(_NEAR_PROBE, int(_ERROR * distance)), _COMPLETE_GAP) if distance < _NEAR else PROBE
+        return gap.start + distance if from_low <= from_high else gap.end - distance, length
+
+    def _read(self, gap: Gap, part: ByteRange) -> None:
+        """Read a part of a gap, and more if it has no complete line."""
+        while True:
+            body = self._get(part).body
+            first = 0 if part.start == gap.start else body.find(b"\n") + 1
+            if part.end == gap.end and not body.endswith(b"\n"):
+                raise BadCdx(f"{self._path}: byte {part.end:,} is not the end of a line")
+            last = body.rfind(b"\n") + 1
+            if first < last:
+                self.known.add(part.start + first, body[first:last])
+                return
+            if len(part) >= MAX_LINE:
+                raise BadCdx(f"{self._path} has a line of more than {MAX_LINE:,} bytes at byte {part.start:,}")
+            length = min(2 * len(part), MAX_LINE)
+            start = max(gap.start, part.end - length) if part.end == gap.end else part.start
+            part = ByteRange(start, min(start + length, gap.end))
+
+    def _read_all(self, part: ByteRange) -> None:
+        """Read complete lines between two known ones."""
+        at, rest = part.start, b""
+        while at < part.end:
+            piece = ByteRange(at, min(at + _PIECE, part.end))
+            body = rest + self._get(piece).body
+            last = body.rfind(b"\n") + 1
+            if last:
+                self.known.add(piece.end - len(body), body[:last])
+            rest, at = body[last:], piece.end
+        if rest:
+            raise BadCdx(f"{self._path}: byte {part.end:,} is not the end of a line")
+
+    def _get(self, part: ByteRange) -> Response:
+        return self._source.get(self._path, part, pin=self.known.version)

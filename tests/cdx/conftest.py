@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from catalogue.cdx.captures import COLUMNS
+from tests.support.cdx_indexes import CdxIndex, indexes_of
+from tests.support.mirrors import whole_table
+
+
+@pytest.fixture(scope="session")
+def whole_rows(whole_mirror: Path) -> pa.Table:
+    """All rows of the columnar index, with the columns that follow from CDX lines."""
+    return whole_table(whole_mirror, COLUMNS)
+
+
+@pytest.fixture(scope="session")
+def indexes(whole_mirror: Path, whole_rows: pa.Table) -> list[CdxIndex]:
+    """The CDX index of each crawl."""
+    return indexes_of(whole_mirror, whole_rows)
+
+
+@pytest.fixture(scope="session")
+def scanned(indexes: list[CdxIndex]) -> dict[str, list[bytes]]:
+    """All lines of each crawl, by reading all."""
+    return {index.crawl: index.lines for index in indexes}

@@ -1,0 +1,208 @@
+"""Lines of a CDX index have the values of the columnar index, in every column that is claimed."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.cdx.blocks import FoundLines
+from catalogue.cdx.captures import COLUMNS, captures_of
+from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.errors import BadCdx
+from catalogue.surt import EVERYTHING
+from tests.support.cdx_indexes import CdxIndex
+
+CRAWL = "CC-MAIN-2022-33"
+SHARD = f"cc-index/collections/{CRAWL}/indexes/cdx-00007.gz"
+FILE = f"crawl-data/{CRAWL}/segments/1660.49/warc/CC-MAIN-x.warc.gz"
+FIELDS = {
+    "url": "https://example.com/",
+    "mime": "text/html",
+    "mime-detected": "application/xhtml+xml",
+    "status": "200",
+    "digest": "XVWYJOGUATHZQEPSLNQVRHIPNIQXDA6H",
+    "length": "512",
+    "offset": "525085",
+    "filename": FILE,
+    "charset": "UTF-8",
+    "languages": "fra",
+}
+
+
+def line(**changes: str | None) -> bytes:
+    fields = {name: text for name, text in (FIELDS | changes).items() if text is not None}
+    return b"com,example)/ 20220816185132 " + json.dumps(fields).encode()
+
+
+def rows(*lines: bytes) -> list[dict[str, Any]]:
+    found = FoundLines(SHARD, 17927, 11, b"".join(text + b"\n" for text in lines))
+    values: list[dict[str, Any]] = captures_of(CRAWL, [found]).to_pylist()
+    return values
+
+
+def test_converts_a_line() -> None:
+    (row,) = rows(line())
+    assert row == {
+        "url_surtkey": "com,example)/",
+        "url": "https://example.com/",
+        "fetch_time": datetime(2022, 8, 16, 18, 51, 32, tzinfo=UTC),
+        "fetch_status": 200,
+        "fetch_redirect": None,
+        "content_digest": "XVWYJOGUATHZQEPSLNQVRHIPNIQXDA6H",
+        "content_mime_type": "text/html",
+        "content_mime_detected": "application/xhtml+xml",
+        "content_charset": "UTF-8",
+        "content_languages": "fra",
+        "content_truncated": None,
+        "warc_filename": FILE,
+        "warc_record_offset": 525085,
+        "warc_record_length": 512,
+        "warc_segment": "1660.49",
+        "crawl": CRAWL,
+        "subset": "warc",
+    }
+
+
+def test_schema_is_that_of_the_columnar_index() -> None:
+    batch = captures_of(CRAWL, [])
+    assert batch.num_rows == 0
+    assert batch.schema == pa.schema([SCHEMA.field(name) for name in COLUMNS])
+
+
+@pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
+def test_subset_is_in_the_path_of_the_archive(subset: str) -> None:
+    (row,) = rows(line(filename=FILE.replace("/warc/", f"/{subset}/")))
+    assert (row["subset"], row["warc_segment"]) == (subset, "1660.49")
+    (old,) = rows(line(filename=f"common-crawl/{FILE}"))
+    assert (old["subset"], old["warc_filename"]) == ("warc", f"common-crawl/{FILE}")
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("404", 404), ("0404", 404), ("-", -1), ("", -1), (None, -1), ("200.5", -1), ("99999", -1), ("2 00", -1)],
+)
+def test_statuses_that_are_not_numbers_are_minus_one(status: str | None, expected: int) -> None:
+    assert rows(line(status=status), line())[0]["fetch_status"] == expected
+
+
+def test_missing_texts_are_null_and_empty_ones_empty() -> None:
+    without = dict.fromkeys(["mime", "mime-detected", "digest", "charset", "languages"])
+    (row,) = rows(line(**without, redirect="", truncated="length"))
+    assert [row[f"content_{name}"] for name in ("mime_type", "mime_detected", "digest", "charset")] == [None] * 4
+    assert (row["fetch_redirect"], row["content_truncated"]) == ("", "length")
+
+
+def test_escaped_and_raw_characters_are_equal() -> None:
+    url = 'https://example.com/é?q="日本"\\\U0001f600'
+    escaped, raw = json.dumps(FIELDS | {"url": url}), json.dumps(FIELDS | {"url": url}, ensure_ascii=False)
+    assert escaped != raw
+    found = rows(*(b"com,example)/\xc3\xa9 20220816185132 " + text.encode() for text in (escaped, raw)))
+    assert [(row["url"], row["url_surtkey"]) for row in found] == [(url, "com,example)/é")] * 2
+
+
+def test_accepts_any_order_and_unknown_fields() -> None:
+    fields = dict(reversed(FIELDS.items())) | {"new": {"a": [1, None]}}
+    prefix = b"com,example)/ 20220816185132 "
+    assert rows(prefix + json.dumps(fields, separators=(",", ":")).encode()) == rows(line())
+
+
+def replaced(old: bytes, new: bytes) -> bytes:
+    assert old in line()
+    return line().replace(old, new)
+
+
+FAULTS: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b"com,example)/ 20220816185132", "no JSON object"),
+    "no time": (b"com,example)/ " + json.dumps(FIELDS).encode(), "no JSON object"),
+    "an empty line": (b"", "no JSON object"),
+    "an array": (b"com,example)/ 20220816185132 []", "no JSON object"),
+    "cut": (line()[:-1], "invalid JSON"),
+    "text after the object": (line() + b" x", "invalid JSON"),
+    "two objects": (line() + b" {}", "invalid JSON"),
+    "two complete objects": (line() + line()[len(b"com,example)/ 20220816185132 ") :], "invalid JSON"),
+    "a trailing comma": (replaced(b'"fra"}', b'"fra",}'), "invalid JSON"),
+    "a tab in a text": (replaced(b"text/html", b"text\thtml"), "invalid JSON"),
+    "a field twice": (replaced(b'"mime": ', b'"mime": "a", "mime": '), "the field mime occurs twice"),
+    "a number": (replaced(b'"512"', b"512"), "the value of length is not a text"),
+    "an object": (replaced(b'"fra"', b"{}"), "the value of languages is not a text"),
+    "no url": (line(url=None), "no field url"),
+    "no file": (line(filename=None), "no field filename"),
+    "no offset": (line(offset=None), "no field offset"),
+    "no length": (line(length=None), "no field length"),
+    "a null offset": (replaced(b'"525085"', b"null"), "the value of offset is not a text"),
+    "an offset that is not a number": (line(offset="0x1"), "invalid offset"),
+    "a negative length": (line(length="-1"), "invalid length"),
+    "a huge offset": (line(offset="9" * 20), "invalid offset"),
+    "another crawl": (line(filename=FILE.replace("2022-33", "2022-27")), f"not one of {CRAWL}"),
+    "a file of no subset": (line(filename=FILE.replace("/warc/", "/wat/")), f"not one of {CRAWL}"),
+    "month 13": (line().replace(b" 202208", b" 202213"), "invalid key, time or text"),
+    "a short time": (line().replace(b" 202208", b" 2022"), "invalid key, time or text"),
+    "a key that is not UTF-8": (line().replace(b")/ ", b")/\xe9 "), "invalid key, time or text"),
+    "a text that is not UTF-8": (replaced(b"text/html", b"text/\xe9"), "invalid JSON"),
+    "half a character": (replaced(b"text/html", b"\\ud800"), "invalid key, time or text"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("around", [0, 2])
+def test_errors_name_the_line(fault: str, around: int) -> None:
+    bad, message = FAULTS[fault]
+    with pytest.raises(BadCdx, match=message) as raised:
+        rows(*[line()] * around, bad, *[line()] * around)
+    assert f"{SHARD}, block at byte 17,927, line {11 + around}: " in str(raised.value)
+
+
+def test_objects_of_two_lines_are_not_taken_for_each_other() -> None:
+    twice = line() + line()[len(b"com,example)/ 20220816185132 ") :]
+    with pytest.raises(BadCdx, match="line 11"):
+        rows(twice, b"com,example)/ 20220816185133 ")
+    with pytest.raises(BadCdx, match="line 11"):
+        rows(line()[:-1] + b",", b'com,example)/ 20220816185133 {"truncated": "length"}')
+
+
+def test_null_is_missing() -> None:
+    (row,) = rows(replaced(b'"fra"', b"null"))
+    assert row["content_languages"] is None
+
+
+@given(
+    url=st.text(st.characters(exclude_categories=["Cs"])),
+    mime=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+    ascii_only=st.booleans(),
+)
+def test_any_text_survives(url: str, mime: str | None, *, ascii_only: bool) -> None:
+    fields = FIELDS | {"url": url} | ({"mime": mime} if mime is not None else {"mime": "x"})
+    (row,) = rows(b"com,example)/ 20220816185132 " + json.dumps(fields, ensure_ascii=ascii_only).encode())
+    assert (row["url"], row["content_mime_type"]) == (fields["url"], fields["mime"])
+
+
+def as_multiset(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    """Count equal rows. Where a server named no media type, lines have ``unk``, and the table of a mirror has null."""
+    name = "content_mime_type"
+    unk = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], "unk"))
+    return Counter(zip(*(column.to_pylist() for column in unk.columns), strict=True))
+
+
+def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
+    indexes: list[CdxIndex], whole_rows: pa.Table
+) -> None:
+    found = pa.Table.from_batches(captures_of(index.crawl, index.find(index.parsed(), EVERYTHING)) for index in indexes)
+    assert as_multiset(found) == as_multiset(whole_rows)
+    assert set(found["subset"].to_pylist()) == {"warc", "crawldiagnostics", "robotstxt"}
+
+
+def test_rows_become_the_lines_that_they_were_made_of(indexes: list[CdxIndex], scanned: dict[str, list[bytes]]) -> None:
+    for index in indexes:
+        batch = captures_of(index.crawl, index.find(index.parsed(), EVERYTHING))
+        written = cdx_table(batch).column(RAW).to_pylist()
+        for text, original in zip(written, scanned[index.crawl], strict=True):
+            place, fields = text.encode().rsplit(b" {", 1)[0], json.loads(text[text.index(" {") :])
+            assert original.startswith(place + b" {")
+            assert fields == json.loads(original[original.index(b" {") :])

@@ -1,0 +1,359 @@
+"""Search of a list of blocks over HTTP: few small requests, and never a wrong or short answer."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.cluster import make_list
+from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
+from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
+from catalogue.cdx.search import PROBE, ClusterSearch, Predictor, shares_of
+from catalogue.errors import BadCdx, FileChanged
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.http import HttpSource
+from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.retry import PoliteSource
+from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from tests.support.cdx_indexes import CdxIndex
+from tests.support.clocks import FakeClock
+from tests.support.faults import FaultServer
+
+CRAWL = "CC-MAIN-2022-33"
+PATH = list_path(CRAWL)
+BLOCKS = 60_000
+
+
+@pytest.fixture(scope="module")
+def listed() -> bytes:
+    return make_list(BLOCKS)
+
+
+@pytest.fixture(scope="module")
+def blocks(listed: bytes) -> BlockList:
+    return parse_blocks(CRAWL, listed)
+
+
+class Served:
+    """A list behind a server that counts."""
+
+    def __init__(self, data: bytes) -> None:
+        self.files = {PATH: data}
+        self.server = FaultServer(self.files)
+
+    @contextmanager
+    def open(self) -> "Iterator[Served]":
+        with self.server:
+            inner = HttpSource(self.server.url, user_agent="test", connections=1)
+            limiter = Limiter(Policy(), clock=FakeClock())
+            with closing(PoliteSource(inner, limiter)) as self.source:
+                yield self
+
+    def search(
+        self, known: KnownLines | None = None, predict: Predictor | None = None, shards: int | None = None
+    ) -> ClusterSearch:
+        return ClusterSearch(self.source, CRAWL, known=known, predict=predict, shards=shards)
+
+    def cost(self) -> tuple[int, int]:
+        """Return requests and bytes since the last call."""
+        exchanges = self.server.settle()
+        self.server.reset()
+        return len(exchanges), sum(exchange.body_bytes_sent for exchange in exchanges)
+
+
+@contextmanager
+def served(data: bytes) -> Iterator[Served]:
+    with Served(data).open() as opened:
+        yield opened
+
+
+def found(part: BlockList, interval: KeyInterval) -> list[tuple[int, bytes]]:
+    return [(part.number(place), part.first(place)) for place in part.blocks_for(interval)]
+
+
+def sample(blocks: BlockList, count: int, seed: int = 1) -> list[KeyInterval]:
+    rng = Random(seed)
+    keys = [blocks.key(rng.randrange(len(blocks))) for _ in range(count)]
+    return [exact_interval(key + rng.choice([b"", b"x"])) for key in keys]
+
+
+def check(search: ClusterSearch, blocks: BlockList, interval: KeyInterval) -> None:
+    assert found(search.find(interval), interval) == found(blocks, interval)
+
+
+def test_few_requests_find_a_url_without_anything_stored(listed: bytes, blocks: BlockList) -> None:
+    with served(listed) as server:
+        for first, second in zip(sample(blocks, 15), sample(blocks, 15, 2), strict=True):
+            search = server.search()
+            check(search, blocks, first)
+            requests, size = server.cost()
+            assert requests <= 7  # the end, five bisections of 5 MB, and the rest
+            assert size <= 300_000
+            check(search, blocks, second)
+            requests, size = server.cost()
+            assert requests <= 5
+            check(search, blocks, first)
+            assert server.cost() == (0, 0)
+
+
+def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockList) -> None:
+    (one, other) = sample(blocks, 2)
+    with served(listed) as server:
+        search = server.search()
+        check(search, blocks, one)
+        server.cost()
+        stored = [Fragment(fragment.start, fragment.data) for fragment in search.known]
+        again = server.search(KnownLines(CRAWL, search.known.version, stored))
+        check(again, blocks, one)
+        assert server.cost() == (0, 0)
+        check(again, blocks, other)
+        check(search, blocks, other)
+        exchanges = server.server.settle()
+        half = len(exchanges) // 2
+        assert [each.range_header for each in exchanges[:half]] == [each.range_header for each in exchanges[half:]]
+
+
+def row_groups(blocks: BlockList, rows: int, *, subset: int) -> list[tuple[bytes, bytes, int]]:
+    """Return bounds of row groups that have every third line of the crawl, if each block has three."""
+    starts = range(subset * rows // 3, len(blocks), rows)
+    return [(blocks.key(at), blocks.key(min(at + rows, len(blocks)) - 1), rows) for at in starts]
+
+
+def test_predictions_from_row_counts_save_requests(listed: bytes, blocks: BlockList) -> None:
+    predict = shares_of(group for subset in range(3) for group in row_groups(blocks, 300, subset=subset))
+    with served(listed) as server:
+        for interval in sample(blocks, 15):
+            check(server.search(predict=predict), blocks, interval)
+            requests, size = server.cost()
+            assert requests <= 4  # the end, and two or three probes
+            assert size <= 300_000
+
+
+def test_predictions_from_another_crawl_save_requests(listed: bytes, blocks: BlockList) -> None:
+    other = parse_blocks("CC-MAIN-2022-27", make_list(BLOCKS // 2, seed=2))
+    with served(listed) as server:
+        for interval in sample(blocks, 15):
+            check(server.search(predict=other.share), blocks, interval)
+            requests, size = server.cost()
+            assert requests <= 6
+            assert size <= 600_000
+
+
+def test_shares_of_row_groups() -> None:
+    predict = shares_of([(b"c", b"d", 20), (b"a", b"b", 10), (b"c", b"x", 10)])
+    keys = [b"", b"a", b"aa", b"b", b"bb", b"c", b"cc", b"e", b"y"]
+    assert [40 * predict(key) for key in keys] == [0, 0, 5, 5, 10, 10, 25, 35, 40]
+    assert shares_of([])(b"a") == 0
+
+
+WRONG: dict[str, Predictor] = {
+    "always 0": lambda _: 0.0,
+    "always 1": lambda _: 1.0,
+    "beyond": lambda _: 7.0,
+    "below": lambda _: -7.0,
+    "by length": lambda key: len(key) / 100,
+}
+
+
+@pytest.mark.parametrize("predict", WRONG)
+def test_wrong_predictions_cost_requests_only(listed: bytes, blocks: BlockList, predict: str) -> None:
+    with served(listed) as server:
+        for interval in sample(blocks, 5):
+            check(server.search(predict=WRONG[predict]), blocks, interval)
+            assert server.cost()[0] <= 20
+
+
+def test_reads_all_lines_of_a_large_interval(listed: bytes, blocks: BlockList) -> None:
+    with served(listed) as server:
+        search = server.search()
+        interval = prefix_interval(b"de,")
+        place = search.locate(interval)
+        assert place is not None
+        before = server.cost()
+        check(search, blocks, interval)
+        requests, size = server.cost()
+        assert requests <= 12
+        assert size < len(place) < before[1] + size
+        check(search, blocks, EVERYTHING)
+        assert [(fragment.start, fragment.data) for fragment in search.known] == [(0, listed)]
+        assert search.known.blocks == BLOCKS
+
+
+def test_reads_a_complete_list_once(listed: bytes, blocks: BlockList) -> None:
+    with served(listed) as server:
+        check(server.search(), blocks, EVERYTHING)
+        requests, size = server.cost()
+        assert requests == 2  # the end, and all before it
+        assert size <= len(listed) + 200
+
+
+def test_locates_nothing_between_keys(listed: bytes) -> None:
+    with served(listed) as server:
+        assert server.search().locate(exact_interval(b"com,aaaa)/")) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 300])
+def test_short_lists(count: int) -> None:
+    data = make_list(count, shards=1)
+    complete = parse_blocks(CRAWL, data)
+    keys = [complete.key(place) for place in {0, count // 2, count - 1}]
+    intervals = [exact_interval(key + end) for key in keys for end in (b"", b"x")]
+    with served(data) as server:
+        search = server.search()
+        for interval in (*intervals, exact_interval(b"a"), exact_interval(b"zz"), EVERYTHING, KeyInterval(b"", b"a")):
+            check(search, complete, interval)
+        requests, size = server.cost()
+        assert requests <= 1 + len(data) // PROBE
+        assert size <= len(data) + 200  # and a part of a line
+
+
+@given(data=st.data())
+def test_finds_the_same_blocks_as_in_the_complete_list(indexes: list[CdxIndex], data: st.DataObject) -> None:
+    index = data.draw(st.sampled_from(indexes))
+    complete = index.parsed()
+    size = len(index.cluster)
+    keys = [complete.key(place) for place in range(len(complete))]
+    starts = [0] + [at + 1 for at in range(size) if index.cluster[at : at + 1] == b"\n"]
+    cuts = sorted(data.draw(st.sets(st.sampled_from(starts), max_size=6)) | {0, size})
+    known = KnownLines(index.crawl, FileVersion(size, None))
+    order = data.draw(st.permutations(list(pairwise(cuts))))
+    for start, end in order:
+        known.add(start, index.cluster[start:end])
+        for key in data.draw(st.lists(st.sampled_from(keys), max_size=3)):
+            border = known.border(key)
+            expected = first_not_below(index.cluster, key)
+            if isinstance(border, int):
+                assert border == expected
+            else:
+                assert border.start <= expected <= border.end
+    assert [fragment.data for fragment in known] == [index.cluster]
+    assert known.blocks == len(complete)
+
+
+def test_keys_longer_than_a_probe() -> None:
+    lines = make_list(600, shards=1).splitlines(keepends=True)
+    for place in (0, 150, 300, 301, 450, 599):
+        key, _, rest = lines[place].partition(b" ")
+        lines[place] = key + b"~" * (3 * PROBE) + b" " + rest
+    data = b"".join(lines)
+    complete = parse_blocks(CRAWL, data)
+    with served(data) as server:
+        for place in range(0, 600, 37):
+            check(server.search(), complete, exact_interval(complete.key(place)))
+        for place in (0, 150, 301, 599):
+            check(server.search(), complete, exact_interval(complete.key(place)))
+
+
+def test_rejects_endless_lines() -> None:
+    lines = make_list(600).splitlines(keepends=True)
+    data = b"".join([*lines[:300], b"com,a)/" + b"x" * (4 << 20), *lines[300:]])
+    with served(data) as server, pytest.raises(BadCdx, match="has a line of more than 1,048,576 bytes"):
+        server.search().find(exact_interval(b"com,m"))
+
+
+def test_captures_of_a_url_in_many_blocks() -> None:
+    lines = make_list(4000, shards=4).splitlines(keepends=True)
+    key = lines[1500].partition(b" ")[0]
+    lines[1500:2500] = [key + b" 20220801000000" + line[line.index(b"\t") :] for line in lines[1500:2500]]
+    data = b"".join(lines)
+    complete = parse_blocks(CRAWL, data)
+    with served(data) as server:
+        interval = exact_interval(key)
+        assert len(complete.blocks_for(interval)) == 1001
+        check(server.search(), complete, interval)
+
+
+def swapped(data: bytes) -> bytes:
+    lines = data.splitlines(keepends=True)
+    middle = len(lines) // 2
+    return b"".join([*lines[: middle - 500], *lines[middle:], *lines[middle - 500 : middle]])
+
+
+LIST_FAULTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda _: b"", "is empty"),
+    "truncated": (lambda data: data[:-1], "ends within a line"),
+    "halves swapped": (lambda data: data[len(data) // 2 :] + data[: len(data) // 2], ""),
+    "unsorted": (swapped, "the key is less"),
+    "not a list": (lambda data: b"<p>not found</p>\n" * (len(data) // 17), "is not a line of a list of blocks"),
+    "no line feeds": (lambda data: data.replace(b"\n", b" ")[:-1] + b"\n", "more than 1,048,576 bytes|not a line"),
+    "zeros inside": (lambda data: data[: len(data) // 3] + bytes(len(data) // 3) + data[-(len(data) // 3) :], "byte"),
+}
+
+
+@pytest.mark.parametrize("fault", LIST_FAULTS)
+def test_rejects_damaged_lists(listed: bytes, fault: str) -> None:
+    change, message = LIST_FAULTS[fault]
+    data = change(listed)
+    with served(data) as server, pytest.raises(BadCdx, match=message or None) as raised:
+        server.search().find(EVERYTHING)
+    assert PATH in str(raised.value)
+
+
+@pytest.mark.parametrize("fault", ["halves swapped", "unsorted", "zeros inside", "no line feeds"])
+def test_searches_of_damaged_lists_are_errors_or_right(listed: bytes, blocks: BlockList, fault: str) -> None:
+    # Neighbouring lines have consecutive numbers. A wrong last line is found by its shard, or by the size of the shard.
+    data, rejected = LIST_FAULTS[fault][0](listed), 0
+    with served(data) as server:
+        for interval in [
+            *sample(blocks, 30),
+            *(exact_interval(blocks.key(BLOCKS // 2 + near)) for near in range(-9, 9)),
+        ]:
+            try:
+                check(server.search(shards=300), blocks, interval)
+            except BadCdx:
+                rejected += 1
+    assert rejected >= 9
+
+
+def test_rejects_a_list_that_ends_between_shards(listed: bytes) -> None:
+    cut = listed[: listed.index(b"\tcdx-00200.gz")]
+    cut = cut[: cut.rindex(b"\n") + 1]
+    with served(cut) as server:
+        with pytest.raises(BadCdx, match="ends with shard 199; the crawl has 300"):
+            server.search(shards=300).find(exact_interval(b"com,a)/"))
+        assert len(server.search(shards=200).find(exact_interval(b"com,a)/"))) > 0
+
+
+def test_a_list_that_changes_between_probes_is_an_error(listed: bytes, blocks: BlockList) -> None:
+    with served(listed) as server:
+        search = server.search()
+        check(search, blocks, sample(blocks, 1)[0])
+        for changed in (listed[:-10] + listed[-9:], listed.replace(b"\t190", b"\t191", 1)):
+            server.files[PATH] = changed
+            with pytest.raises(FileChanged):
+                search.find(exact_interval(sample(blocks, 9, seed=7)[8].start))
+        server.files[PATH] = listed
+        check(search, blocks, sample(blocks, 9, seed=7)[8])
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [(0, 10), (5, 20)],
+        [(0, 10), (10, 20), (10, 20)],
+        [(0, 10), (0, 10)],
+    ],
+)
+def test_rejects_stored_lines_that_overlap(listed: bytes, fragments: list[tuple[int, int]]) -> None:
+    lines = listed.splitlines(keepends=True)
+    starts = [sum(map(len, lines[:number])) for number in range(21)]
+    with pytest.raises(BadCdx, match=re.escape(PATH)):
+        KnownLines(
+            CRAWL,
+            FileVersion(len(listed), None),
+            [Fragment(starts[first], listed[starts[first] : starts[last]]) for first, last in fragments],
+        )
+
+
+def test_rejects_stored_lines_of_another_list(listed: bytes) -> None:
+    other = make_list(BLOCKS, seed=3)
+    middle = other.index(b"\n", len(other) // 2) + 1
+    known = KnownLines(CRAWL, FileVersion(len(listed), None))
+    known.add(0, listed[: listed.index(b"\n", 5000) + 1])
+    with pytest.raises(BadCdx, match=r"not in order|not the next"):
+        known.add(1_000_000, other[middle : other.index(b"\n", middle + 5000) + 1])

@@ -1,0 +1,80 @@
+"""The CDX index of each crawl: those of the mirror, or made of the rows of the miniature."""
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.zipnum import blocks
+from catalogue.cdx.blocks import FoundLines, find_lines
+from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks
+from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.surt import KeyInterval
+
+
+@dataclass(frozen=True)
+class CdxIndex:
+    """A crawl's index."""
+
+    crawl: str
+    files: dict[str, bytes]
+    """By path."""
+
+    @property
+    def cluster(self) -> bytes:
+        return self.files[list_path(self.crawl)]
+
+    @property
+    def shards(self) -> list[str]:
+        return sorted(path for path in self.files if path.endswith(".gz"))
+
+    @property
+    def lines(self) -> list[bytes]:
+        """All lines with their line feeds, by reading all."""
+        return [line for path in self.shards for line in gzip.decompress(self.files[path]).splitlines(keepends=True)]
+
+    def parsed(self) -> BlockList:
+        return parse_blocks(self.crawl, self.cluster, shards=len(self.shards))
+
+    def find(self, listed: BlockList, *intervals: KeyInterval, max_length: int = 1 << 20) -> list[FoundLines]:
+        """Return the lines of disjoint ascending intervals, by the blocks of a list."""
+        found: list[FoundLines] = []
+        for interval in intervals:
+            for read in listed.reads(listed.blocks_for(interval), max_length=max_length):
+                shard = self.files[read.path]
+                body = shard[read.range.start : read.range.end]
+                found += find_lines(listed, read, body, len(shard), [interval])
+        return found
+
+
+def make_index(crawl: str, lines: Sequence[str], *, lines_a_block: int = 50, blocks_a_shard: int = 6) -> CdxIndex:
+    """Make the index of sorted lines without line feeds."""
+    shards: list[bytes] = []
+    cluster = []
+    for number, (first, member) in enumerate(blocks(lines, lines_a_block)):
+        if number % blocks_a_shard == 0:
+            shards.append(b"")
+        cluster.append(f"{first}\tcdx-{len(shards) - 1:05}.gz\t{len(shards[-1])}\t{len(member)}\t{number + 1}\n")
+        shards[-1] += member
+    files = {f"{index_folder(crawl)}/cdx-{number:05}.gz": data for number, data in enumerate(shards)}
+    return CdxIndex(crawl, files | {list_path(crawl): "".join(cluster).encode()})
+
+
+def indexes_of(whole_mirror: Path, rows: pa.Table) -> list[CdxIndex]:
+    """Return the indexes of a mirror, or make them of all its rows."""
+    folders = sorted(whole_mirror.glob(f"{index_folder('*')}"))
+    if folders:
+        return [_read(whole_mirror, folder) for folder in folders]
+    made = []
+    for crawl in sorted(set(rows["crawl"].to_pylist())):
+        (batch,) = rows.filter(pc.equal(rows["crawl"], crawl)).combine_chunks().to_batches()
+        made.append(make_index(crawl, sorted(cdx_table(batch).column(RAW).to_pylist(), key=str.encode)))
+    return made
+
+
+def _read(mirror: Path, folder: Path) -> CdxIndex:
+    files = {str(path.relative_to(mirror)): path.read_bytes() for path in folder.iterdir()}
+    return CdxIndex(folder.parent.name, files)
