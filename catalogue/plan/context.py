@@ -173,9 +173,14 @@ class PlanContext:
         # An ETag means nothing to another source.
         pin = FileVersion(version.size, version.etag if version.source == source.url else None)
 
+        of_file: dict[int, Indexes] | None = None
+
         def indexes(ordinal: int) -> Indexes | None:
-            fetched = self._fetched.get((path, ordinal))
-            stored = self._footers.store.indexes(path, [ordinal], version).get(ordinal)
+            nonlocal of_file
+            if of_file is None:
+                ordinals = [group.ordinal for group in decoded.footer.row_groups]
+                of_file = self._footers.store.indexes(path, ordinals, version)
+            fetched, stored = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return stored.joined(fetched) if stored and fetched else stored or fetched
 
         cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()

@@ -91,8 +91,8 @@ class Observed:
 
     def see(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
         pages = np.searchsorted(self._index.first_rows, rows, side="right") - 1
-        cuts = np.flatnonzero(np.diff(pages, prepend=-1, append=-1)).tolist()
-        for first, after in pairwise(cuts):
+        cuts = (np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist()
+        for first, after in pairwise([0, *cuts, len(pages)]):
             self._see_page(int(pages[first]), keys.slice(first, after - first))
 
     def _see_page(self, page: int, keys: pa.BinaryArray) -> None:

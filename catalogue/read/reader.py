@@ -380,8 +380,9 @@ def _check(group: LoadedRowGroup, *, later: bool) -> None:
 
 def _runs(rows: np.ndarray) -> tuple[range, ...]:
     """Return ascending numbers of rows as runs of consecutive ones."""
-    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1).tolist()
-    return tuple(range(int(rows[a]), int(rows[b - 1]) + 1) for a, b in pairwise([*starts, len(rows)]))
+    cuts = (np.flatnonzero(rows[1:] - rows[:-1] != 1) + 1).tolist()
+    ends = pairwise([0, *cuts, len(rows)]) if len(rows) else ()
+    return tuple(range(int(rows[first]), int(rows[after - 1]) + 1) for first, after in ends)
 
 
 def _narrow(group: LoadedRowGroup, rows: np.ndarray) -> LoadedRowGroup:

@@ -85,7 +85,7 @@ def _not_text(key: bytes) -> int | None:
 def merge(intervals: Iterable[KeyInterval]) -> tuple[KeyInterval, ...]:
     """Return the same keys as disjoint ascending intervals."""
     merged: list[KeyInterval] = []
-    for current in sorted(intervals):
+    for current in sorted(intervals, key=_start):
         if merged and current.start <= merged[-1].end:
             last = merged[-1]
             if last.end < current.end:
