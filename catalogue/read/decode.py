@@ -30,7 +30,7 @@ _DELTA_BYTE_ARRAY = 7
 Numbered = tuple[np.ndarray, pa.Array]
 """Values of a column, and the ascending numbers of their rows."""
 
-_INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
+_INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError)
 
 
 def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> Iterator[Numbered]:

@@ -150,3 +150,20 @@ def _with_greatest_key(data: bytes, old: bytes, new: bytes) -> bytes:
     changed = footer.replace(b"com,example)/" + old, b"com,example)/" + new)
     assert changed != footer
     return data.replace(footer, changed)
+
+
+def test_rejects_a_column_whose_type_has_the_wrong_kind(tmp_path: Path) -> None:
+    """Decoders skip such a type, and take the column for a group without columns."""
+
+    def damage(path: Path) -> None:
+        data = path.read_bytes()
+        wrong = data.replace(b"\x15\x02\x25\x02\x18\x12warc", b"\x14\x02\x25\x02\x18\x12warc")
+        assert wrong != data
+        path.write_bytes(wrong)
+
+    rows = table(["com,example)/"], warc_record_offset=pa.array([7], pa.int32()))
+    crawl_of(tmp_path, rows, write_page_index=False, change=damage)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        cat.harvest(CRAWL)
+        with pytest.raises(BadFooter, match="column warc_record_offset: index out of bounds"):
+            cat.captures("*", columns=["warc_record_offset"]).to_arrow()
