@@ -239,7 +239,7 @@ class Store:
         """
         if self.read_only:
             return
-        values = ((path, encode(stored)) for path, stored in facts)
+        values = ((path, encode(stored, compress_small=False)) for path, stored in facts)
         with self._exclusive_connection() as connection, self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
