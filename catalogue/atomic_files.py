@@ -20,10 +20,10 @@ from catalogue.formatting import size
 _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-def create(path: Path) -> BinaryIO:
-    """Create a temporary file exclusively, replacing what a killed process left there."""
+def create(path: Path, *, buffering: int = -1) -> BinaryIO:
+    """Create a temporary file exclusively, replacing what a killed process left there; ``buffering``: see ``open``."""
     path.unlink(missing_ok=True)
-    return path.open("x+b")
+    return path.open("x+b", buffering)
 
 
 @contextmanager

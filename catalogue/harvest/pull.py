@@ -38,7 +38,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
+from catalogue.store.stored_file import StoredFile, encode, marker, version_of
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
@@ -199,7 +199,7 @@ class _Pull:
         store = self.store
         store.add_missing("documents", ((path, encode(each)) for path, each in part.documents.items()))
         values = {path: encode(each) for path, each in part.files.items()}
-        facts = {path: encode(of_version(decode(summaries[path]), version_of(value))) for path, value in values.items()}
+        facts = {path: of_version(summaries[path], version_of(value)) for path, value in values.items()}
         added = store.add_missing("files", values.items(), facts=facts)
         same = {path for path, each in part.files.items() if path in added or self._has(path, each)}
         indexes = ((index_key(*key), encode(each)) for key, each in part.indexes.items() if key[0] in same)
@@ -246,12 +246,12 @@ class _Part:
             self.indexes[path, row_group] = replace(value, data=written.pack())
 
     def summaries(self) -> dict[str, bytes]:
-        """Decode the footers; return their summaries, without a version, compressed: small footers can say much."""
+        """Decode the footers; return encoded summaries without a version, the large ones compressed for memory."""
         found = {}
         for path, stored in self.files.items():
             with _invalid(path):
                 summary = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
-            found[path] = encode(packed(summary, stored, b""))
+            found[path] = encode(packed(summary, stored, b""), compress_small=False)
         return found
 
 

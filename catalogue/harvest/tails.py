@@ -103,7 +103,7 @@ class FetchedFile:
         exchange: Exchange | None = None,
     ) -> "FetchedFile":
         value = encode(stored)
-        facts = encode(packed(summary, stored, version_of(value))) if summary else None
+        facts = encode(packed(summary, stored, version_of(value)), compress_small=False) if summary else None
         learned = b"".join(index.pack() for _, index in sorted(indexes.items()))
         digests = tuple(map(digest_of, filter(None, (stored.data, learned))))
         return cls(value, facts, replace(stored, data=b""), digests, indexes, exchange)

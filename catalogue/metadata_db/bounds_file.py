@@ -1,8 +1,8 @@
 """The bounds of all row groups in a mapped file, in which a query finds its row groups by bisection.
 
-Each crawl and subset has a part: an Arrow stream of its row groups, sorted by least key. A header in JSON has what a
-plan needs besides. Header and parts have digests, since wrong bounds would hide rows. The file is derived from the
-metadata database, like which it can be deleted.
+Each crawl and subset has a part: two Arrow streams, of its files and of its row groups, sorted by least key. A header
+in JSON has what a plan needs besides. Header and parts have digests, since wrong bounds would hide rows. The file is
+derived from the metadata database, like which it can be deleted.
 """
 
 import json
@@ -27,7 +27,7 @@ from catalogue.surt import KeyInterval
 Pair: TypeAlias = tuple[str, str]
 """A crawl and a subset."""
 
-_MAGIC = b"CATBND1\n"
+_MAGIC = b"CATBND2\n"
 _DIGEST_SIZE = 16
 _LENGTH_SIZE = 8
 _ALIGNMENT = 64
@@ -62,13 +62,16 @@ class RowGroupPlace(NamedTuple):
 
 
 class BoundsPart:
-    """The row groups of one crawl and subset; those without bounds first, the others by least key."""
+    """The row groups of one crawl and subset; those without bounds first, the others by least key.
 
-    def __init__(self, table: pa.Table) -> None:
-        self._columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        self._least, self._greatest, self._reached = (
-            _as_bytes(self._columns[name]) for name in ("min_key", "max_key", "reached")
-        )
+    The column ``reached`` has the greatest key so far; without it, the greatest keys ascend.
+    """
+
+    def __init__(self, files: pa.Table, row_groups: pa.Table) -> None:
+        """Use the rows of files, and row groups whose column ``file`` is the number of such a row."""
+        self._files, self._columns = map(_columns, (files, row_groups))
+        self._least, self._greatest = (_as_bytes(self._columns[name]) for name in ("min_key", "max_key"))
+        self._reached = _as_bytes(self._columns["reached"]) if "reached" in self._columns else self._greatest
         self._start = self._least.null_count
 
     def matching(self, intervals: Sequence[KeyInterval]) -> list[int]:
@@ -86,7 +89,11 @@ class BoundsPart:
     def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:
         """Yield what rows say of their row groups."""
         chosen = positions(np.array(rows, np.int64))
-        columns = (self._columns[name].take(chosen).to_pylist() for name in RowGroupPlace._fields)
+        files = self._columns["file"].take(chosen)
+        columns = (
+            (self._files[name].take(files) if name in self._files else self._columns[name].take(chosen)).to_pylist()
+            for name in RowGroupPlace._fields
+        )
         return starmap(RowGroupPlace, zip(*columns, strict=True))
 
     def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
@@ -165,7 +172,8 @@ class BoundsFile:
             if _digest(stored).hex() != digest:
                 message = "the bounds of row groups are damaged; run: catalogue check --repair"
                 raise DiskFailed(message)
-            self._parts[pair] = BoundsPart(pa.ipc.open_stream(pa.py_buffer(stored)).read_all())
+            reader = pa.BufferReader(pa.py_buffer(stored))
+            self._parts[pair] = BoundsPart(*(pa.ipc.open_stream(reader).read_all() for _ in range(2)))
         return self._parts[pair]
 
     def is_complete(self) -> bool:
@@ -177,7 +185,10 @@ class BoundsFile:
 
 
 def write_bounds_file(
-    file: BinaryIO, header: Mapping[str, Any], pairs: Sequence[Pair], row_groups: Callable[[Pair], pa.Table]
+    file: BinaryIO,
+    header: Mapping[str, Any],
+    pairs: Sequence[Pair],
+    tables: Callable[[Pair], tuple[pa.Table, pa.Table]],
 ) -> None:
     """Write a file, one part after the other.
 
@@ -185,7 +196,7 @@ def write_bounds_file(
         file: open and empty.
         header: has ``meta``, ``counts``, ``columns`` and ``crawls``.
         pairs: crawls and subsets that may have row groups.
-        row_groups: returns the sorted row groups of a crawl and subset.
+        tables: returns the files and the sorted row groups of a crawl and subset; see ``BoundsPart``.
     """
 
     def encode(places: list[list[Any]]) -> bytes:
@@ -196,10 +207,10 @@ def write_bounds_file(
     end = prefix + len(encode([[*pair, *largest] for pair in pairs]))  # the header is as long as this, or shorter
     places: list[list[Any]] = []
     for pair in pairs:
-        table = row_groups(pair)
-        if table.num_rows:
+        files, row_groups = tables(pair)
+        if row_groups.num_rows:
             start = file.seek(_padded(end))
-            digest = _write_stream(file, table)
+            digest = _write_streams(file, files, row_groups)
             end = file.tell()
             places.append([*pair, start, end - start, digest])
     encoded = encode(places)
@@ -207,11 +218,12 @@ def write_bounds_file(
     file.write(_MAGIC + len(encoded).to_bytes(_LENGTH_SIZE, "little") + _digest(encoded) + encoded)
 
 
-def _write_stream(file: BinaryIO, table: pa.Table) -> str:
-    """Write an Arrow stream; return its digest."""
+def _write_streams(file: BinaryIO, *tables: pa.Table) -> str:
+    """Write Arrow streams; return their digest."""
     sink = _Digested(file)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
+    for table in tables:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
     return sink.digest.hexdigest()
 
 
@@ -236,6 +248,10 @@ def _padded(size: int) -> int:
 
 def _digest(data: bytes | memoryview) -> bytes:
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+
+def _columns(table: pa.Table) -> dict[str, pa.Array]:
+    return {name: table.column(name).combine_chunks() for name in table.column_names}
 
 
 def _as_bytes(texts: pa.StringArray) -> pa.BinaryArray:

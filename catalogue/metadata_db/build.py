@@ -26,8 +26,10 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import REQUESTED, listed_files, manifests, requested_subsets
 from catalogue.surt import MACROS, Keys
 
-_BATCH = 1000
+_SUMMARIES = 3000
 """Files whose summaries are in memory at once."""
+_CHUNKED = 1000
+"""Files whose column chunks are in memory at once."""
 _FEW = 100
 """Row groups whose pages are in memory at once."""
 
@@ -65,8 +67,8 @@ class Build:
         versions = self._store.versions("files", touched)
         new = sorted(versions)
         if new or column_chunks:
-            for start in range(0, len(new), _BATCH):
-                self._add(new[start : start + _BATCH], versions)
+            for start in range(0, len(new), _SUMMARIES):
+                self._add(new[start : start + _SUMMARIES], versions)
             self._show_chunks(chunks_of)
         if self._since is None:
             self._show_indexes({*self._store.keys("indexes")})
@@ -145,8 +147,8 @@ class Build:
                 self._undecodable[path] = f"{path}: its column chunks are not shown: {error}"
                 return None
 
-        for start in range(0, len(missing), _BATCH):
-            found = ((number, decode(path)) for number, path in missing[start : start + _BATCH])
+        for start in range(0, len(missing), _CHUNKED):
+            found = ((number, decode(path)) for number, path in missing[start : start + _CHUNKED])
             chunks = [{"file": n, **asdict(chunk)} for n, facts in found if facts for chunk in facts.column_chunks]
             self._insert("column_chunks", chunks)
         numbers = [number for number, _ in missing]

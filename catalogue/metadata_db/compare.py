@@ -14,7 +14,7 @@ from catalogue.metadata_db.refresh import refresh
 from catalogue.metadata_db.suspects import alike, intruders
 from catalogue.store.database import Store
 
-_TABLES = ("files", "row_groups", "column_chunks", "pages", "key_intervals", "crawls", "listed", "failures")
+_TABLES = ("files", "columns", "row_groups", "column_chunks", "pages", "key_intervals", "crawls", "listed", "failures")
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:

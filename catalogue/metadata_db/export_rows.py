@@ -1,6 +1,6 @@
 """Rows of the metadata database for exports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ _AT_ONCE = 1000
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
     """Return the stored files of crawls, by path."""
     least, greatest = (f'"{bound}_{KEY_COLUMN}"' for bound in ("min", "max"))
-    # Of these lists there are few, and files share them: 90,000 files would have millions of names.
-    columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
+    columns = connection.execute("SELECT columns, column_names, column_kinds FROM derived.columns").fetchall()
     named = literals(crawls)
     answer = connection.execute(
         f"""
@@ -47,8 +46,7 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
             FROM groups GROUP BY path
           )
         SELECT
-          path, crawl, subset, file_size, footer_size, num_rows, utc_times,
-          list_position({literals([list(each) for each in columns])}, [column_names, column_kinds]) AS columns,
+          path, crawl, subset, file_size, footer_size, num_rows, utc_times, columns,
           min_key, max_key, coalesce(signed, false) AS signed, coalesce(ascending, false) AS ascending,
           coalesce(row_group_offsets, []) AS row_group_offsets
         FROM derived.files AS f LEFT JOIN known USING (path)
@@ -56,7 +54,7 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
         """  # noqa: S608 - literals
     )
     names = [column[0] for column in answer.description or ()]
-    shared = [(tuple(names), tuple(kinds)) for names, kinds in columns]
+    shared = {number: (tuple(names), tuple(kinds)) for number, names, kinds in columns}
     files: list[LakeFile] = []
     while rows := answer.fetchmany(_AT_ONCE):
         files += (_lake_file(dict(zip(names, row, strict=True)), shared) for row in rows)
@@ -82,13 +80,13 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
         raise DiskFailed(message) from error
 
 
-def _lake_file(row: dict[str, Any], columns: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:
+def _lake_file(row: dict[str, Any], columns: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:
     least, greatest, signed = (row.pop(name) for name in ("min_key", "max_key", "signed"))
     bounds = None if least is None or greatest is None else (least, greatest)
     if bounds and signed:
         bounds = unsigned_bounds(*bounds)
     row["min_key"], row["max_key"] = bounds or (None, None)
     row["ascending"] &= may_be_sorted(row["crawl"])
-    row["column_names"], row["column_kinds"] = columns[row.pop("columns") - 1]
+    row["column_names"], row["column_kinds"] = columns[row.pop("columns")]
     row["row_group_offsets"] = tuple(row["row_group_offsets"])
     return LakeFile(**row)

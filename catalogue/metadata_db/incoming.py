@@ -8,7 +8,7 @@ from catalogue.atomic_files import create
 from catalogue.query.literals import literal
 
 _NAME = "incoming.json"
-_SMALLEST_BUFFER = 1 << 20
+_BUFFER = 1 << 20
 
 
 @contextmanager
@@ -22,14 +22,14 @@ def incoming(folder: Path, kinds: Mapping[str, str], lines: Iterable[bytes]) -> 
     """
     path = folder / _NAME
     longest = 0
-    with create(path) as file:
+    with create(path, buffering=_BUFFER) as file:
         for line in lines:
             longest = max(longest, len(line))
             file.write(line)
     readable = {name: "VARCHAR" if kind == "BLOB" else kind for name, kind in kinds.items()}
     columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in readable.items())
     # DuckDB's buffers have twice this size; by default 32 MB.
-    options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _SMALLEST_BUFFER)}"
+    options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}"
     source = f"read_json({literal(str(path))}, {options}, columns = {{{columns}}})"
     blobs = [f"unhex({name}) AS {name}" for name, kind in kinds.items() if kind == "BLOB"]
     try:

@@ -4,6 +4,7 @@ The new file is built next to the old one and renamed over it, so that open shel
 version is readable by DuckDB 1.1 and later.
 """
 
+import gc
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -55,7 +56,7 @@ def refresh(
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, _one_thread() as db:
+    with _disk_errors(path), lock, making as folder, _one_thread() as db, _without_gc():
         building = folder / path.name
         with _unwritten(db, path) as shown:
             if not requested and shows(shown, meta_of(store), indexes=True):  # another process has just done it
@@ -84,6 +85,18 @@ def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
         db.execute("SET threads = 1")
         yield db
         db.execute("RESET threads")
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Suspend the search for reference cycles, of which building makes none among its many objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 # Neither of these cleans up after a failure: closing the database detaches everything.

@@ -10,7 +10,7 @@ from catalogue.metadata_db.queries import queries_folder
 from catalogue.store.database import Store
 from catalogue.surt import MACROS
 
-_LAYOUT = "11"
+_LAYOUT = "12"
 """Version of the tables; a database of another version is rebuilt."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalogue.atomic_files import whole_file
 from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
@@ -21,7 +22,15 @@ _COUNTS = {
     "failures": "SELECT crawl, subset, count(*) FROM derived.failures GROUP BY ALL",
     "requested": "SELECT crawl, subset, count(*) FROM derived.listed WHERE requested GROUP BY ALL",
 }
-_COLUMNS = "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
+_COLUMNS = """
+  SELECT column_names, column_kinds
+  FROM derived.columns JOIN (SELECT columns, min(file) AS first FROM derived.files GROUP BY columns) USING (columns)
+  ORDER BY first
+"""
+_FILES = """
+  SELECT path, version, footer_rest, file_least, columns
+  FROM bounds_files WHERE crawl = {crawl} AND subset = {subset} ORDER BY place
+"""
 _CRAWLS = """
   SELECT crawl, epoch_ms(first_fetch), epoch_ms(last_fetch)
   FROM derived.crawls WHERE first_fetch IS NOT NULL AND last_fetch IS NOT NULL
@@ -48,20 +57,23 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
 
     db.execute(sql("_bounds_files.sql"))
 
-    def row_groups(pair: Pair) -> pa.Table:
+    def tables(pair: Pair) -> tuple[pa.Table, pa.Table]:
         crawl, subset = map(literal, pair)
-        statement = sql("_bounds_row_groups.sql").format(crawl=crawl, subset=subset)
-        return _with_reached(db.sql(statement).to_arrow_table())
+        files = db.sql(_FILES.format(crawl=crawl, subset=subset)).to_arrow_table()
+        row_groups = db.sql(sql("_bounds_row_groups.sql").format(crawl=crawl, subset=subset)).to_arrow_table()
+        return files, _with_reached(row_groups)
 
     pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
-        write_bounds_file(file, header, pairs, row_groups)
+        write_bounds_file(file, header, pairs, tables)
     db.execute("DROP TABLE bounds_files")
 
 
 def _with_reached(table: pa.Table) -> pa.Table:
-    """Add the greatest key so far; null in the first rows, which have no bounds."""
-    greatest = table.column("max_key").to_pylist()
+    """Add the greatest key so far, if it is not always the row's own; null in the first rows, which have no bounds."""
     start = table.column("max_key").null_count
-    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest[start:], max)])]
+    greatest = table.column("max_key").slice(start)
+    if pc.all(pc.greater_equal(greatest.slice(1), greatest.slice(0, max(0, len(greatest) - 1)))).as_py() is not False:
+        return table
+    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest.to_pylist(), max)])]
     return table.append_column("reached", pa.chunked_array(reached))

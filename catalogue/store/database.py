@@ -12,18 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.locks import harvesting
 from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
-from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of
+from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, snapshot, transaction
+from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of, version_of
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
+_AT_ONCE = 500
+"""Maximum keys of a statement."""
 _SHORT_BUSY_SECONDS = 1.0
 """Wait for another process before page indexes are written, which can be fetched again."""
 
@@ -224,14 +227,9 @@ class Store:
         """Return the stored summaries of files, without damaged ones."""
         summaries = {}
         with self._exclusive_connection() as connection:
-            rows = [
-                row
-                for path in paths
-                for row in connection.execute('SELECT key, value FROM "facts" WHERE key = ?', [path])
-            ]
-        for path, value in rows:
-            with suppress(StoreDamaged):
-                summaries[path] = decode(value)
+            for path, value in _rows_of(connection, 'SELECT key, value FROM "facts"', paths):
+                with suppress(StoreDamaged):
+                    summaries[path] = decode(value)
         return summaries
 
     def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
@@ -241,7 +239,7 @@ class Store:
         """
         if self.read_only:
             return
-        values = ((path, encode(stored)) for path, stored in facts)
+        values = ((path, encode(stored, compress_small=False)) for path, stored in facts)
         with self._exclusive_connection() as connection, self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
@@ -328,13 +326,16 @@ class Store:
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the digests of the values of existing keys."""
-        query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "{_valid(table)}" WHERE key = ?'  # noqa: S608
-        with self._exclusive_connection() as connection:
-            rows = {key: connection.execute(query, [key]).fetchone() for key in keys}
-        versions = {key: row[0] for key, row in rows.items() if row}
-        if not all(isinstance(version, bytes) for version in versions.values()):
-            message = f"{self.path} is damaged; run: catalogue check --repair"
-            raise StoreDamaged(message)
+        query = f"SELECT key, rowid, typeof(value) = 'blob' FROM \"{_valid(table)}\""  # noqa: S608
+        versions = {}
+        with self._exclusive_connection() as connection, snapshot(connection):
+            for key, row, is_blob in _rows_of(connection, query, keys):
+                if not is_blob:
+                    message = f"{self.path} is damaged; run: catalogue check --repair"
+                    raise StoreDamaged(message)
+                # substr() would read the complete value.
+                with connection.blobopen(table, "value", row, readonly=True) as value:
+                    versions[key] = version_of(value.read(1 + DIGEST_SIZE))
         return versions
 
     def version(self, path: str) -> bytes | None:
@@ -389,6 +390,13 @@ class Store:
         if self.read_only:
             raise unwritable(self.path)
         return transaction(self._connection, counter)
+
+
+def _rows_of(connection: sqlite3.Connection, query: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of existing keys, in any order."""
+    remaining = iter(keys)
+    while batch := [*islice(remaining, _AT_ONCE)]:
+        yield from connection.execute(f"{query} WHERE key IN ({','.join('?' * len(batch))})", batch)
 
 
 def _valid(table: str) -> str:

@@ -169,6 +169,19 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
         raise
 
 
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read one state in several statements, which also saves the locks of each."""
+    begins = not connection.in_transaction
+    if begins:
+        connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if begins and connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def _last_rows(connection: sqlite3.Connection) -> list[int]:
     return [number(connection, f'SELECT coalesce(max(rowid), 0) FROM "{table}"') for table in COUNTERS]  # noqa: S608
 

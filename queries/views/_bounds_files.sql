@@ -1,4 +1,4 @@
--- What the file of bounds says of files.
+-- What the file of bounds says of files, numbered within each crawl and subset by path.
 CREATE OR REPLACE TEMP TABLE bounds_files AS
 WITH
   least AS (
@@ -6,8 +6,10 @@ WITH
     FROM derived.row_groups GROUP BY file
   ),
   combinations AS (
-    SELECT column_names, column_kinds, row_number() OVER (ORDER BY min(file)) - 1 AS columns
+    SELECT columns AS combination, row_number() OVER (ORDER BY min(file)) - 1 AS columns
     FROM derived.files GROUP BY ALL
   )
-SELECT file, crawl, subset, path, version, footer_rest, file_least, columns
-FROM derived.files JOIN least USING (file) JOIN combinations USING (column_names, column_kinds);
+SELECT
+  file, row_number() OVER (PARTITION BY crawl, subset ORDER BY path) - 1 AS place,
+  crawl, subset, path, version, footer_rest, file_least, c.columns
+FROM derived.files AS f JOIN least USING (file) JOIN combinations AS c ON f.columns = combination;

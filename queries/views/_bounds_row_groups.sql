@@ -1,7 +1,7 @@
--- The row groups of a crawl and subset in the file of bounds, in its order.
+-- The row groups of a crawl and subset in the file of bounds, in its order; file is the place of a file in bounds_files.
 WITH known AS (
   SELECT
-    path, version, footer_rest, file_least, columns, row_group, footer_offset, g.num_rows, first_fetch, last_fetch,
+    place AS file, row_group, footer_offset, g.num_rows, first_fetch, last_fetch,
     coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest,
     coalesce(coalesce(k.bounds_from, g.bounds_from) = 'footer (signed)', false) AS signed
   FROM derived.row_groups AS g
@@ -14,4 +14,4 @@ SELECT
   CASE WHEN greatest IS NOT NULL THEN least END AS min_key,
   CASE WHEN least IS NOT NULL THEN greatest END AS max_key
 FROM known
-ORDER BY min_key NULLS FIRST, path, row_group;
+ORDER BY min_key NULLS FIRST, file, row_group;

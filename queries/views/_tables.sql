@@ -10,8 +10,10 @@ CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset
 CREATE TABLE IF NOT EXISTS derived.files (
   file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
   etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
-  codec VARCHAR, column_names VARCHAR[], column_kinds VARCHAR[], utc_times BOOLEAN, has_page_index BOOLEAN, footer_rest INTEGER, column_chunks BOOLEAN
+  codec VARCHAR, columns INTEGER, utc_times BOOLEAN, has_page_index BOOLEAN, footer_rest INTEGER, column_chunks BOOLEAN
 );
+-- The combinations of columns that files have.
+CREATE TABLE IF NOT EXISTS derived.columns (columns INTEGER, column_names VARCHAR[], column_kinds VARCHAR[]);
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
   min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,

@@ -22,8 +22,8 @@ INTERVALS = st.lists(KEYS, min_size=2, max_size=140, unique=True).map(
 )
 
 
-def part_of(rows: Sequence[tuple[tuple[str, str] | None, bool]]) -> pa.Table:
-    """Return a table of row groups with these bounds, and whether they are in signed order."""
+def part_of(rows: Sequence[tuple[tuple[str, str] | None, bool]]) -> tuple[pa.Table, pa.Table]:
+    """Return tables of files and row groups with these bounds, and whether they are in signed order."""
     ordered = sorted(rows, key=lambda row: row[0] or ("", ""))
     ordered = [row for row in ordered if row[0] is None] + [row for row in ordered if row[0]]
     reached: list[str | None] = []
@@ -31,13 +31,18 @@ def part_of(rows: Sequence[tuple[tuple[str, str] | None, bool]]) -> pa.Table:
         before = reached[-1] if reached else None
         reached.append(max(filter(None, (before, bounds and bounds[1])), default=bounds and bounds[1]))
     count = len(ordered)
-    return pa.table(
+    files = pa.table(
         {
             "path": pa.array([f"{row}.parquet" for row in range(count)], pa.string()),
             "version": pa.array([b"v"] * count, pa.binary()),
             "footer_rest": pa.array([None] * count, pa.int32()),
             "file_least": pa.array([""] * count, pa.string()),
             "columns": pa.array([0] * count, pa.int64()),
+        }
+    )
+    row_groups = pa.table(
+        {
+            "file": pa.array(range(count), pa.int64()),
             "row_group": pa.array(range(count), pa.int32()),
             "footer_offset": pa.array([4] * count, pa.int32()),
             "num_rows": pa.array([1] * count, pa.int64()),
@@ -46,16 +51,18 @@ def part_of(rows: Sequence[tuple[tuple[str, str] | None, bool]]) -> pa.Table:
             "signed": pa.array([signed for _, signed in ordered], pa.bool_()),
             "min_key": pa.array([bounds and bounds[0] for bounds, _ in ordered], pa.string()),
             "max_key": pa.array([bounds and bounds[1] for bounds, _ in ordered], pa.string()),
-            "reached": pa.array(reached, pa.string()),
         }
     )
+    if reached != row_groups["max_key"].to_pylist():
+        row_groups = row_groups.append_column("reached", pa.array(reached, pa.string()))
+    return files, row_groups
 
 
 @given(st.lists(st.tuples(BOUNDS, st.booleans()), max_size=30), INTERVALS)
 def test_finds_what_comparing_each_row_group_finds(
     rows: list[tuple[tuple[str, str] | None, bool]], intervals: list[KeyInterval]
 ) -> None:
-    table = part_of(rows)
+    files, table = part_of(rows)
     ascii_only = all(each.start.isascii() and each.end.isascii() for each in intervals)
 
     def matches(least: str | None, greatest: str | None, *, signed: bool) -> bool:
@@ -65,9 +72,11 @@ def test_finds_what_comparing_each_row_group_finds(
 
     bounds = zip(*(table[name].to_pylist() for name in ("min_key", "max_key", "signed")), strict=True)
     expected = [row for row, (least, most, signed) in enumerate(bounds) if matches(least, most, signed=signed)]
-    part = BoundsPart(table)
+    part = BoundsPart(files, table)
     assert part.matching(intervals) == expected
-    assert [place.row_group for place in part.places(expected)] == expected
+    assert [(place.path, place.row_group) for place in part.places(expected)] == [
+        (f"{row}.parquet", row) for row in expected
+    ]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from catalogue.errors import DiskFailed
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
-PLACES = 5
+PLACES = 20
 
 
 @pytest.mark.parametrize(("name", "planned"), [("catalogue.duckdb", False), ("catalogue.bounds", True)])

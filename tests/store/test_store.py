@@ -3,6 +3,7 @@
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from catalogue.errors import NotHarvested, StoreDamaged
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
-from catalogue.store.stored_file import StoredFile, decode, encode
+from catalogue.store.stored_file import StoredFile, decode, encode, version_of, with_note
 from tests.support.stores import batch, digest, empty_store, path_of, raw, store_path, stored_file
 
 path = pytest.fixture(store_path)
@@ -53,6 +54,24 @@ def test_every_value_roundtrips(value: StoredFile) -> None:
     written = encode(value)
     assert decode(written) == value
     assert encode(decode(written)) == written
+    assert decode(encode(value, compress_small=False)) == value
+    assert with_note(written, "another") == encode(replace(value, note="another"))
+
+
+def test_compresses_all_but_small_summaries() -> None:
+    sizes = {size: len(encode(stored_file(bytes(size)), compress_small=False)) for size in (8191, 8192)}
+    assert sizes[8191] > 8191
+    assert sizes[8192] < 1000
+    assert len(encode(stored_file(bytes(8191)))) < 1000
+
+
+def test_reads_versions_and_summaries_of_many_files(store: Store) -> None:
+    items = dict(batch(0, 1201))
+    store.put("files", items.items())
+    store.add_facts(items.items())
+    keys = [*items, path_of(5000)]
+    assert store.versions("files", keys) == {key: version_of(encode(value)) for key, value in items.items()}
+    assert store.facts(keys) == items
 
 
 def test_tables_are_separate(store: Store) -> None:
