@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.errors import BadFooter
+from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
@@ -129,15 +129,21 @@ def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
 
 
 def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
-    """Yield the values of rows with these ascending numbers."""
+    """Yield the values of rows with these ascending numbers.
+
+    Raises:
+        BadPageIndex: if a row between others was not decoded.
+    """
     for numbers, values in numbered:
         if not len(numbers):
             continue
-        first, end = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
-        if end - first == len(values):
-            yield values
-        elif first < end:
-            yield values.take(positions(np.searchsorted(numbers, rows[first:end])))
+        here = rows[slice(*np.searchsorted(rows, (numbers[0], numbers[-1] + 1)))]
+        at = np.searchsorted(numbers, here)
+        if not np.array_equal(numbers[at], here):
+            message = "a row that may match is in no page that was decoded"
+            raise BadPageIndex(message)
+        if len(here):
+            yield values if len(here) == len(values) else values.take(positions(at))
 
 
 def aligned(
