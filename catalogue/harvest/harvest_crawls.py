@@ -1,7 +1,7 @@
 """Harvest crawls into the store, forget them, and define datasets."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from threading import Thread
 
@@ -130,25 +130,6 @@ def _open_database() -> None:
         pass
 
 
-@contextmanager
-def _storing_crawl_list(session: Session, words: Sequence[str]) -> Iterator[None]:
-    """Fetch the list of crawls, which has their dates, in a thread, unless the words needed it already."""
-
-    def fetch() -> None:
-        with suppress(SourceError, FormatError):
-            _fetch_crawl_list(session, None, attempts=1)
-
-    thread = Thread(target=fetch, name="crawl list")
-    needed = session.dataset == COMMON_CRAWL and len(list(plain_names(words))) == len(words)
-    if needed:
-        thread.start()
-    try:
-        yield
-    finally:
-        if needed:
-            thread.join()
-
-
 def _update_database(session: Session, *, stale: bool = False) -> None:
     from catalogue.metadata_db.refresh import refresh
 
@@ -168,7 +149,7 @@ def harvest_crawls(
     Thread(target=_open_database, name="duckdb").start()
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
-    with session.reporting(report, "files") as progress, _storing_crawl_list(session, words):
+    with session.reporting(report, "files") as progress:
         for crawl in chosen:
             try:
                 outcome = harvest(
@@ -244,6 +225,8 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     select_crawls(plain, _listed_crawls(session))
     if len(plain) < len(words):
         return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
+    with suppress(SourceError, FormatError):
+        _fetch_crawl_list(session, None, attempts=1)
     return select_crawls(words, [])
 
 
