@@ -21,8 +21,7 @@ class ChunkPages(NamedTuple):
     pages: bytes
     """The dictionary page, if needed, then data pages in ascending order, with or without gaps."""
     dictionary_size: int
-    """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as in files of older writers.
-    """
+    """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as old writers place it."""
     num_rows: int
     """Rows of the data pages."""
 
