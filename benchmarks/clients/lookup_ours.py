@@ -1,8 +1,11 @@
-"""``catalogue``: stored footers and page indexes decide which ranges are requested."""
+"""``catalogue``: stored footers and page indexes decide which ranges are requested.
 
-from collections.abc import Callable
+The data folders are made by ``lookup_prepare``, in a process of its own, whose memory does not count. Pages are not
+cached. Each step opens a new ``Catalogue``, except the second query, which repeats a query as the warm steps of other
+clients do. The cold query is the last, because what its harvest imports stays in memory.
+"""
+
 from pathlib import Path
-from tempfile import mkdtemp
 
 from benchmarks.clients.lookup_asking import COLUMNS, Query, Steps, start
 from benchmarks.real_size import CRAWL
@@ -10,7 +13,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.store.database import Store
 from catalogue.surt import Match
 
 _PATTERNS = {
@@ -22,54 +24,35 @@ _PATTERNS = {
 """The queries as patterns, by key range."""
 
 
-def ours(query: Query) -> Steps:
-    """Prepare data folders: with manifests, with footers, and with page indexes too.
+def open_catalogue(query: Query, data: Path) -> Catalogue:
+    settings = Settings(source=query.source, cache=data / "cache", cache_size=0, latency=0.03, bandwidth=40e6)
+    return Catalogue(Session(data, settings))
 
-    Other clients get the list of files, so the cold folder has the manifest. Pages are not cached. Each step opens
-    a new ``Catalogue``, except the second query, which repeats a query as the warm steps of other clients do.
-    """
+
+def look_up(query: Query, cat: Catalogue, columns: tuple[str, ...] = COLUMNS) -> int:
+    """Return the number of rows."""
     pattern, match = _PATTERNS[query.low, query.high]
-    folder = Path(mkdtemp())
-    settings = Settings(source=query.source, cache=folder / "cache", cache_size=0, latency=0.03, bandwidth=40e6)
+    rows: int = cat.captures(pattern, match=match, columns=columns).to_arrow().num_rows
+    return rows
 
-    def ask(data: Path, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False) -> int:
-        with Catalogue(Session(data, settings)) as cat:
+
+def ours(query: Query) -> Steps:
+    """Return the steps."""
+
+    def ask(folder: str, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False) -> int:
+        with open_catalogue(query, Path.home() / folder) as cat:
             if harvest:
                 cat.harvest(CRAWL)
-            rows: int = cat.captures(pattern, match=match, columns=columns).to_arrow().num_rows
-            return rows
+            return look_up(query, cat, columns)
 
-    def prepared(name: str, *prepare: Callable[[Path], object]) -> Path:
-        data = folder / name
-        with Catalogue(Session(data, settings)) as cat:
-            cat.harvest(CRAWL)
-        for step in prepare:
-            step(data)
-        return data
-
-    def forget_footers(data: Path) -> None:
-        with Store(data / "footers.sqlite") as store:
-            store.delete("files", store.keys("files"))
-
-    cold, footers, indexes = (
-        prepared("cold", forget_footers),
-        prepared("footers"),
-        prepared("indexes", ask),
-    )
-    everything = prepared("everything", lambda data: ask(data, CDX_COLUMNS))
-    open_catalogue = Catalogue(Session(indexes, settings))
-    open_catalogue.captures(pattern, match=match, columns=COLUMNS).to_arrow()
-
-    def ask_again() -> int:
-        rows: int = open_catalogue.captures(pattern, match=match, columns=COLUMNS).to_arrow().num_rows
-        return rows
-
+    opened = open_catalogue(query, Path.home() / "indexes")
+    look_up(query, opened)
     return {
-        "cold": lambda: ask(cold, harvest=True),
-        "footers stored": lambda: ask(footers),
-        "indexes stored": lambda: ask(indexes),
-        "second query": ask_again,
-        "indexes stored, all 14 CDX columns": lambda: ask(everything, CDX_COLUMNS),
+        "footers stored": lambda: ask("footers"),
+        "indexes stored": lambda: ask("indexes"),
+        "second query": lambda: look_up(query, opened),
+        "indexes stored, all 14 CDX columns": lambda: ask("everything", CDX_COLUMNS),
+        "cold": lambda: ask("cold", harvest=True),
     }
 
 
