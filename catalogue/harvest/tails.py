@@ -30,6 +30,8 @@ FIRST_TAIL_WITH_PAGES = 1 << 20
 
 _LENGTHS = 256
 """Added in turn, so that a response to the request before or after states another range."""
+_DECODING = Lock()
+"""Held while a footer is decoded or encoded, since threads that decode at the same time only wait for each other."""
 
 
 def undamaged(store: Store, path: str) -> StoredFile | None:
@@ -139,8 +141,9 @@ class FooterFetcher:
                 rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
                 body = self.source.get(file.path, rest, pin=version).body + body
             data = body[-TRAILER - length : -TRAILER]
-            footer = decode_footer(data, version.size)
-            summary = summarize_file(footer, self.table.key)
+            with _DECODING:
+                footer = decode_footer(data, version.size)
+                summary = summarize_file(footer, self.table.key)
             if self.table != COMMON_CRAWL and self.table.key not in summary.column_names:
                 message = f"has no column {self.table.key} to find rows by, but {', '.join(summary.column_names)}"
                 raise BadFooter(message)
@@ -152,7 +155,8 @@ class FooterFetcher:
             ranges = index_ranges(footer.row_groups, self.table.key)
             indexes = self._indexes(file, footer, ranges, version, body)
         self.tails.learn(file.subset, version.size, length, ranges)
-        return FetchedFile.of_footer(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
+        with _DECODING:
+            return FetchedFile.of_footer(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
 
     def fetch_apart(self, file: IndexFile) -> FetchedFile:
         """Fetch a file on a new connection, including a stored footer."""

@@ -1,13 +1,12 @@
 """Write the file of bounds from the metadata database."""
 
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalogue.atomic_files import whole_file
 from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
@@ -72,8 +71,8 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
 def _with_reached(table: pa.Table) -> pa.Table:
     """Add the greatest key so far, if it is not always the row's own; null in the first rows, which have no bounds."""
     start = table.column("max_key").null_count
-    greatest = table.column("max_key").slice(start)
-    if pc.all(pc.greater_equal(greatest.slice(1), greatest.slice(0, max(0, len(greatest) - 1)))).as_py() is not False:
+    greatest = table.column("max_key").slice(start).to_pylist()
+    if all(before <= after for before, after in pairwise(greatest)):
         return table
-    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest.to_pylist(), max)])]
+    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest, max)])]
     return table.append_column("reached", pa.chunked_array(reached))

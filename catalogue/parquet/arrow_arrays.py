@@ -10,7 +10,6 @@ from struct import pack
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
@@ -42,11 +41,6 @@ def fractions(values: np.ndarray) -> pa.DoubleArray:
 def flags(values: np.ndarray) -> pa.BooleanArray:
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
-
-
-def true_positions(values: pa.ChunkedArray) -> np.ndarray:
-    """Return the ascending positions of true values."""
-    return numbers(pa.chunked_array([pc.indices_nonzero(values)]))
 
 
 def numbers(values: pa.ChunkedArray) -> np.ndarray:

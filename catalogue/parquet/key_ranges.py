@@ -8,12 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import binaries, flags
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import cut_bounds
 from catalogue.surt import shared_prefix
 
 MOST = 4
@@ -23,28 +19,8 @@ WORTH = 0.5
 NOTABLE = 0.05
 """The same for a single gap."""
 
-_WIDTH = 8
+WIDTH = 8
 """Bytes after the common prefix by which distances of keys are measured."""
-
-
-def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
-    """Return the ascending intervals of keys: one if more would gain little, none without keys."""
-    least, greatest = pc.min_max(keys).values()
-    if not least.is_valid:
-        return ()
-    keys = keys.drop_null()
-    prefix = shared_prefix(least.as_py(), greatest.as_py())
-    numbers = _numbers(keys, prefix)
-    there = np.sort(numbers)  # not np.unique, which imports numpy.ma
-    parts = _split(there, there)
-    if len(parts) == 1:
-        return (cut_bounds(least.as_py(), greatest.as_py()),)
-    found = []
-    for first, last in parts:
-        inside = pc.min_max(keys.filter(flags((numbers >= first) & (numbers <= last)))).values()
-        low, high = (each.as_py() for each in inside)
-        found.append(cut_bounds(low, high))
-    return tuple(found)
 
 
 def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
@@ -58,17 +34,17 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
     if len(joined) <= 1:
         return tuple(joined)
     prefix = shared_prefix(joined[0].min, joined[-1].max)
-    first = _numbers(binaries([each.min for each in joined]), prefix)
-    last = _numbers(binaries([each.max for each in joined]), prefix)
+    first = _numbers([each.min for each in joined], prefix)
+    last = _numbers([each.max for each in joined], prefix)
     found = []
-    for start, end in _split(first, last):
+    for start, end in split_at_gaps(first, last):
         begins, stop = np.searchsorted(first, start), np.searchsorted(last, end, side="right")
         found.append(Bounds(joined[begins].min, joined[stop - 1].max))
     return tuple(found)
 
 
-def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint64]]:
-    """Return where to split ascending intervals: at the widest gaps, if that is worth it."""
+def split_at_gaps(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint64]]:
+    """Return where to split ascending intervals of numbers: at the widest gaps, if that is worth it."""
     gaps = (first[1:] - np.minimum(last[:-1], first[1:])).astype(float)
     whole = float(last[-1] - first[0])
     widest = np.sort(np.argsort(gaps, kind="stable")[-(MOST - 1) :])
@@ -79,21 +55,10 @@ def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint
     return list(zip(starts, ends, strict=True))
 
 
-def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:
+def _numbers(keys: Iterable[bytes], start: int) -> np.ndarray:
     """Return some bytes of each key as a number in the order of the keys; shape (len(keys),), uint64."""
-    padding = binaries([b"\0" * _WIDTH])[0]
-    part = pc.binary_join_element_wise(pc.binary_slice(keys, start, start + _WIDTH), padding, binaries([b""])[0])
-    fixed = pc.binary_slice(part, 0, _WIDTH).cast(pa.binary(_WIDTH))
-    return np.frombuffer(fixed.buffers()[1], ">u8", len(fixed), fixed.offset * _WIDTH).astype(np.uint64)
-
-
-def contain(parts: Sequence[Bounds], keys: pa.BinaryArray) -> bool:
-    """Return whether all keys are in disjoint intervals."""
-    inside = 0
-    for part in parts:
-        low, high = binaries([part.min, part.max])
-        inside += pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high)).true_count
-    return bool(inside == len(keys) - keys.null_count)
+    parts = (key[start : start + WIDTH].ljust(WIDTH, b"\0") for key in keys)
+    return np.frombuffer(b"".join(parts), ">u8").astype(np.uint64)
 
 
 def covers(parts: Sequence[Bounds], seen: Iterable[Bounds]) -> bool:

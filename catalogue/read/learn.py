@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.key_ranges import clusters, contain, covers, merged
+from catalogue.parquet.key_ranges import covers, merged
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import locate_pages
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
@@ -18,6 +18,7 @@ from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, 
 from catalogue.plan.plan import ColumnRead
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import Numbered
+from catalogue.read.key_clusters import clusters, contain
 from catalogue.read.prefetch import LoadedRowGroup
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions, true_positions
+from catalogue.parquet import arrow_arrays
+from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import KeyInterval, covers
 
@@ -46,7 +47,7 @@ class Residual:
 
         def filtered(mask: pa.ChunkedArray) -> None:
             nonlocal rows, numbers
-            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
+            rows, numbers = rows.filter(mask), numbers[_true_positions(mask)]
 
         if new(table.key):
             filtered(_key_mask(rows.column(table.key), intervals))
@@ -63,6 +64,10 @@ class Residual:
             matching = where_positions(query.where, rows, self._connection)
             rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers
+
+
+def _true_positions(mask: pa.ChunkedArray) -> np.ndarray:
+    return arrow_arrays.numbers(pa.chunked_array([pc.indices_nonzero(mask)]))
 
 
 def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.ChunkedArray:

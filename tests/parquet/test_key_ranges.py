@@ -6,9 +6,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.parquet.key_ranges import MOST, clusters, covers, disjoint, merged
+from catalogue.parquet.key_ranges import MOST, covers, disjoint, merged
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.stored_indexes import LONGEST_BOUND
+from catalogue.read.key_clusters import clusters
 
 WORDS = st.one_of(
     st.binary(max_size=12),
