@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import newest_first, select_subsets
+from catalogue.cdx.captures import COLUMNS
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, join_first
+from catalogue.plan.cdx_context import CdxContext
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.query import Query
+from catalogue.query.query import CDX, Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.dataframes import frame_of
-from catalogue.selection import check_store, missing_crawls, select_stored, several
+from catalogue.selection import check_store, missing_crawls, select_listed, select_stored, several
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Captures(ReprMixin):
     def __init__(
         self,
         session: Session,
-        question: PlanContext,
+        question: PlanContext | CdxContext,
         *,
         space: "Callable[[ReadPlan, str | None], KeySpace]",
         workers: "Workers | None" = None,
@@ -83,6 +84,13 @@ class Captures(ReprMixin):
         yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
     @property
+    def columnar(self) -> PlanContext:
+        """The query of the columnar index; raises QueryError if another index answers."""
+        if isinstance(self.question, CdxContext):
+            raise QueryError("this needs the columnar index; leave out --index cdx")
+        return self.question
+
+    @property
     def plan(self) -> ReadPlan:
         """What is read, and its cost; an estimate while page indexes are missing."""
         if self._plan is None:
@@ -114,21 +122,22 @@ class Captures(ReprMixin):
         return not self.plan.missing
 
     def fetch_indexes(self, *, report: Callable[[Progress], None] | None = None) -> ReadPlan:
-        """Fetch and store the missing page indexes; return the new plan.
+        """Fetch and store the missing page indexes, or search the lists of blocks; return the new plan.
 
         Args:
             report: called with progress, instead of a bar.
         """
-        at = Progress("page indexes", 0, 0)
+        at = Progress("page indexes" if self.plan.indexes else "lists of blocks", 0, 0)
         with self._session.bars("") as bar:
 
-            def events(fetch: PlannedRequest) -> None:
-                at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
+            def advance(received: int) -> None:
+                at.done, at.bytes = at.done + 1, at.bytes + received
                 (report or bar)(at)
 
-            while indexes := self.plan.indexes:  # after some are known, fetching others can be worth its cost
-                at.listed += len(indexes)
-                self.question.fetch_indexes(indexes, events)
+            # After some page indexes are known, fetching others can be worth its cost.
+            while needed := (*self.plan.indexes, *self.plan.searches):
+                at.listed += len(needed)
+                self.question.prepare(self.plan, advance)
                 self._plan = self.question.plan(counts=self._counts)
         return self.plan
 
@@ -160,7 +169,7 @@ class Captures(ReprMixin):
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()
 
-    def _with(self, question: PlanContext) -> "Captures":
+    def _with(self, question: PlanContext | CdxContext) -> "Captures":
         other = copy(self)
         other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
         return other
@@ -190,7 +199,8 @@ class Captures(ReprMixin):
             return
         from catalogue.read.reader import ReadEvents
 
-        at = Progress("reading", plan.row_groups, 0)
+        reads = sum(len(planned.reads) for planned in plan.blocks)
+        at = Progress("reading", plan.row_groups or reads, 0)
 
         def done() -> None:
             at.done += 1
@@ -199,7 +209,7 @@ class Captures(ReprMixin):
         events = ReadEvents(self.question.learn, self.question.would_learn, self._session.notify, self._uncount, done)
         try:
             with closing(
-                self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
+                self._workers.read(plan, events) if self._workers and not plan.blocks else self._read_here(plan, events)
             ) as batches:
                 yield from batches
         finally:
@@ -230,7 +240,7 @@ class Captures(ReprMixin):
 
     def __len__(self) -> int:
         """Return the number of captures, if it was counted or read, or nothing can match; otherwise raise TypeError."""
-        if self._length is None and (self.plan.waves or self.plan.indexes):
+        if self._length is None and (self.plan.waves or self.plan.indexes or self.plan.searches):
             raise TypeError(
                 "the number of captures is not known before they are read; count() reads, and plan says how much"
             )
@@ -301,9 +311,26 @@ class Captures(ReprMixin):
 
 def find_captures(session: Session, query: Query) -> Captures:
     """Find captures; see ``Catalogue.captures``."""
+    if query.index == CDX:
+        return _find_in_cdx(session, query)
     check_store(session, query.crawls, query.subsets)
     resolved, distinct = resolve(query, session.dataset, session.metadata().columns)
     return run_query(session, resolved, query.crawls, query.subsets, distinct=distinct)
+
+
+def _find_in_cdx(session: Session, query: Query) -> Captures:
+    """Find captures by the CDX index; nothing needs to be stored."""
+    if session.dataset != COMMON_CRAWL:
+        raise QueryError(f"{session.dataset.name} has no CDX index; use --index columnar")
+    resolved, distinct = resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
+    crawls = select_listed(session, query.crawls)
+    subsets = select_subsets(query.subsets) or SUBSETS
+    question = CdxContext(resolved, crawls, subsets, session.searches, lambda: session.source, session.cost())
+
+    def space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
+        raise QueryError("plans of the CDX index cannot be drawn; leave out --index cdx")
+
+    return Captures(session, question, space=space, distinct=distinct)
 
 
 def run_query(

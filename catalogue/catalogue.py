@@ -292,6 +292,7 @@ class Catalogue(ReprMixin):
         ordered: bool = False,
         unique: str | None = None,
         latest: bool = False,
+        index: str = "columnar",
     ) -> Captures:
         """Find captures. Nothing is read yet: look at ``.plan``, then call ``.to_pandas()``.
 
@@ -316,6 +317,8 @@ class Catalogue(ReprMixin):
                 their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
                 memory.
+            index: ``columnar`` reads the Parquet files of harvested crawls. ``cdx`` searches the CDX index, for which
+                nothing needs to be stored; it has the columns of ``CDX_COLUMNS`` and ``warc_segment``.
 
         Raises:
             QueryError: if the query is invalid, or crawls are not harvested.
@@ -340,6 +343,7 @@ class Catalogue(ReprMixin):
             ordered=ordered,
             unique=unique,
             latest=latest,
+            index=index,
         )
         return find_captures(self.session, query)
 

@@ -77,7 +77,7 @@ class Sample(ReprMixin):
         self, session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
     ) -> None:
         """Prepare a sample; see ``Catalogue.sample``."""
-        query, scope = captures.question.query, captures.question.scope
+        query, scope = captures.columnar.query, captures.columnar.scope
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
         if size < 1 or most < 1:

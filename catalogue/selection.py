@@ -42,6 +42,24 @@ def select_stored(
     return selection.select(several(crawls))
 
 
+def select_listed(session: Session, crawls: str | Iterable[str]) -> list[str]:
+    """Return the crawls that the words select, newest first, whether they are stored or not.
+
+    Raises:
+        QueryError: if words other than names need the list of crawls, and it is not stored.
+        UnknownCrawl: if a crawl would be listed if it existed.
+    """
+    listed = listed_crawls(session.store) if session.store_path.exists() else []
+    words = parse_crawl_words(several(crawls), listed)
+    plain = [*plain_names(words)]
+    if not listed and len(plain) < len(words):
+        raise QueryError("the list of crawls is not stored; run: catalogue crawls, or name crawls: --crawl 2022-33")
+    for crawl in plain:
+        if listed and crawl not in listed and not may_be_unlisted(crawl, listed):
+            raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
+    return select_crawls(words, sorted({*listed, *plain}))
+
+
 def missing_crawls(
     session: Session, stored: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()
 ) -> tuple[str, ...]:

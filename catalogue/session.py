@@ -33,6 +33,7 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
+    from catalogue.cdx.search import ClusterSearch
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
@@ -90,6 +91,8 @@ class Session:
         self._shared: _SharedSources | None = None
         self._opened: list[Store | PoliteSource] = []
         self._snapshot: MetadataSnapshot | None = None
+        self.searches: dict[str, ClusterSearch] = {}
+        """Searches of lists of blocks, by crawl."""
         self._closed_sources = (0, 0)
         """Requests and bytes of sources that were closed."""
         self._temporary: TemporaryDirectory[str] | None = None
@@ -100,6 +103,7 @@ class Session:
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
         self._snapshot = None
+        self.searches.clear()
         while self._opened:
             self._opened.pop().close()
         for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers"):

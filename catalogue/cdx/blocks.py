@@ -70,6 +70,11 @@ class Block:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
+    @property
+    def has_detected_types(self) -> bool:
+        """Whether a line has a detected media type; old crawls have none."""
+        return b'"mime-detected"' in self._data
+
     def _check_keys(self) -> None:
         """Check the order of keys and times, where the order of lines is another one."""
         before: list[bytes] = []

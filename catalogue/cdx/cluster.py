@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from catalogue.errors import BadCdx
+from catalogue.commoncrawl.manifests import inflate
+from catalogue.errors import BadCdx, BadManifest
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import KeyInterval
 
@@ -58,6 +59,29 @@ def index_folder(crawl: str) -> str:
 
 def list_path(crawl: str) -> str:
     return f"{index_folder(crawl)}/cluster.idx"
+
+
+def shards_path(crawl: str) -> str:
+    """Return the path of the list of the files of a crawl's CDX index."""
+    return f"crawl-data/{crawl}/cc-index.paths.gz"
+
+
+def count_shards(crawl: str, data: bytes) -> int:
+    """Return the number of shards of a crawl by the list of its files.
+
+    Raises:
+        BadCdx: if it is not such a list, or shards are missing between others.
+    """
+    path = shards_path(crawl)
+    try:
+        lines = inflate(data).split(b"\n")
+    except BadManifest as error:
+        raise BadCdx(f"{path}: {error}") from error
+    shards = re.compile(rb"%b/cdx-([0-9]{5})\.gz" % re.escape(index_folder(crawl).encode()))
+    numbers = sorted(int(found[1]) for found in map(shards.fullmatch, lines) if found)
+    if not numbers or numbers != [*range(len(numbers))]:
+        raise BadCdx(f"{path} does not list the shards of {crawl} from 0 on")
+    return len(numbers)
 
 
 def key_of(line: bytes) -> bytes:

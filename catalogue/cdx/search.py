@@ -7,6 +7,7 @@ Each is found by probes of 16 kB in a shrinking gap between known lines. What wa
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from itertools import accumulate
+from typing import NamedTuple
 
 from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, list_path
 from catalogue.cdx.known_lines import Gap, KnownLines, parse_line
@@ -31,6 +32,19 @@ _ERROR = 0.4
 """Size of such a probe, as a share of the distance."""
 _TRUSTED = 4
 """Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
+
+
+class SearchCost(NamedTuple):
+    """What a search takes, at most, of a list of 100 MB."""
+
+    requests: int
+    bytes: int
+
+
+FIRST_SEARCH = SearchCost(11, 160_000)
+"""Of the first key, with the number of shards."""
+NEXT_SEARCH = SearchCost(8, 130_000)
+"""Of another key."""
 
 Predictor = Callable[[bytes], float]
 """Returns the share of a crawl's lines whose keys are less than a key, from 0 to 1; it never decreases."""
@@ -78,6 +92,8 @@ class ClusterSearch:
         self._known = known
         self._predict = predict
         self._shards = shards
+        self.bytes = 0
+        """Bytes received so far."""
 
     @property
     def known(self) -> KnownLines:
@@ -101,6 +117,15 @@ class ClusterSearch:
                 self._read_all(part)
         return self.known.list(start, end)
 
+    def knows(self, interval: KeyInterval) -> bool:
+        """Return whether ``find`` makes no request."""
+        if self._known is None:
+            return False
+        start, end = self._known.border(interval.start), self._known.border(interval.end)
+        if not (isinstance(start, int) and isinstance(end, int)):
+            return False
+        return start >= end or not self._known.missing(ByteRange(start, end))
+
     def locate(self, interval: KeyInterval) -> ByteRange | None:
         """Return where the lines of the blocks that start inside an interval are; None if there are none.
 
@@ -114,6 +139,7 @@ class ClusterSearch:
             tail = get_tail(self._source, self._path, PROBE)
         except NotParquet as error:  # by its general meaning, the file is empty
             raise BadCdx(f"{self._path} is empty") from error
+        self.bytes += len(tail.body)
         if tail.total_size > MAX_LIST:
             raise BadCdx(f"{self._path} has {tail.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
         known = KnownLines(self.crawl, FileVersion(tail.total_size, tail.etag), shards=self._shards)
@@ -191,4 +217,6 @@ class ClusterSearch:
             raise BadCdx(f"{self._path}: byte {part.end:,} is not the end of a line")
 
     def _get(self, part: ByteRange) -> Response:
-        return self._source.get(self._path, part, pin=self.known.version)
+        response = self._source.get(self._path, part, pin=self.known.version)
+        self.bytes += len(response.body)
+        return response

@@ -99,6 +99,12 @@ query_options = combine(
     ),
     click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
     click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
+    click.option(
+        "--index",
+        type=OneOf(["columnar", "cdx"]),
+        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, without a harvest; best for single "
+        "URLs and small sites.  [default: columnar]",
+    ),
 )
 
 
@@ -134,9 +140,9 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Fetch missing page indexes and return the captures, if the user agrees to the cost; see ``confirm``."""
+        """Make the plan exact and return the captures, if the user agrees to the cost; see ``confirm``."""
         self.check(captures.plan)
-        if captures.plan.indexes:
+        if captures.plan.indexes or captures.plan.searches:
             captures.fetch_indexes()
             self.check(captures.plan)
         self.show(captures.plan, options)

@@ -141,6 +141,7 @@ def query(
     catalogue query example.com --count --by crawl        in each crawl
     catalogue query --urls-file urls.txt -o found.parquet
     catalogue query '*.example.com' --format url          only URLs, one per line
+    catalogue query example.com/page --index cdx --crawl 2022-05    without a harvest
     catalogue query '*.example.com' -o found/             one file per crawl; can be resumed
     """
     if count and (format_ or output):
@@ -193,6 +194,8 @@ def _write_folder(
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")
+    if parameters["index"] == "cdx":
+        raise QueryError("with a folder as output, leave out --index cdx")
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
     states = crawl_states(catalogue.session, parameters["crawls"] or "all", parameters["subsets"])

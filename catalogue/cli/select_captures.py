@@ -58,6 +58,10 @@ def select_captures(
     return captures
 
 
+_OPTIONS = {"--index cdx": "--index", "--harvest": "--harvest"}
+"""What answers a query of crawls that are not harvested, with the options of commands that have it."""
+
+
 def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
     return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
@@ -75,8 +79,10 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
         NotHarvested: if the user declines, or if there is no terminal.
     """
     problem, run, command = str(error).partition("; run: ")
-    if parameters["crawls"] and "--harvest" in options_of_command():
-        run = "; add --harvest, or run: "
+    known = options_of_command()
+    added = [option for option, name in _OPTIONS.items() if parameters["crawls"] and name in known]
+    if added:
+        run = f"; add {' or '.join(added)}, or run: "
     refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error
@@ -92,6 +98,7 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
     given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
     given |= {"crawls": parameters["crawls"] or "all", "columns": parameters["columns"] or None}
+    given |= {"index": parameters.get("index") or "columnar"}
     try:
         return catalogue.captures(**given)
     except QueryError:
@@ -113,9 +120,10 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     """Print which crawls contain no match, and hints."""
-    from catalogue.selection import stored_crawls
+    from catalogue.selection import select_listed, stored_crawls
 
-    newest, *others = stored_crawls(catalogue.session, parameters["crawls"] or "all")
+    selected = select_listed if parameters.get("index") == "cdx" else stored_crawls
+    newest, *others = selected(catalogue.session, parameters["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
     crawls += ", the newest stored" if "latest" in parameters["crawls"] else ""
     subsets = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""

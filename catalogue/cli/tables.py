@@ -160,30 +160,31 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 
 def show_plan(plan: "ReadPlan") -> None:
-    table(
-        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
-        [
-            [
-                len(plan.paths),
-                plan.row_groups,
-                plan.considered,
-                f"{plan.about}{plan.pages:,}" if plan.pages else "-",
-                plan.rows,
-                f"{plan.about}{plan.requests:,}",
-                f"{plan.about}{size(plan.bytes)}",
-                f"{plan.seconds:.1f}",
-            ]
-        ],
-    )
+    cost = [f"{plan.about}{plan.requests:,}", f"{plan.about}{size(plan.bytes)}", f"{plan.seconds:.1f}"]
+    if plan.searches or plan.blocks:
+        table(["blocks of the CDX index", "requests", "bytes", "seconds"], [[plan.block_count or "-", *cost]])
+    else:
+        _show_columnar_plan(plan, cost)
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
         show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
+    if plan.searches:
+        crawls = plural(len(plan.searches), "crawl")
+        show(f"the lists of blocks of {crawls} are searched first; until then this is an estimate")
     if plan.cached_bytes:
         show(f"{size(plan.cached_bytes)} more are cached")
     for warning in plan.warnings:
         show(f"note: {warning}")
     for problem in plan.missing:
         show(f"the answer may be incomplete: {problem}")
+
+
+def _show_columnar_plan(plan: "ReadPlan", cost: list[str]) -> None:
+    pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
+    table(
+        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
+        [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
+    )
 
 
 def as_json(value: object) -> None:

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.demo.cdx_index import cdx_files
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 
 _FEWEST_PAGES = 1000
@@ -130,6 +131,7 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
         listed.append(_listing(era.crawl, era.name, min(times), max(times)))
         lines = sorted(parts) if era.escapes_twice else [next(iter(parts)).partition("subset=")[0], *sorted(parts)]
         files |= parts
+        files |= cdx_files(era.crawl, [*chain(*subsets.values())], era.missing)
         files[manifest_path(era.crawl)] = zlib.compress("".join(f"{line}\n" for line in lines).encode(), wbits=31)
     first, last = datetime(2012, 1, 27, tzinfo=UTC), datetime(2012, 6, 30, tzinfo=UTC)
     listed.append(_listing("CC-MAIN-2012", "Index of 2012 ARC files", first, last))  # without a columnar index

@@ -250,6 +250,10 @@ class PlanContext:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
+    def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
+        """Fetch the page indexes that a plan needs; ``report`` is called with the bytes of each request."""
+        self.fetch_indexes(plan.indexes, lambda fetch: report(len(fetch.range)))
+
     def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
         """Whether reading these columns of a row group teaches something that is not stored."""
         stored = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)

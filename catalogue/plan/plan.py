@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.parquet.model import ColumnChunk
@@ -133,6 +134,29 @@ class Awaited:
     pages: float
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
+
+    crawl: str
+    requests: int
+    """With those of the blocks."""
+    bytes: int
+    """With those of the blocks."""
+    round_trips: int
+    """Of the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlocks:
+    """Neighbouring blocks of a crawl's CDX index, and the keys that are looked for in them."""
+
+    crawl: str
+    blocks: BlockList
+    reads: tuple[BlockRead, ...]
+    intervals: tuple[KeyInterval, ...]
+
+
 READS = pa.schema(
     [
         ("path", pa.string()),  # relative to the source
@@ -168,6 +192,12 @@ class ReadPlan(ReprMixin):
     """Page indexes to fetch first; then the query is planned again."""
     awaited: tuple[Awaited, ...] = ()
     """The row groups they belong to, not among ``files`` yet."""
+    searches: tuple[Search, ...] = ()
+    """Searches of lists of blocks to make first; then the query is planned again."""
+    blocks: tuple[PlannedBlocks, ...] = ()
+    """Blocks of the CDX index to read, newest crawl first, by key."""
+    subsets: tuple[str, ...] = ()
+    """The subsets whose rows of ``blocks`` are returned, in their order."""
     missing: tuple[str, ...] = ()
     """Sentences about what is not stored and may match; if any, the result may be incomplete."""
     warnings: tuple[str, ...] = ()
@@ -176,14 +206,15 @@ class ReadPlan(ReprMixin):
     def requests(self) -> int:
         """Number of requests: an estimate without page indexes, a maximum with a limit or a second wave."""
         known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
-        return len(self.indexes) + known + math.ceil(sum(each.requests for each in self.awaited))
+        searches = sum(each.requests for each in self.searches)
+        return len(self.indexes) + searches + known + math.ceil(sum(each.requests for each in self.awaited))
 
     @property
     def bytes(self) -> int:
         """Bytes to receive: an estimate or a maximum, as ``requests``."""
         known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
-        of_indexes = sum(len(fetch.range) for fetch in self.indexes)
-        return known + of_indexes + math.ceil(sum(each.bytes for each in self.awaited))
+        first = sum(len(fetch.range) for fetch in self.indexes) + sum(each.bytes for each in self.searches)
+        return known + first + math.ceil(sum(each.bytes for each in self.awaited))
 
     @property
     def cached_bytes(self) -> int:
@@ -214,6 +245,11 @@ class ReadPlan(ReprMixin):
         """Number of column chunks that are read whole."""
         every = (column for file in self.files for group in file.row_groups for column in group.columns)
         return sum(column.index is None for column in every)
+
+    @property
+    def block_count(self) -> int:
+        """Number of blocks of the CDX index that are read."""
+        return sum(len(read.blocks) for planned in self.blocks for read in planned.reads)
 
     @property
     def rows(self) -> int:
@@ -248,18 +284,20 @@ class ReadPlan(ReprMixin):
 
     @property
     def round_trips(self) -> int:
-        """Number of waves, with that of page indexes."""
+        """Number of waves, with those of page indexes and searches."""
+        if self.searches:
+            return 1 + max(each.round_trips for each in self.searches)
         return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)
 
     @property
     def estimated(self) -> bool:
-        """Whether the cost is an estimate, because page indexes must be fetched first."""
-        return bool(self.awaited)
+        """Whether the cost is an estimate, because page indexes or places of blocks must be found first."""
+        return bool(self.awaited or self.searches)
 
     @property
     def exact(self) -> bool:
         """Whether requests and bytes are exact; otherwise they are maximums, or ``estimated``."""
-        return not (self.awaited or self.stops_early or len(self.waves) > 1)
+        return not (self.estimated or self.stops_early or len(self.waves) > 1)
 
     @property
     def stops_early(self) -> bool:
@@ -269,16 +307,22 @@ class ReadPlan(ReprMixin):
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
         patterns = join_first(self.query.patterns)
+        if self.searches or self.blocks:
+            return f"of {patterns}: {plural(self.block_count, 'block')} of the CDX index, {self.price}"
         return f"of {patterns}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
-        yield "files", f"{len(self.paths):,}"
-        yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
+        if self.searches or self.blocks:
+            yield "blocks of the CDX index", f"{self.block_count:,}" if self.blocks else "not known yet"
+        else:
+            yield "files", f"{len(self.paths):,}"
+            yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
         if self.pages:
             yield "pages", f"{self.about}{self.pages:,}"
         if self.chunks:
             yield "column chunks read whole", f"{self.chunks:,}"
-        yield "captures in them", f"{self.rows:,}"
+        if not (self.searches or self.blocks):
+            yield "captures in them", f"{self.rows:,}"
         yield "requests", f"{self.about}{self.requests:,}"
         yield "bytes", f"{self.about}{size(self.bytes)}"
         if self.cached_bytes:
@@ -289,6 +333,9 @@ class ReadPlan(ReprMixin):
         if self.indexes:
             needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
             yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
+        if self.searches:
+            crawls = plural(len(self.searches), "crawl")
+            yield f"The lists of blocks of {crawls} are searched first; until then the rest is an estimate."
         yield from (f"Note: {warning}" for warning in self.warnings)
         yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
 
@@ -300,6 +347,10 @@ class ReadPlan(ReprMixin):
                 place = (read.file.path, read.file.crawl, read.file.subset, group.ordinal)
                 parts = (part for column in group.columns for part in column.parts(group.ordinal))
                 rows += ((*place, part.column, part.range.start, part.range.end, len(part.range)) for part in parts)
+        for planned in self.blocks:
+            for each_read in planned.reads:
+                at = each_read.range
+                rows.append((each_read.path, planned.crawl, None, None, None, at.start, at.end, len(at)))
         for each in self.awaited:
             file = self.query.table.file(each.path)
             partition = (file.crawl, file.subset) if file else (None, None)
@@ -316,6 +367,7 @@ class ReadPlan(ReprMixin):
             "files": len(self.paths),
             "row_groups": self.row_groups,
             "row_groups_considered": self.considered,
+            "blocks": self.block_count,
             "pages": self.pages,
             "chunks": self.chunks,
             "rows": self.rows,
@@ -325,6 +377,7 @@ class ReadPlan(ReprMixin):
             "waves": self.round_trips,
             "exact": self.exact,
             "estimated": self.estimated,
+            "searches": len(self.searches),
             "indexes": {"requests": len(self.indexes), "bytes": sum(len(fetch.range) for fetch in self.indexes)},
             "cached_bytes": self.cached_bytes,
             "complete": not self.missing,

@@ -8,6 +8,10 @@ from catalogue.query.filters import Filters, Values
 from catalogue.query.times import Moment
 from catalogue.surt import Match
 
+COLUMNAR, CDX = "columnar", "cdx"
+INDEXES = (COLUMNAR, CDX)
+"""The indexes of Common Crawl that can answer a query."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -28,6 +32,8 @@ class Query:
     ordered: bool = False
     unique: str | None = None
     latest: bool = False
+    index: str = COLUMNAR
+    """Which index answers, of ``INDEXES``."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one parameter for each option
@@ -49,6 +55,7 @@ class Query:
         ordered: bool = False,
         unique: str | None = None,
         latest: bool = False,
+        index: str = COLUMNAR,
     ) -> "Query":
         """Make a query of one text or several for each parameter."""
         query = cls(
@@ -66,7 +73,10 @@ class Query:
             ordered=ordered,
             unique=unique,
             latest=latest,
+            index=index,
         )
+        if index not in INDEXES:
+            raise QueryError(f"invalid index {index!r}; use {' or '.join(INDEXES)}")
         if not query.patterns:
             raise QueryError("a query needs a pattern, such as '*.example.com'")
         if limit is not None and limit < 0:

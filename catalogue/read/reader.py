@@ -68,8 +68,8 @@ def read(
         SourceError: if a request fails; rows that were returned before are valid.
         QueryError: if ``where`` fails on a row.
     """
-    if plan.indexes:
-        message = "the page indexes of the plan must be fetched first"
+    if plan.indexes or plan.searches:
+        message = "the page indexes of the plan must be fetched first, and its searches made"
         raise UnplannedRead(message)
     left = plan.query.limit
     if left == 0:
@@ -82,6 +82,10 @@ def read(
             connection = stack.enter_context(connect())
         reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events or ReadEvents())
         tables = reading.tables()
+        if plan.blocks:
+            from catalogue.read.block_reader import block_tables
+
+            tables = block_tables(plan, source, executor, connection, (events or ReadEvents()).done)
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
             limited = rows if left is None else rows.slice(0, left)

@@ -53,7 +53,7 @@ class Page:
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
     intervals = request.pattern.intervals
-    question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).question
+    question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).columnar
     blocks: Sequence[Block] = ()
     if question.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
         blocks = [Block(intervals, 1)]
@@ -179,7 +179,7 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
     if not (request.first or request.last):
         return True
     found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
-    return bool(found.question.scope.candidates)
+    return bool(found.columnar.scope.candidates)
 
 
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:

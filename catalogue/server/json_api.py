@@ -222,7 +222,7 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
 def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[str, Any]:
     stored, places = stored_crawls(catalogue.session, parameters.crawl), None
     if parameters.key is not None:
-        candidates = _limited(catalogue.captures(parameters.key, crawls=stored), _MAX_LISTED).question.scope.candidates
+        candidates = _limited(catalogue.captures(parameters.key, crawls=stored), _MAX_LISTED).columnar.scope.candidates
         places = [f"{each.path}:{ordinal}" for each in candidates for ordinal, _ in each.row_groups]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
@@ -260,7 +260,7 @@ def _status(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
 
 
 def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
-    groups = sum(len(each.row_groups) for each in captures.question.scope.candidates)
+    groups = sum(len(each.row_groups) for each in captures.columnar.scope.candidates)
     if groups > most:
         raise TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
     return captures

@@ -97,7 +97,9 @@ def test_query_before_harvest_names_the_command(command: Command) -> None:
 def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
     for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
         declared = sentence(command(*words, "--crawl", crawl))
-        option = "" if words[0] == "plan" else "add --harvest, or "
+        option = {"plan": "add --index cdx, or ", "sample": "add --harvest, or "}.get(
+            words[0], "add --index cdx or --harvest, or "
+        )
         assert declared.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
 
 

@@ -95,7 +95,9 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
             at.gate.wait()
             assert at.keys(OLD) == keys_of(OLD)
             sentence(
-                at.ask(NEW), 2, f"{NEW} is not harvested yet; add --harvest, or run: catalogue harvest --crawl {NEW}$"
+                at.ask(NEW),
+                2,
+                f"{NEW} is not harvested yet; add --index cdx or --harvest, or run: catalogue harvest --crawl {NEW}$",
             )
             assert command("plan", "*", "--crawl", OLD).status == 0
             stored = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()

@@ -1,0 +1,284 @@
+"""Queries of the CDX index and of the columnar index have the same rows, for every era."""
+
+import gzip
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.cdx.captures import COLUMNS
+from catalogue.cdx.cluster import index_folder, shards_path
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.errors import BadCdx, NotFound, QueryError
+from catalogue.settings import Settings
+from tests.conftest import harvest_all
+from tests.read.test_answers import in_order, random_patterns
+from tests.support.commands import Command
+from tests.support.faults import FaultServer
+
+READ = [*COLUMNS, "crawl", "subset"]
+SHARE = 4
+"""Each crawl gets one of so many of the patterns."""
+
+
+@pytest.fixture(scope="module")
+def whole_settings(whole_mirror: Path, settings: Settings) -> Settings:
+    return replace(settings, source=str(whole_mirror))
+
+
+@pytest.fixture(scope="module")
+def columnar(whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Everything is harvested, and what queries need of lists of blocks is searched."""
+    data = harvest_all(whole_settings, tmp_path_factory.mktemp("columnar") / "data")
+    with catalogue.open(data, settings=whole_settings) as cat:
+        yield cat
+
+
+@pytest.fixture(scope="module")
+def crawls(columnar: Catalogue) -> tuple[str, ...]:
+    return columnar.session.metadata().crawls
+
+
+@pytest.fixture
+def small_mirror(whole_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> Path:
+    """A copy of the CDX index of the newest crawl."""
+    crawl = newest_first(crawls)[0]
+    folder = tmp_path / "mirror"
+    copytree(whole_mirror / index_folder(crawl), folder / index_folder(crawl))
+    (folder / shards_path(crawl)).parent.mkdir(parents=True)
+    (folder / shards_path(crawl)).write_bytes((whole_mirror / shards_path(crawl)).read_bytes())
+    return folder
+
+
+def comparable(table: pa.Table) -> pa.Table:
+    """Rows in some order; a missing media type of the server is ``unk`` in lines, and null in some Parquet files."""
+    place = table.schema.get_field_index("content_mime_type")
+    if place < 0:
+        return in_order(table, table.schema.names)
+    known = pc.if_else(pc.equal(table.column(place), "unk"), None, table.column(place))
+    return in_order(table.set_column(place, table.schema.field(place), known), table.schema.names)
+
+
+def test_both_indexes_have_the_same_rows(columnar: Catalogue, crawls: tuple[str, ...], whole_mirror: Path) -> None:
+    found_something = 0
+    for number, crawl in enumerate(crawls):
+        rows = columnar.captures("*", crawls=crawl, columns=["url", "url_host_name"]).to_arrow()
+        texts = list(random_patterns(rows, 44, seed=number))[number % SHARE :: SHARE]
+        for text in texts:
+            one, other = (
+                columnar.captures(text, crawls=crawl, columns=READ, index=index) for index in ("columnar", "cdx")
+            )
+            expected = comparable(one.to_arrow())
+            assert comparable(other.to_arrow()).equals(expected), (crawl, text)
+            assert other.count() == expected.num_rows
+            assert other.plan.exact
+            found_something += bool(expected.num_rows)
+    assert found_something > len(crawls) * 44 / SHARE / 2
+    assert whole_mirror.exists()
+
+
+def test_all_rows_of_several_crawls_are_in_the_order_of_columnar_answers(
+    columnar: Catalogue, crawls: tuple[str, ...]
+) -> None:
+    one, other = (columnar.captures("*.com", columns=READ, crawls=[*crawls], index=i) for i in ("columnar", "cdx"))
+    table = other.to_arrow()
+    assert table.schema == one.schema
+    assert comparable(table).equals(comparable(one.to_arrow()))
+    newest = newest_first(crawls)
+    parts = zip(*(table.column(name).to_pylist() for name in ("subset", "crawl", "url_surtkey")), strict=True)
+    places = [(SUBSETS.index(subset), newest.index(crawl), key.encode()) for subset, crawl, key in parts]
+    assert places == sorted(places)
+    assert other.count_by_crawl() == one.count_by_crawl()
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"status": "2xx"},
+        {"mime": "text/html"},
+        {"lang": "deu"},
+        {"where": "warc_record_length < 900 AND fetch_status >= 300"},
+        {"from_": "2022", "to": "20220822"},
+        {"subsets": ["crawldiagnostics", "robotstxt"]},
+        {"ordered": True, "limit": 40},
+        {"unique": "url"},
+        {"exact_url": True},
+    ],
+    ids=" ".join,
+)
+def test_conditions_hold_in_both_indexes(
+    columnar: Catalogue, crawls: tuple[str, ...], conditions: dict[str, Any]
+) -> None:
+    patterns = ["*.example.com"]
+    if "exact_url" in conditions:
+        urls = columnar.captures("*.example.com", columns=["url"]).to_arrow().column("url").to_pylist()
+        patterns = random.Random(4).sample(sorted({url for url in urls if "*" not in url}), 20)
+    columns = ["url_surtkey"] if "unique" in conditions else ["url_surtkey", "fetch_time", "fetch_status"]
+    one, other = (
+        columnar.captures(patterns, crawls=[*crawls], columns=columns, index=index, **conditions).to_arrow()
+        for index in ("columnar", "cdx")
+    )
+    if "unique" in conditions:  # the first capture of a URL depends on the order of its captures
+        one, other = (table.select(["url_surtkey"]) for table in (one, other))
+    assert comparable(other).equals(comparable(one))
+    assert other.num_rows
+
+
+def test_limit_returns_the_first_rows(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
+    whole = columnar.captures("*.example.com", crawls=[*crawls], index="cdx").to_arrow()
+    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
+        found = columnar.captures("*.example.com", crawls=[*crawls], index="cdx", limit=limit)
+        assert found.to_arrow() == whole.slice(0, limit)
+    assert columnar.captures("*.example.com", crawls=[*crawls], index="cdx").head(3).shape[0] == 3
+
+
+def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
+    crawl = newest_first(crawls)[0]
+    rows = columnar.captures("*", crawls=crawl, columns=["url"]).to_arrow().column("url").to_pylist()
+    urls = random.Random(6).sample(sorted({url for url in rows if "*" not in url}), 300)
+    one, other = (columnar.captures(urls, crawls=crawl, columns=READ, index=index) for index in ("columnar", "cdx"))
+    assert comparable(other.to_arrow()).equals(comparable(one.to_arrow()))
+    read = [(read.path, read.range) for planned in other.plan.blocks for read in planned.reads]
+    ends: dict[str, int] = {}
+    for path, extent in read:
+        assert extent.start >= ends.get(path, 0)
+        ends[path] = extent.end
+    assert len(read) == other.plan.requests
+
+
+def test_first_question_needs_nothing_stored(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
+    crawl = newest_first(crawls)[0]
+    with FaultServer(small_mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["query", "https://example.com/", "--crawl", crawl]
+        refused = asks(*words)
+        assert refused.status == 2
+        assert "add --index cdx or --harvest" in refused.err
+        assert not server.log
+        ran = asks(*words, "--index", "cdx")
+        assert ran.status == 0
+        assert {row["url_surtkey"] for row in ran.json_lines()} == {"com,example)/"}
+        plan = asks("plan", *words[1:], "--index", "cdx", "--json").json()
+        assert plan["searches"] == 1
+        assert not plan["exact"]
+        assert len(server.log) <= plan["requests"]
+        assert server.body_bytes_sent <= plan["bytes"]
+    assert not (tmp_path / "data").exists()
+
+
+def test_cost_of_blocks_is_checked_after_the_search(
+    small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path
+) -> None:
+    crawl = newest_first(crawls)[0]
+    with FaultServer(small_mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["query", "*", "--crawl", crawl, "--index", "cdx", "--count"]
+        estimate = asks("plan", *words[1:-1], "--json").json()
+        exact = asks("plan", *words[1:-1], "--indexes", "--json").json()
+        assert exact["exact"]
+        assert exact["bytes"] == sum(file.stat().st_size for file in (small_mirror / index_folder(crawl)).glob("*.gz"))
+        for plan in (estimate, max(estimate, exact, key=lambda plan: plan["bytes"])):
+            server.reset()
+            ran = asks(*words, "--max-bytes", str(plan["bytes"] - 1))
+            assert ran.status == 2
+            assert f"this takes {plan['requests']} requests" in ran.err
+            assert server.body_bytes_sent <= estimate["bytes"]
+        assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
+
+
+def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
+    crawl = newest_first(crawls)[0]
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
+        found = cat.captures("example.com/", crawls=crawl, index="cdx")
+        assert found.plan.searches
+        rows = found.to_arrow()
+        before = cat.session.requests
+        again = cat.captures("example.com/", crawls=crawl, index="cdx")
+        assert again.plan.exact
+        assert again.to_arrow() == rows
+        assert cat.session.requests - before == again.plan.requests
+
+
+def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        (file,) = folder.glob(path)
+        file.write_bytes(change(file.read_bytes()))
+
+    return apply
+
+
+def without_last_shard(data: bytes) -> bytes:
+    lines = data.splitlines(keepends=True)
+    last = lines[-1].split(b"\t")[1]
+    return b"".join(line for line in lines if line.split(b"\t")[1] != last)
+
+
+LIST, LAST_SHARD = "cc-index/collections/*/indexes/cluster.idx", "cc-index/collections/*/indexes/cdx-00000.gz"
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (changed(LIST, lambda data: data[:-7]), BadCdx),
+        (changed(LIST, without_last_shard), BadCdx),
+        (changed(LIST, lambda _: b""), BadCdx),
+        (changed(LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)), BadCdx),
+        (changed(LAST_SHARD, lambda data: data + b"\0"), BadCdx),
+        (changed(LAST_SHARD, lambda data: b"\0" * len(data)), BadCdx),
+        (changed(LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")), BadCdx),
+        (changed("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]), BadCdx),
+        (changed("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")), BadCdx),
+    ],
+    ids=[
+        *("list ends within a line", "list lacks a shard", "list is empty", "numbers of blocks are wrong"),
+        *("shard is longer", "shard is not gzip", "block has other lines"),
+        *("list of files is truncated", "list of files has no shard"),
+    ],
+)
+def test_damage_is_an_error(
+    small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path, damage: Callable[[Path], None], error: type[Exception]
+) -> None:
+    crawl = newest_first(crawls)[0]
+    damage(small_mirror)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
+        with pytest.raises(error) as raised:
+            cat.captures("*", crawls=crawl, index="cdx").to_arrow()
+        assert crawl in str(raised.value)
+
+
+def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
+    with (
+        catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
+        pytest.raises(NotFound, match="the source has no CDX index of CC-MAIN-2014-10"),
+    ):
+        cat.captures("example.com/", crawls="2014-10", index="cdx").to_arrow()
+    assert crawls
+
+
+def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path, tmp_path: Path) -> None:
+    wrong: dict[str, dict[str, Any]] = {
+        "the CDX index has no column url_host_name; use --index columnar": {"columns": ["url_host_name"]},
+        "invalid index 'both'; use columnar or cdx": {"index": "both"},
+        "the CDX index has no column url_path": {"where": "url_path = '/'"},
+    }
+    for message, words in wrong.items():
+        with pytest.raises(QueryError, match=message):
+            columnar.captures("example.com", **{"index": "cdx", **words})
+    found = columnar.captures("example.com", index="cdx")
+    with pytest.raises(QueryError, match="leave out --index cdx"):
+        columnar.sample(found, 3)
+    with pytest.raises(QueryError, match="leave out --index cdx"):
+        found.plot()
+    with (
+        catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
+        pytest.raises(QueryError, match="the list of crawls is not stored; run: catalogue crawls"),
+    ):
+        cat.captures("example.com", index="cdx")
