@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.crawls import CRAWL
 from benchmarks.report import table
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
-from catalogue.cdx.search import ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from catalogue.source.retry import PoliteSource

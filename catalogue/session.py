@@ -33,7 +33,7 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
-    from catalogue.cdx.search import ClusterSearch
+    from catalogue.cdx.list_search import ClusterSearch
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"

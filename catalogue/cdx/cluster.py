@@ -166,7 +166,7 @@ class BlockList:
     def share(self, key: bytes) -> float:
         """Return the share of the blocks that start with a key less than ``key``.
 
-        Other crawls have similar shares; see ``search.Predictor``.
+        Other crawls have similar shares; see ``list_search.Predictor``.
         """
         return bisect_left(range(len(self)), key, key=self.key) / len(self)
 

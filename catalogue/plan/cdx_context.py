@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from catalogue.cdx.captures import COLUMNS
 from catalogue.cdx.cluster import count_shards, list_path, shards_path
-from catalogue.cdx.search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch
+from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch
+from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import NotFound, QueryError
 from catalogue.formatting import join_first, size

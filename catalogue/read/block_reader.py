@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.cdx.blocks import Block, inflate_blocks
-from catalogue.cdx.captures import captures_of
 from catalogue.cdx.cluster import BlockRead
+from catalogue.cdx.rows import captures_of
 from catalogue.plan.plan import PlannedBlocks, ReadPlan
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual

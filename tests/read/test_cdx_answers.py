@@ -14,8 +14,8 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.cdx.captures import COLUMNS
 from catalogue.cdx.cluster import index_folder, shards_path
+from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, NotFound, QueryError
 from catalogue.settings import Settings

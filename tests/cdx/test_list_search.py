@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.cluster import make_list
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
-from catalogue.cdx.search import PROBE, ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import PROBE, ClusterSearch, Predictor, shares_of
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.http import HttpSource
