@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from catalogue.cdx.list_search import Predictor, shares_of
 from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
@@ -325,7 +326,13 @@ def _find_in_cdx(session: Session, query: Query) -> Captures:
     resolved, distinct = resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
     crawls = select_listed(session, query.crawls)
     subsets = select_subsets(query.subsets) or SUBSETS
-    question = CdxContext(resolved, crawls, subsets, session.searches, lambda: session.source, session.cost())
+
+    def predict(crawl: str) -> Predictor | None:
+        extents = list(session.metadata().extents(crawl)) if session.store_path.exists() else []
+        return shares_of(extents) if extents else None
+
+    cost = session.cost()
+    question = CdxContext(resolved, crawls, subsets, session.searches, lambda: session.source, cost, predict)
 
     def space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
         raise QueryError("plans of the CDX index cannot be drawn; leave out --index cdx")

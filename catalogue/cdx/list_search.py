@@ -35,15 +35,15 @@ _TRUSTED = 4
 
 
 class SearchCost(NamedTuple):
-    """What a search takes, at most, of a list of 100 MB."""
+    """What a search usually takes, at most, of a list of 100 MB."""
 
     requests: int
     bytes: int
 
 
-FIRST_SEARCH = SearchCost(11, 160_000)
+FIRST_SEARCH = SearchCost(13, 160_000)
 """Of the first key, with the number of shards."""
-NEXT_SEARCH = SearchCost(8, 130_000)
+NEXT_SEARCH = SearchCost(9, 130_000)
 """Of another key."""
 
 Predictor = Callable[[bytes], float]

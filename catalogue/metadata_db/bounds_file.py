@@ -96,6 +96,11 @@ class BoundsPart:
         )
         return starmap(RowGroupPlace, zip(*columns, strict=True))
 
+    def extents(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield least key, greatest key and number of rows of each row group with bounds."""
+        arrays = (self._least, self._greatest, self._columns["num_rows"])
+        return zip(*(array.slice(self._start).to_pylist() for array in arrays), strict=True)
+
     def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
         return self._as_lists if intervals >= _MANY else tuple(map(_Keys, (self._least, self._greatest, self._reached)))
 

@@ -1,6 +1,6 @@
 """Find the files and row groups that a query may have to read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -181,6 +181,12 @@ class MetadataSnapshot:
             for name, kind in zip(names, kinds, strict=True):
                 found[name] = wider(found.get(name, kind), kind)
         return found
+
+    def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""
+        for pair in self._counts.files:
+            if pair[0] == crawl and (part := self._bounds.part(pair)):
+                yield from part.extents()
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``; the last ones are cached."""

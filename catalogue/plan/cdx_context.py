@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from catalogue.cdx.cluster import count_shards, list_path, shards_path
-from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch
+from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch, Predictor
 from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import NotFound, QueryError
@@ -37,6 +37,7 @@ class CdxContext:
         searches: Searches,
         source: Callable[[], PoliteSource],
         cost: Cost,
+        predict: Callable[[str], Predictor | None] = lambda _: None,
     ) -> None:
         """Prepare a plan.
 
@@ -47,6 +48,7 @@ class CdxContext:
             searches: earlier searches, to which new ones are added.
             source: returns the source.
             cost: of the source.
+            predict: returns where keys of a crawl are in its list, if row groups are stored of it.
 
         Raises:
             QueryError: if the query needs columns that lines of the CDX index do not have.
@@ -57,13 +59,14 @@ class CdxContext:
         self._subsets = tuple(subsets)
         self._searches = searches
         self._cost = cost
+        self._predict = predict
         read = [*query.read_columns, *query.of(untyped=True).read_columns]
         if unknown := [name for name in dict.fromkeys(read) if name not in COLUMNS]:
             raise QueryError(f"the CDX index has no column {join_first(unknown)}; use --index columnar")
 
     def limited(self, limit: int) -> "CdxContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
-        return CdxContext(query, self._crawls, self._subsets, self._searches, self.source, self._cost)
+        return CdxContext(query, self._crawls, self._subsets, self._searches, self.source, self._cost, self._predict)
 
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts its captures."""
@@ -134,14 +137,15 @@ class CdxContext:
             SourceError: if it cannot be read.
         """
         source = self.source()
+        predictors = {each.crawl: self._predict(each.crawl) for each in plan.searches}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="search")
         try:
-            for received in executor.map(self._search, [each.crawl for each in plan.searches]):
+            for received in executor.map(self._search, predictors, predictors.values()):
                 report(received)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _search(self, crawl: str) -> int:
+    def _search(self, crawl: str, predict: Predictor | None) -> int:
         """Search a list; return about the bytes that were received."""
         source = self.source()
         search = self._searches.get(crawl)
@@ -152,7 +156,7 @@ class CdxContext:
             except NotFound as error:
                 raise NotFound(f"the source has no CDX index of {crawl}: {error}") from error
             received += len(response.body)
-            search = ClusterSearch(source, crawl, shards=count_shards(crawl, response.body))
+            search = ClusterSearch(source, crawl, predict=predict, shards=count_shards(crawl, response.body))
         before = search.bytes
         for interval in self.query.intervals:
             place = search.locate(interval)

@@ -207,6 +207,19 @@ def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...],
         assert cat.session.requests - before == again.plan.requests
 
 
+def test_stored_row_groups_predict_places(
+    columnar: Catalogue, crawls: tuple[str, ...], whole_settings: Settings, tmp_path: Path
+) -> None:
+    """With the list of a miniature, which is read as a whole, the answer alone can be compared."""
+    with catalogue.open(tmp_path / "data", settings=whole_settings) as empty:
+        for crawl in crawls:
+            extents = list(columnar.session.metadata().extents(crawl))
+            assert sum(rows for _, _, rows in extents) > 0
+            assert all(least <= greatest for least, greatest, _ in extents)
+            one, other = (cat.captures("*.org", crawls=crawl, index="cdx") for cat in (columnar, empty))
+            assert one.to_arrow() == other.to_arrow()
+
+
 def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         (file,) = folder.glob(path)
