@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import cycle
+from functools import partial
+from itertools import chain, cycle
 
 import pytest
 
@@ -145,10 +146,12 @@ def test_reports_the_reason_of_waits() -> None:
 
 
 def test_gives_up_a_host_that_only_throttles() -> None:
-    source = source_of(Throttled("x"))
-    with ThreadPoolExecutor(8) as executor:
-        outcomes_by_thread = executor.map(lambda number: outcomes(source, [str(number)]), range(1000))
-        assert {name for names in outcomes_by_thread for name in names} == {"Throttled", "SourceUnavailable"}
+    clock = FakeClock()
+    source = source_of(Throttled("x"), clock=clock)
+    paths = [str(number) for number in range(1000)]
+    by_thread = clock.run(*(partial(outcomes, source, paths[thread::8]) for thread in range(8)))
+    assert all(isinstance(names, list) for names in by_thread)
+    assert {*chain(*by_thread)} == {"Throttled", "SourceUnavailable"}  # type: ignore[arg-type]
     assert source.requests <= 200 + 8  # the bound is 1.1 x 1000 + 500
     with pytest.raises(SourceUnavailable, match="Run the same command again in an hour") as raised:
         source.get("0", SUFFIX)
