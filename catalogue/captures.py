@@ -4,7 +4,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from catalogue.cdx.list_search import Predictor, shares_of
 from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import IncompleteAnswer, QueryError, StoreError
 from catalogue.formatting import ReprMixin, join_first
 from catalogue.plan.cdx_context import CdxContext
 from catalogue.plan.context import PlanContext, Scope
@@ -210,7 +210,7 @@ class Captures(ReprMixin):
         events = ReadEvents(self.question.learn, self.question.would_learn, self._session.notify, self._uncount, done)
         try:
             with closing(
-                self._workers.read(plan, events) if self._workers and not plan.blocks else self._read_here(plan, events)
+                self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
             ) as batches:
                 yield from batches
         finally:
@@ -302,7 +302,7 @@ class Captures(ReprMixin):
         from catalogue.read.dask_cluster import client_machines, dask_frame
         from catalogue.read.workers import tasks
 
-        query = self.plan.query
+        query = self.columnar.query
         if query.limit is not None or query.ordered or self._distinct:
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
         self._warn()
@@ -328,8 +328,10 @@ def _find_in_cdx(session: Session, query: Query) -> Captures:
     subsets = select_subsets(query.subsets) or SUBSETS
 
     def predict(crawl: str) -> Predictor | None:
-        extents = list(session.metadata().extents(crawl)) if session.store_path.exists() else []
-        return shares_of(extents) if extents else None
+        with suppress(StoreError):  # the answer does not depend on it
+            if session.store_path.exists() and (extents := list(session.metadata().extents(crawl))):
+                return shares_of(extents)
+        return None
 
     cost = session.cost()
     question = CdxContext(resolved, crawls, subsets, session.searches, lambda: session.source, cost, predict)

@@ -8,7 +8,7 @@ from catalogue.cdx.cluster import count_shards, list_path, shards_path
 from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch, Predictor
 from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import NotFound, QueryError
+from catalogue.errors import FileChanged, NotFound, QueryError
 from catalogue.formatting import join_first, size
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedBlocks, ReadPlan, Search
@@ -158,16 +158,23 @@ class CdxContext:
             received += len(response.body)
             search = ClusterSearch(source, crawl, predict=predict, shards=count_shards(crawl, response.body))
         before = search.bytes
-        for interval in self.query.intervals:
-            place = search.locate(interval)
-            if place and len(place) > _MOST_LISTED:
-                raise QueryError(
-                    f"{list_path(crawl)} has {size(len(place))} of lines for {join_first(self.query.patterns)}, "
-                    f"too many blocks to read; harvest the columnar index, run: catalogue harvest --crawl {crawl}"
-                )
-            search.find(interval)
+        try:
+            for interval in self.query.intervals:
+                self._search_interval(search, interval)
+        except FileChanged:
+            self._searches.pop(crawl, None)  # the next query searches the new version
+            raise
         self._searches[crawl] = search
         return received + search.bytes - before
+
+    def _search_interval(self, search: ClusterSearch, interval: KeyInterval) -> None:
+        place = search.locate(interval)
+        if place and len(place) > _MOST_LISTED:
+            raise QueryError(
+                f"{list_path(search.crawl)} has {size(len(place))} of lines for {join_first(self.query.patterns)}, "
+                f"too many blocks to read; harvest the columnar index, run: catalogue harvest --crawl {search.crawl}"
+            )
+        search.find(interval)
 
     def learn(self, *_: object) -> None:
         """Do nothing: blocks teach nothing."""

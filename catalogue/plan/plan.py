@@ -226,7 +226,9 @@ class ReadPlan(ReprMixin):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.path for each in self.awaited]))
+        of_blocks = [read.path for planned in self.blocks for read in planned.reads]
+        of_files = [file.file.path for file in self.files] + [each.path for each in self.awaited]
+        return tuple(dict.fromkeys(of_files + of_blocks))
 
     @property
     def pages(self) -> int:

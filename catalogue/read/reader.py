@@ -80,12 +80,13 @@ def read(
             from catalogue.query.where import connect
 
             connection = stack.enter_context(connect())
-        reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events or ReadEvents())
-        tables = reading.tables()
+        events = events or ReadEvents()
         if plan.blocks:
             from catalogue.read.block_reader import block_tables
 
-            tables = block_tables(plan, source, executor, connection, (events or ReadEvents()).done)
+            tables = block_tables(plan, source, executor, connection, events.done)
+        else:
+            tables = _Reading(plan, Prefetcher(plan, source, executor), connection, events).tables()
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
             limited = rows if left is None else rows.slice(0, left)

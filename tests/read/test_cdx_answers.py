@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import pytest
 
 import catalogue
+from benchmarks.cluster import make_list
 from catalogue import Catalogue
-from catalogue.cdx.cluster import index_folder, shards_path
+from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.rows import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.errors import BadCdx, NotFound, QueryError
+from catalogue.errors import BadCdx, FileChanged, NotFound, QueryError
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
 from tests.read.test_answers import in_order, random_patterns
@@ -184,7 +185,10 @@ def test_cost_of_blocks_is_checked_after_the_search(
         estimate = asks("plan", *words[1:-1], "--json").json()
         exact = asks("plan", *words[1:-1], "--indexes", "--json").json()
         assert exact["exact"]
-        assert exact["bytes"] == sum(file.stat().st_size for file in (small_mirror / index_folder(crawl)).glob("*.gz"))
+        shards = sorted((small_mirror / index_folder(crawl)).glob("*.gz"))
+        listed = asks("plan", *words[1:-1], "--indexes", "--paths").out.split()
+        assert listed == [str(shard.relative_to(small_mirror)) for shard in shards]
+        assert exact["bytes"] == sum(shard.stat().st_size for shard in shards)
         for plan in (estimate, max(estimate, exact, key=lambda plan: plan["bytes"])):
             server.reset()
             ran = asks(*words, "--max-bytes", str(plan["bytes"] - 1))
@@ -267,6 +271,23 @@ def test_damage_is_an_error(
         assert crawl in str(raised.value)
 
 
+def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
+    crawl, folder = "CC-MAIN-2022-33", tmp_path / "mirror"
+    lines = make_list(20_000)
+    shards = 1 + int(lines.splitlines()[-1].split(b"\t")[1][len("cdx-") : len("cdx-00000")])
+    names = "".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards))
+    for path, data in {list_path(crawl): lines, shards_path(crawl): gzip.compress(names.encode())}.items():
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_bytes(data)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
+        assert cat.captures("nowhere.de/", crawls=crawl, index="cdx").fetch_indexes().exact
+        (folder / list_path(crawl)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
+        again = cat.captures("nowhere.br/", crawls=crawl, index="cdx")
+        with pytest.raises(FileChanged):
+            again.fetch_indexes()
+        assert again.fetch_indexes().exact
+
+
 def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
@@ -290,6 +311,8 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
         columnar.sample(found, 3)
     with pytest.raises(QueryError, match="leave out --index cdx"):
         found.plot()
+    with pytest.raises(QueryError, match="leave out --index cdx"):
+        found.to_dask()
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
         pytest.raises(QueryError, match="the list of crawls is not stored; run: catalogue crawls"),
