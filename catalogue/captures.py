@@ -4,28 +4,21 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalogue.cdx.list_search import Predictor, shares_of
-from catalogue.cdx.rows import COLUMNS
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import IncompleteAnswer, QueryError, StoreError
-from catalogue.formatting import ReprMixin, join_first
-from catalogue.plan.cdx_context import CdxContext
-from catalogue.plan.context import PlanContext, Scope
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.formatting import ReprMixin
+from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.question import Question
 from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.query import CDX, Query
-from catalogue.query.resolve import resolve
-from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.dataframes import frame_of
-from catalogue.selection import check_store, missing_crawls, select_listed, select_stored, several
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -47,7 +40,7 @@ class Captures(ReprMixin):
     def __init__(
         self,
         session: Session,
-        question: PlanContext | CdxContext,
+        question: Question,
         *,
         space: "Callable[[ReadPlan, str | None], KeySpace]",
         workers: "Workers | None" = None,
@@ -86,10 +79,15 @@ class Captures(ReprMixin):
 
     @property
     def columnar(self) -> PlanContext:
-        """The query of the columnar index; raises QueryError if another index answers."""
-        if isinstance(self.question, CdxContext):
-            raise QueryError("this needs the columnar index; leave out --index cdx")
-        return self.question
+        """The query of the columnar index; raises QueryError if that is not stored of all crawls."""
+        columnar = self.question.columnar_only()
+        if columnar is None:
+            raise QueryError("this needs the columnar index of all crawls of the query; harvest them, or name others")
+        return columnar
+
+    def explain(self) -> ReadPlan:
+        """Return the plan, with the cost of the other index for each crawl that both can answer."""
+        return self.question.plan(counts=self._counts, explain=True)
 
     @property
     def plan(self) -> ReadPlan:
@@ -170,7 +168,7 @@ class Captures(ReprMixin):
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()
 
-    def _with(self, question: PlanContext | CdxContext) -> "Captures":
+    def _with(self, question: Question) -> "Captures":
         other = copy(self)
         other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
         return other
@@ -201,17 +199,17 @@ class Captures(ReprMixin):
         from catalogue.read.reader import ReadEvents
 
         reads = sum(len(planned.reads) for planned in plan.blocks)
-        at = Progress("reading", plan.row_groups or reads, 0)
+        at = Progress("reading", plan.row_groups + reads, 0)
 
         def done() -> None:
             at.done += 1
             report(at)
 
-        events = ReadEvents(self.question.learn, self.question.would_learn, self._session.notify, self._uncount, done)
+        asked, notify = self.question, self._session.notify
+        events = ReadEvents(asked.learn, asked.would_learn, notify, self._uncount, done, asked.note_version)
+        workers = None if plan.blocks else self._workers
         try:
-            with closing(
-                self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
-            ) as batches:
+            with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
                 yield from batches
         finally:
             self.question.finish()
@@ -302,76 +300,10 @@ class Captures(ReprMixin):
         from catalogue.read.dask_cluster import client_machines, dask_frame
         from catalogue.read.workers import tasks
 
-        query = self.columnar.query
+        captures = self._with(self.columnar)
+        query = captures.question.query
         if query.limit is not None or query.ordered or self._distinct:
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
-        self._warn()
+        captures._warn()  # noqa: SLF001 - of this class
         settings = self._session.machine_settings(client_machines())
-        return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
-
-
-def find_captures(session: Session, query: Query) -> Captures:
-    """Find captures; see ``Catalogue.captures``."""
-    if query.index == CDX:
-        return _find_in_cdx(session, query)
-    check_store(session, query.crawls, query.subsets)
-    resolved, distinct = resolve(query, session.dataset, session.metadata().columns)
-    return run_query(session, resolved, query.crawls, query.subsets, distinct=distinct)
-
-
-def _find_in_cdx(session: Session, query: Query) -> Captures:
-    """Find captures by the CDX index; nothing needs to be stored."""
-    if session.dataset != COMMON_CRAWL:
-        raise QueryError(f"{session.dataset.name} has no CDX index; use --index columnar")
-    resolved, distinct = resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
-    crawls = select_listed(session, query.crawls)
-    subsets = select_subsets(query.subsets) or SUBSETS
-
-    def predict(crawl: str) -> Predictor | None:
-        with suppress(StoreError):  # the answer does not depend on it
-            if session.store_path.exists() and (extents := list(session.metadata().extents(crawl))):
-                return shares_of(extents)
-        return None
-
-    cost = session.cost()
-    question = CdxContext(resolved, crawls, subsets, session.searches, lambda: session.source, cost, predict)
-
-    def space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
-        raise QueryError("plans of the CDX index cannot be drawn; leave out --index cdx")
-
-    return Captures(session, question, space=space, distinct=distinct)
-
-
-def run_query(
-    session: Session,
-    query: ResolvedQuery,
-    crawls: str | Iterable[str] = "all",
-    subsets: str | Iterable[str] = (),
-    *,
-    distinct: Distinct | None = None,
-) -> Captures:
-    """Find the captures of a resolved query.
-
-    Raises:
-        QueryError: if crawls are not harvested.
-    """
-    shown = session.metadata()
-    chosen = select_subsets(several(subsets)) if session.dataset == COMMON_CRAWL else several(subsets)
-    words = select_stored(session, shown.requested_crawls, crawls, chosen)
-    candidates = shown.candidates(words, chosen)
-    missing = (*missing_crawls(session, shown.requested_crawls, crawls, chosen), *candidates.missing)
-    scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
-    question = PlanContext(query, scope, session.footers, lambda: session.reading, session.cost())
-
-    def space(plan: ReadPlan, crawl: str | None) -> "KeySpace":
-        from catalogue.key_map.key_map import key_space
-        from catalogue.reports import file_extents
-
-        if crawl and crawl not in words:
-            message = f"{crawl} is not among the crawls of the query: {join_first(words)}"
-            raise QueryError(message)
-        touched = newest_first(file.crawl for path in plan.paths if (file := session.dataset.file(path)))
-        mapped = crawl or (touched or words)[0]
-        return key_space(mapped, file_extents(session, mapped, plan.paths), plan)
-
-    return Captures(session, question, space=space, workers=session.workers, distinct=distinct)
+        return dask_frame(list(tasks(captures.fetch_indexes(), settings)), captures.plan.schema.empty_table())

@@ -137,15 +137,19 @@ class Catalogue(ReprMixin):
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
         pages: bool = False,
+        index: str = "columnar",
         report: Callable[[Progress], None] | None = None,
     ) -> list[Harvested]:
         """Fetch and store the footers of crawls that are not stored yet, and update the metadata database.
+
+        Of the CDX index, the list of its blocks is stored, some 27 MB a crawl, with which one URL takes one request.
 
         Args:
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; of another dataset everything by default.
             subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``.
             refresh: fetch stored footers again.
             pages: fetch page indexes, too; otherwise queries fetch those that they need.
+            index: ``columnar``, ``cdx`` or ``both``.
             report: called with the progress, instead of a progress bar.
 
         Raises:
@@ -153,7 +157,9 @@ class Catalogue(ReprMixin):
         """
         from catalogue.harvest.harvest_crawls import harvest_crawls
 
-        return harvest_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, report=report)
+        return harvest_crawls(
+            self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index, report=report
+        )
 
     def harvest_estimate(
         self,
@@ -162,6 +168,7 @@ class Catalogue(ReprMixin):
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
         pages: bool = False,
+        index: str = "columnar",
     ) -> HarvestEstimate:
         """Estimate the cost of ``harvest`` with these arguments; at most the list of crawls is fetched.
 
@@ -170,7 +177,7 @@ class Catalogue(ReprMixin):
         """
         from catalogue.harvest.harvest_crawls import estimate_crawls
 
-        return estimate_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages)
+        return estimate_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index)
 
     def backfill(
         self, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
@@ -277,7 +284,7 @@ class Catalogue(ReprMixin):
         self,
         patterns: str | Iterable[str],
         *,
-        crawls: str | Iterable[str] = "all",
+        crawls: str | Iterable[str] | None = None,
         subsets: str | Iterable[str] = (),
         columns: str | Iterable[str] | None = None,
         where: str | Iterable[str] | None = None,
@@ -292,14 +299,15 @@ class Catalogue(ReprMixin):
         ordered: bool = False,
         unique: str | None = None,
         latest: bool = False,
-        index: str = "columnar",
+        index: str = "auto",
     ) -> Captures:
         """Find captures. Nothing is read yet: look at ``.plan``, then call ``.to_pandas()``.
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            subsets: subsets to include; all stored ones by default.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all stored crawls. If any crawl is
+                stored, ``latest`` and ``all`` mean stored ones.
+            subsets: subsets to include; by default the stored ones, or all of a crawl that is not stored.
             columns: of the result, ``*`` for all; by default those of the CDX index, or all of another dataset.
                 ``crawl`` and ``subset`` are always added, if the paths have them.
             where: boolean expressions over the columns in DuckDB's SQL; all must be true.
@@ -317,14 +325,16 @@ class Catalogue(ReprMixin):
                 their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
                 memory.
-            index: ``columnar`` reads the Parquet files of harvested crawls. ``cdx`` searches the CDX index, for which
-                nothing needs to be stored; it has the columns of ``CDX_COLUMNS`` and ``warc_segment``.
+            index: ``columnar`` reads the Parquet files of harvested crawls. ``cdx`` reads blocks of the CDX index, for
+                which nothing needs to be stored; it has the columns of ``CDX_COLUMNS`` and ``warc_segment``. ``auto``
+                takes the cheaper one for each crawl.
 
         Raises:
             QueryError: if the query is invalid, or crawls are not harvested.
         """
-        from catalogue.captures import find_captures
+        from catalogue.find_captures import find_captures
         from catalogue.query.query import Query
+        from catalogue.selection import needs_crawl_list
 
         query = Query.of(
             patterns,
@@ -345,6 +355,10 @@ class Catalogue(ReprMixin):
             latest=latest,
             index=index,
         )
+        if query.index != "columnar" and needs_crawl_list(self.session, query.crawls, query.index):
+            from catalogue.harvest.harvest_crawls import crawl_list
+
+            crawl_list(self.session)
         return find_captures(self.session, query)
 
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:

@@ -9,6 +9,7 @@ from catalogue.commoncrawl.crawls import (
     has_columnar_index,
     incomplete_ranges,
     may_be_unlisted,
+    newest_first,
     no_columnar_index,
     parse_crawl_words,
     plain_names,
@@ -20,7 +21,9 @@ from catalogue.commoncrawl.crawls import (
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import plural
+from catalogue.query.query import AUTO
 from catalogue.session import Session
+from catalogue.store.stored_blocks import crawls_with_blocks
 from catalogue.store.stored_lists import listed_crawls
 
 
@@ -40,6 +43,43 @@ def select_stored(
     """
     selection = _Selection(session.dataset, stored, subsets, lambda: listed_crawls(session.store))
     return selection.select(several(crawls))
+
+
+def needs_crawl_list(session: Session, crawls: Sequence[str], index: str) -> bool:
+    """Return whether words for crawls of a query need the list of crawls, and none is stored."""
+    if session.dataset_name or len([*plain_names(parse_crawl_words(crawls))]) == len(crawls):
+        return False
+    if not session.store_path.exists():
+        return True
+    is_stored = index == AUTO and (session.store.keys("files") or crawls_with_blocks(session.store))
+    return not is_stored and not listed_crawls(session.store)
+
+
+def select_known(session: Session, stored: Collection[str], crawls: str | Iterable[str]) -> list[str]:
+    """Return the crawls that the words select, newest first, whether they are stored or not.
+
+    If anything is stored, ``latest`` and ``all`` mean stored crawls.
+
+    Args:
+        session: with the list of crawls, if it is stored.
+        stored: the stored crawls.
+        crawls: the words.
+
+    Raises:
+        QueryError: if words other than names need the list of crawls, and it is not stored.
+        UnknownCrawl: if a crawl would be listed if it existed.
+    """
+    if not stored:
+        return select_listed(session, crawls)
+    listed = listed_crawls(session.store) if session.store_path.exists() else []
+    known = {*stored, *listed}
+    chosen: set[str] = set()
+    for word in parse_crawl_words(several(crawls), stored):
+        if word not in known and next(plain_names([word]), None):
+            chosen.update(select_listed(session, word))
+        else:
+            chosen.update(select_crawls([word], newest_first(stored if word in {"latest", "all"} else known)))
+    return newest_first(chosen)
 
 
 def select_listed(session: Session, crawls: str | Iterable[str]) -> list[str]:
@@ -72,14 +112,14 @@ def missing_crawls(
 
 
 def stored_crawls(session: Session, crawls: str | Iterable[str] = "all") -> list[str]:
-    """Return the stored crawls that the words select, newest first.
+    """Return the crawls that the words select, newest first, of which footers or the list of blocks are stored.
 
     Raises:
-        NotHarvested: if one is not stored.
+        NotHarvested: if nothing is stored of one.
     """
     check_store(session, crawls)
     files = (session.dataset.file(path) for path in session.store.keys("files"))
-    return select_stored(session, {file.crawl for file in files if file}, crawls)
+    return select_stored(session, {file.crawl for file in files if file} | {*crawls_with_blocks(session.store)}, crawls)
 
 
 def stored_crawl(session: Session, crawl: str) -> str:

@@ -33,7 +33,7 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
-    from catalogue.cdx.list_search import ClusterSearch
+    from catalogue.plan.block_lists import BlockLists
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
@@ -91,8 +91,6 @@ class Session:
         self._shared: _SharedSources | None = None
         self._opened: list[Store | PoliteSource] = []
         self._snapshot: MetadataSnapshot | None = None
-        self.searches: dict[str, ClusterSearch] = {}
-        """Searches of lists of blocks, by crawl."""
         self._closed_sources = (0, 0)
         """Requests and bytes of sources that were closed."""
         self._temporary: TemporaryDirectory[str] | None = None
@@ -103,10 +101,9 @@ class Session:
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
         self._snapshot = None
-        self.searches.clear()
         while self._opened:
             self._opened.pop().close()
-        for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers"):
+        for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists"):
             self.__dict__.pop(name, None)
         if self._temporary:
             self._temporary.cleanup()
@@ -339,6 +336,19 @@ class Session:
     @cached_property
     def footers(self) -> FooterCache:
         return FooterCache(self.store, self.dataset)
+
+    @cached_property
+    def block_lists(self) -> "BlockLists":
+        """The lists of blocks of the CDX index; the store is created when searches are saved."""
+        from catalogue.plan.block_lists import BlockLists
+
+        def store() -> Store | None:
+            return self.store if self.store_path.exists() else None
+
+        def extents(crawl: str) -> list[tuple[bytes, bytes, int]]:
+            return [*self.metadata().extents(crawl)] if self.store_path.exists() else []
+
+        return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
 
     @cached_property
     def workers(self) -> "Workers | None":

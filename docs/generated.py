@@ -63,7 +63,9 @@ def views() -> str:
         connection.execute(statement("views/_tables.sql", COMMON_CRAWL))
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             connection.execute(statement(f"views/{view.name}", COMMON_CRAWL))
-        told = connection.execute("SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY 1")
+        told = connection.execute(
+            "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
+        )
         found = []
         for name, comment in told.fetchall():
             columns = connection.execute(

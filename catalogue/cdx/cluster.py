@@ -7,8 +7,9 @@ the crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each 
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,14 @@ COLUMNS = pa.schema(
 """Columns of a list of blocks."""
 MAX_LINE = 1 << 20
 """Longest line of the list in bytes; keys have at most some thousand."""
-_STAMP = 15
+STAMP = 15
 """Bytes of a time and the blank before it."""
 _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
 """No key has control characters, so lines in the order of their bytes are in the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b)*+" % _LINE)
+_PART = 4 << 20
+"""Bytes of a list that are parsed at once."""
 
 Places: TypeAlias = range
 """Places of neighbouring blocks in a list, from 0 on."""
@@ -120,7 +123,7 @@ class BlockList:
         return text
 
     def key(self, place: int) -> bytes:
-        return self.first(place)[:-_STAMP]
+        return self.first(place)[:-STAMP]
 
     def shard(self, place: int) -> int:
         return self._number("shard", place)
@@ -218,6 +221,29 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
         last = found.shard(len(found) - 1)
         raise BadCdx(f"{path} ends with shard {last}; the crawl has {shards} shards, from 0 on")
     return found
+
+
+def parse_file(crawl: str, file: BinaryIO, size: int, *, shards: int) -> Iterator[BlockList]:
+    """Parse and check a complete list in parts, in bounded memory; see ``parse_blocks``.
+
+    Args:
+        crawl: name of the crawl.
+        file: the list, read from its start.
+        size: bytes of the file.
+        shards: number of shards of the crawl.
+    """
+    at, last, rest = 0, b"", b""
+    while at < size or not at:
+        data = rest + file.read(_PART)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            raise BadCdx(f"{list_path(crawl)}: byte {at:,} is not the start of a complete line of the list")
+        # The last line before this part is parsed again, so that the lines around the border are compared.
+        start, lines, rest = at - len(last), last + data[:end], data[end:]
+        at += end
+        part = parse_blocks(crawl, lines, start=start, ends=at == size, shards=shards)
+        yield replace(part, columns=part.columns.slice(1), begins=False) if last else part
+        last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
 
 
 def _columns(data: bytes) -> pa.RecordBatch:

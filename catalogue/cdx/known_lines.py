@@ -75,7 +75,7 @@ class KnownLines:
         """
         self.crawl = crawl
         self.version = version
-        self._shards = shards
+        self.shards = shards
         self._fragments: list[Fragment] = []
         for fragment in fragments:
             self.add(fragment.start, fragment.data)
@@ -95,7 +95,7 @@ class KnownLines:
             BadCdx: if they are not lines of a list, or contradict those before or after them.
         """
         size = self.version.size
-        parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self._shards)
+        parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self.shards)
         at = bisect_left(self._fragments, start, key=_start)
         new = Fragment(start, data)
         if at:

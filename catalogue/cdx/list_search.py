@@ -40,11 +40,16 @@ class SearchCost(NamedTuple):
     requests: int
     bytes: int
 
+    def __add__(self, other: "SearchCost") -> "SearchCost":  # type: ignore[override]
+        return SearchCost(self.requests + other.requests, self.bytes + other.bytes)
 
-FIRST_SEARCH = SearchCost(13, 160_000)
-"""Of the first key, with the number of shards."""
+
+START = SearchCost(4, 30_000)
+"""Of the number of shards, the end of the list, and what a first key takes longer than others."""
 NEXT_SEARCH = SearchCost(9, 130_000)
-"""Of another key."""
+"""Of a key."""
+PREDICTED_SEARCH = SearchCost(3, 150_000)
+"""Of a key whose place is predicted."""
 
 Predictor = Callable[[bytes], float]
 """Returns the share of a crawl's lines whose keys are less than a key, from 0 to 1; it never decreases."""
@@ -90,7 +95,7 @@ class ClusterSearch:
         self._path = list_path(crawl)
         self._source = source
         self._known = known
-        self._predict = predict
+        self.predict = predict
         self._shards = shards
         self.bytes = 0
         """Bytes received so far."""
@@ -165,8 +170,8 @@ class ClusterSearch:
             return ByteRange(gap.start, gap.end)
         length = PROBE
         middle = (gap.start + gap.end) // 2
-        if self._predict and self.known.blocks and (probes < _TRUSTED or probes % 2):
-            middle, length = self._predicted(self._predict, key, gap)
+        if self.predict and self.known.blocks and (probes < _TRUSTED or probes % 2):
+            middle, length = self._predicted(self.predict, key, gap)
         start = max(gap.start, min(middle - length // 2, gap.end - length))
         return ByteRange(start, start + length)
 

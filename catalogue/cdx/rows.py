@@ -14,32 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from catalogue.cdx.blocks import FoundLines, block_error
+from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import BadCdx
 
-_TEXTS = {
-    "url": "url",
-    "fetch_redirect": "redirect",
-    "content_digest": "digest",
-    "content_mime_type": "mime",
-    "content_mime_detected": "mime-detected",
-    "content_charset": "charset",
-    "content_languages": "languages",
-    "content_truncated": "truncated",
-    "warc_filename": "filename",
-}
-_NUMBERS = {"warc_record_offset": "offset", "warc_record_length": "length"}
 _STATUS = "status"
-_REQUIRED = ("url", "filename", *_NUMBERS.values())
-_FIELDS = (*_TEXTS.values(), *_NUMBERS.values(), _STATUS)
+_REQUIRED = ("url", "filename", *NUMBERS.values())
+_FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
 _JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
-
-COLUMNS = tuple(
-    name
-    for name in SCHEMA.names
-    if name in {*_TEXTS, *_NUMBERS, "url_surtkey", "fetch_time", "fetch_status", "warc_segment", "crawl", "subset"}
-)
-"""The columns of the columnar index that follow from a line, in its order."""
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 _ARCHIVE = (
@@ -74,8 +56,8 @@ def _convert(crawl: str, parts: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
     keys, times, texts = zip(*parts, strict=True) if parts else ((), (), ())
     fields = _objects(texts)
     place = pc.extract_regex(fields["filename"], _ARCHIVE)
-    columns = {name: fields[field] for name, field in _TEXTS.items()}
-    columns |= {name: _checked(fields[field], _NUMBER).cast(pa.int64()) for name, field in _NUMBERS.items()}
+    columns = {name: fields[field] for name, field in TEXTS.items()}
+    columns |= {name: _checked(fields[field], _NUMBER).cast(pa.int64()) for name, field in NUMBERS.items()}
     columns |= {"url_surtkey": pa.array(keys, pa.binary()).cast(pa.string()), "fetch_time": _times(times)}
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "warc_segment": place.field("segment")}
     columns |= {name: place.field(name) for name in ("crawl", "subset")}
@@ -153,7 +135,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
         return f"the value of {wrong[0]} is not a text"
     if missing := [name for name in _REQUIRED if name not in values]:
         return f"no field {missing[0]}"
-    if wrong := [name for name in _NUMBERS.values() if not re.fullmatch(r"[0-9]{1,15}", values[name])]:
+    if wrong := [name for name in NUMBERS.values() if not re.fullmatch(r"[0-9]{1,15}", values[name])]:
         return f"invalid {wrong[0]}"
     matched = re.match(_ARCHIVE, values["filename"])
     if not matched or matched["crawl"] != crawl:

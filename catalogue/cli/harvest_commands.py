@@ -93,6 +93,13 @@ def _state(row: Mapping[str, Any]) -> str:
     show_default=True,
     help="warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
 )
+@click.option(
+    "--index",
+    type=OneOf(["columnar", "cdx", "both"]),
+    default="columnar",
+    show_default=True,
+    help="cdx: the list of blocks of the CDX index, with which one URL takes one request; about 27 MB a crawl.",
+)
 @click.option("--pages", is_flag=True, help="Also store page indexes, about 1 MB per file, in the same requests.")
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
 @click.option("--dry-run", is_flag=True, help="Print the cost. At most the list of crawls is fetched.")
@@ -120,16 +127,17 @@ def harvest(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Store the footers of a crawl's index files.
+    """Store the footers of a crawl's index files, or the list of blocks of its CDX index.
 
-    Makes one small request per file. After an interruption, the same command continues; stored footers are not
-    requested again.
+    Makes one small request per file, or about nine large ones for the list. After an interruption, the same command
+    continues; what is stored is not requested again.
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05
     catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all --yes
     catalogue harvest --crawl latest --contact you@example.org
     catalogue harvest --crawl CC-MAIN-2022-05 --pages
+    catalogue harvest --crawl CC-MAIN-2022-05 --index cdx
     catalogue harvest --crawl 2022 --pages --dry-run
 
     Other datasets that are sorted by a text column are harvested once with a name, and queried with --table:
@@ -191,6 +199,7 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
         as_json(
             {
                 "crawl": at.name,
+                "index": outcome.index,
                 "files": at.listed,
                 "harvested": at.done,
                 "taken": len(outcome.fetched),
@@ -286,7 +295,7 @@ def backfill(
 @yes_option
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
-    """Delete the stored metadata of a crawl.
+    """Delete what is stored of a crawl: footers, page indexes, and the list of blocks of its CDX index.
 
     \b
     catalogue forget --crawl CC-MAIN-2018-05
@@ -296,7 +305,7 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     with options.opened() as catalogue:
         chosen = stored_crawls(catalogue.session, crawls)
         names = ", ".join(chosen)
-        if not yes and not confirmed(f"Delete the footers of {names}?"):
-            raise QueryError(f"nothing was deleted; add --yes to delete the footers of {names}")
+        if not yes and not confirmed(f"Delete what is stored of {names}?"):
+            raise QueryError(f"nothing was deleted; add --yes to delete what is stored of {names}")
         deleted = catalogue.forget(chosen)
     options.say(f"{plural(deleted, 'footer')} of {names} deleted")

@@ -101,9 +101,11 @@ query_options = combine(
     click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
     click.option(
         "--index",
-        type=OneOf(["columnar", "cdx"]),
-        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, without a harvest; best for single "
-        "URLs and small sites.  [default: columnar]",
+        type=OneOf(["auto", "columnar", "cdx"]),
+        default="auto",
+        show_default=True,
+        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best "
+        "for single URLs and small sites. auto: the cheaper one for each crawl.",
     ),
 )
 

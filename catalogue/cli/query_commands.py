@@ -79,19 +79,20 @@ def plan(
             captures = captures.counting()
         if indexes:
             captures.fetch_indexes()
+        planned = captures.explain()
         if output:
             from catalogue.cli.row_writer import write
 
-            reads = captures.plan.to_arrow()
+            reads = planned.to_arrow()
             write(reads.to_batches(), reads.schema, format_, output)
         elif paths:
-            for path in captures.plan.paths:
+            for path in planned.paths:
                 click.echo(path)
         elif json_:
-            as_json(captures.plan.summary())
+            as_json(planned.summary())
         else:
-            show_plan(captures.plan)
-    if not captures.complete:
+            show_plan(planned)
+    if planned.missing:
         sys.exit(1)
 
 

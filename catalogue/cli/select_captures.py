@@ -97,8 +97,8 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
     given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
-    given |= {"crawls": parameters["crawls"] or "all", "columns": parameters["columns"] or None}
-    given |= {"index": parameters.get("index") or "columnar"}
+    given |= {"crawls": parameters["crawls"] or None, "columns": parameters["columns"] or None}
+    given |= {"index": parameters.get("index", "columnar")}
     try:
         return catalogue.captures(**given)
     except QueryError:

@@ -160,11 +160,18 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 
 def show_plan(plan: "ReadPlan") -> None:
+    from catalogue.plan.ways import sentences
+
     cost = [f"{plan.about}{plan.requests:,}", f"{plan.about}{size(plan.bytes)}", f"{plan.seconds:.1f}"]
     if plan.searches or plan.blocks:
-        table(["blocks of the CDX index", "requests", "bytes", "seconds"], [[plan.block_count or "-", *cost]])
+        header, row = ["blocks of the CDX index"], [str(plan.block_count or "-")]
+        if plan.is_columnar:
+            header, row = ["row groups", *header], [f"{plan.row_groups:,}", *row]
+        table([*header, "requests", "bytes", "seconds"], [[*row, *cost]])
     else:
         _show_columnar_plan(plan, cost)
+    for sentence in sentences(plan.ways):
+        show(sentence)
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
         show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")

@@ -17,6 +17,7 @@ from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, digest_of, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
+from catalogue.query.query import COLUMNAR
 from catalogue.source.checks import Exchange
 from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource
@@ -39,13 +40,16 @@ class Harvested(ReprMixin):
     """Paths of the files whose footers were fetched."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
+    index: str = COLUMNAR
+    """The index: footers of the columnar one, or the list of blocks of the CDX index."""
 
     @property
     def summary(self) -> str:
         """Return the result as a sentence."""
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
-        value = f"{at.done:,} of {plural(at.listed, 'file')} stored, {len(self.fetched):,} fetched now"
+        what = "file" if self.index == COLUMNAR else "list of blocks"
+        value = f"{at.done:,} of {plural(at.listed, what)} stored, {len(self.fetched):,} fetched now"
         return f"{at.name}: {value}; {cost}"
 
     def _line(self) -> str:

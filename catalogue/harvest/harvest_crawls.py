@@ -13,11 +13,13 @@ from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
+from catalogue.query.query import CDX, COLUMNAR, INDEXES
 from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.read_only import unwritable
+from catalogue.store.stored_blocks import crawls_with_blocks, forget_list
 from catalogue.store.stored_lists import (
     REQUESTED,
     listed_crawls,
@@ -28,10 +30,15 @@ from catalogue.store.stored_lists import (
 )
 from catalogue.surt import Keys
 
+BOTH = "both"
+HARVESTED_INDEXES = (*INDEXES, BOTH)
+"""What can be harvested of a crawl."""
 FILES_OF_A_SUBSET = 300
 """Index files of a subset in most crawls."""
 _FOOTER, _FOOTER_WITH_PAGES = 85_000, 1_000_000
 """Usual bytes of a footer, without and with page indexes."""
+_LIST_BYTES, _LIST_REQUESTS = 104_000_000, 9
+"""Usual bytes of a list of blocks, and requests for it: for the number of shards, the end of the list, and 7 parts."""
 _LIST_ATTEMPTS = 3
 """Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
 
@@ -143,34 +150,51 @@ def harvest_crawls(
     subsets: str | Iterable[str] = "warc",
     refresh: bool = False,
     pages: bool = False,
+    index: str = COLUMNAR,
     report: Callable[[Progress], None] | None = None,
 ) -> list[Harvested]:
-    """Fetch footers that are not stored; see ``Catalogue.harvest``."""
+    """Fetch footers and lists of blocks that are not stored; see ``Catalogue.harvest``."""
+    _check_index(session, index)
     Thread(target=_open_database, name="duckdb").start()
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
     with session.reporting(report, "files") as progress:
         for crawl in chosen:
-            try:
-                outcome = harvest(
-                    crawl,
-                    chosen_subsets,
-                    table=session.dataset,
-                    store=store,
-                    source=session.source,
-                    refresh=refresh,
-                    pages=pages,
-                    report=progress,
-                    notify=session.notify,
-                )
-            except UnknownCrawl as error:
-                if crawl in words:
-                    raise
-                session.notify(str(error))  # a list of crawls runs ahead of their index
-                continue
-            outcomes.append(outcome)
-            _update_database(session, stale=bool(outcome.fetched))
+            for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
+                try:
+                    if of_index == CDX:
+                        from catalogue.harvest.block_lists import harvest_blocks
+
+                        outcome = harvest_blocks(
+                            crawl, store=store, source=session.source, refresh=refresh, report=progress
+                        )
+                    else:
+                        outcome = harvest(
+                            crawl,
+                            chosen_subsets,
+                            table=session.dataset,
+                            store=store,
+                            source=session.source,
+                            refresh=refresh,
+                            pages=pages,
+                            report=progress,
+                            notify=session.notify,
+                        )
+                except UnknownCrawl as error:
+                    if crawl in words:
+                        raise
+                    session.notify(str(error))  # a list of crawls runs ahead of their index
+                    continue
+                outcomes.append(outcome)
+                _update_database(session, stale=bool(outcome.fetched))
     return outcomes
+
+
+def _check_index(session: Session, index: str) -> None:
+    if index not in HARVESTED_INDEXES:
+        raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
+    if index != COLUMNAR and session.dataset_name:
+        raise QueryError(f"{session.dataset_name} has no CDX index; leave out --index")
 
 
 def estimate_crawls(
@@ -180,13 +204,18 @@ def estimate_crawls(
     subsets: str | Iterable[str] = "warc",
     refresh: bool = False,
     pages: bool = False,
+    index: str = COLUMNAR,
 ) -> HarvestEstimate:
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
+    _check_index(session, index)
     _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
-    files = requests = 0
-    for crawl in chosen:
+    files = requests = received = 0
+    if index != COLUMNAR:
+        files = len({*chosen} - (set() if refresh else {*crawls_with_blocks(store)}))
+        requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES
+    for crawl in chosen if index != CDX else ():
         count = FILES_OF_A_SUBSET * len(chosen_subsets)
         if crawl in known:
             stored = set() if refresh or pages else set(stored_paths(store, dataset, crawl))
@@ -194,7 +223,7 @@ def estimate_crawls(
             count = sum(file.path not in stored for file in requested)
         files += count
         requests += count + (refresh or crawl not in known)
-    received = files * (_FOOTER_WITH_PAGES if pages else _FOOTER)
+        received += count * (_FOOTER_WITH_PAGES if pages else _FOOTER)
     return HarvestEstimate(len(chosen), files, requests, received, session.cost().seconds(requests, received, 1))
 
 
@@ -263,6 +292,7 @@ def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
             store.delete("documents", store.keys("documents", f"{REQUESTED}{crawl}/"))
             if dataset == COMMON_CRAWL:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
+                forget_list(store, crawl)
             store.delete("files", paths)
         deleted += len(paths)
     _update_database(session)

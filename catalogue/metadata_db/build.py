@@ -14,6 +14,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
+from catalogue.metadata_db.block_lists import list_rows, show_rows
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.incoming import incoming
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
@@ -76,6 +77,9 @@ class Build:
             of_new = (key for path in new for key in self._store.index_keys(path))
             self._show_indexes({*self._since["indexes"], *of_new})
         self._small_tables(touched)
+        if self._table == COMMON_CRAWL:
+            self._replace("block_lists", list_rows(self._store))
+            show_rows(self._db)
         if self._since is None:
             self._make_views()
         self._db.execute("DELETE FROM derived.meta")

@@ -182,6 +182,14 @@ class MetadataSnapshot:
                 found[name] = wider(found.get(name, kind), kind)
         return found
 
+    def subsets(self, crawl: str) -> list[str]:
+        """Return the subsets of a crawl of which files are stored, or were requested."""
+        return sorted(subset for each, subset in self._counts.files.keys() | self._counts.requested if each == crawl)
+
+    def has_files(self, crawl: str, subsets: Sequence[str]) -> bool:
+        """Return whether files of a crawl and one of some subsets are stored; no subsets mean any."""
+        return any(each == crawl and (not subsets or subset in subsets) for each, subset in self._counts.files)
+
     def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""
         for pair in self._counts.files:

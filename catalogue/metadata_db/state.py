@@ -8,9 +8,10 @@ from pathlib import Path
 from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.queries import queries_folder
 from catalogue.store.database import Store
+from catalogue.store.stored_blocks import blocks_folder, crawls_with_blocks
 from catalogue.surt import MACROS
 
-_LAYOUT = "12"
+_LAYOUT = "13"
 """Version of the tables; a database of another version is rebuilt."""
 
 
@@ -24,12 +25,13 @@ def layout() -> str:
 
 def meta_of(store: Store) -> dict[str, str]:
     """Return what ``derived.meta`` contains after a database was built from the store as it is now."""
-    return {"layout": layout(), "store": store.state(), "indexes": store.index_state()}
+    blocks = str(blocks_folder(store).resolve()) if crawls_with_blocks(store) else ""
+    return {"layout": layout(), "store": store.state(), "indexes": store.index_state(), "blocks": blocks}
 
 
 def shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bool) -> bool:
     """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
-    keys = ("layout", "store", "indexes") if indexes else ("layout", "store")
+    keys = ("layout", "store", "blocks", "indexes") if indexes else ("layout", "store", "blocks")
     return all(found.get(key) == requested[key] for key in keys)
 
 

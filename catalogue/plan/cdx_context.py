@@ -1,29 +1,33 @@
 """Plan a query of the CDX index: search the lists of blocks, then read the blocks."""
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
-from catalogue.cdx.cluster import count_shards, list_path, shards_path
-from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch, Predictor
-from catalogue.cdx.rows import COLUMNS
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.cluster import list_path
+from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import FileChanged, NotFound, QueryError
-from catalogue.formatting import join_first, size
+from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError
+from catalogue.formatting import join_first, plural, size
+from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedBlocks, ReadPlan, Search
+from catalogue.plan.question import AnySource
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
-from catalogue.source.retry import PoliteSource
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.cache import CachedSource
 from catalogue.surt import KeyInterval
 
 _MOST_LISTED = 4 << 20
 """Largest part of a list, in bytes, that is read for one interval: some 50,000 blocks of 0.2 MB."""
+_MOST_BLOCKS = 50_000
+"""The same of a stored list, in blocks."""
 _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
-
-Searches = MutableMapping[str, ClusterSearch]
-"""Searches by crawl; they keep what they read."""
 
 
 class CdxContext:
@@ -32,53 +36,59 @@ class CdxContext:
     def __init__(
         self,
         query: ResolvedQuery,
-        crawls: Iterable[str],
-        subsets: Sequence[str],
-        searches: Searches,
-        source: Callable[[], PoliteSource],
+        subsets: Mapping[str, Sequence[str]],
+        lists: BlockLists,
+        source: Callable[[], AnySource],
         cost: Cost,
-        predict: Callable[[str], Predictor | None] = lambda _: None,
+        *,
+        optional: Collection[str] = (),
     ) -> None:
         """Prepare a plan.
 
         Args:
             query: the query.
-            crawls: names of crawls.
-            subsets: in the order of the result.
-            searches: earlier searches, to which new ones are added.
-            source: returns the source.
+            subsets: in the order of the result, by crawl.
+            lists: the lists of blocks.
+            source: returns the source of blocks.
             cost: of the source.
-            predict: returns where keys of a crawl are in its list, if row groups are stored of it.
+            optional: crawls that another index can answer; their errors are ``refused``, not raised.
 
         Raises:
             QueryError: if the query needs columns that lines of the CDX index do not have.
         """
         self.query = query
         self.source = source
-        self._crawls = newest_first(crawls)
-        self._subsets = tuple(subsets)
-        self._searches = searches
+        self.refused: dict[str, CatalogueError] = {}
+        """Reasons why this index cannot answer for optional crawls."""
+        self._crawls = newest_first(subsets)
+        self._subsets = subsets
+        self._lists = lists
         self._cost = cost
-        self._predict = predict
+        self._optional = optional
         read = [*query.read_columns, *query.of(untyped=True).read_columns]
         if unknown := [name for name in dict.fromkeys(read) if name not in COLUMNS]:
             raise QueryError(f"the CDX index has no column {join_first(unknown)}; use --index columnar")
 
     def limited(self, limit: int) -> "CdxContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
-        return CdxContext(query, self._crawls, self._subsets, self._searches, self.source, self._cost, self._predict)
+        other = CdxContext(query, self._subsets, self._lists, self.source, self._cost, optional=self._optional)
+        other.refused |= self.refused
+        return other
 
-    def plan(self, *, counts: bool = False) -> ReadPlan:
-        """Plan the query, or one that counts its captures."""
+    def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:  # noqa: ARG002 - of a Question
+        """Plan the query, or one that counts its captures, for all crawls but the refused ones."""
         query = replace(self.query, columns=(), ordered=False, counts=True) if counts else self.query
         searches: list[Search] = []
         blocks: list[PlannedBlocks] = []
         for crawl in self._crawls:
+            if crawl in self.refused:
+                continue
             if search := self._needed(crawl):
                 searches.append(search)
             else:
-                blocks += self._blocks(crawl)
-        requests = tuple(PlannedRequest(read.path, read.range, ()) for each in blocks for read in each.reads)
+                with self._refusing(crawl):
+                    blocks += [*self._blocks(crawl)]
+        requests = tuple(request for each in blocks for request in self._requests(each))
         return ReadPlan(
             query=query,
             schema=schema_of(query, query.columns),
@@ -89,16 +99,25 @@ class CdxContext:
             considered=0,
             searches=tuple(searches),
             blocks=tuple(blocks),
-            subsets=self._subsets,
         )
+
+    @contextmanager
+    def _refusing(self, crawl: str) -> Iterator[None]:
+        try:
+            yield
+        except (QueryError, FormatError, NotFound, FileChanged) as error:
+            if crawl not in self._optional:
+                raise
+            self.refused[crawl] = error
 
     def _needed(self, crawl: str) -> Search | None:
         """Return the estimated search of a crawl's list; None if everything needed of it is known."""
-        search, intervals = self._searches.get(crawl), self.query.intervals
-        unknown = [each for each in intervals if search is None or not search.knows(each)]
+        known, intervals = self._lists.get(crawl), self.query.intervals
+        unknown = [each for each in intervals if known is None or not known.knows(each)]
         if not unknown:
             return None
-        first, later = (NEXT_SEARCH if search else FIRST_SEARCH), NEXT_SEARCH
+        later = PREDICTED_SEARCH if self._lists.predictor(crawl) else NEXT_SEARCH
+        first = later if known else START + later
         more = len(unknown) - 1
         return Search(
             crawl,
@@ -109,10 +128,13 @@ class CdxContext:
 
     def _blocks(self, crawl: str) -> Iterator[PlannedBlocks]:
         """Yield the blocks of a crawl; intervals that share blocks or have neighbouring ones together."""
-        search = self._searches[crawl]
+        search = self._lists.get(crawl)
+        assert search is not None  # noqa: S101 - everything needed of it is known
         runs: list[list[KeyInterval]] = []
         end = -1
         for interval in self.query.intervals:
+            if isinstance(search, StoredList) and (count := search.count(interval)) > _MOST_BLOCKS:
+                raise self._too_many(crawl, plural(count, "block"))
             found = search.find(interval)
             blocks = found.blocks_for(interval)
             if not blocks:
@@ -126,61 +148,83 @@ class CdxContext:
         for run in runs:
             hull = KeyInterval(run[0].start, run[-1].end)
             found = search.find(hull)
-            yield PlannedBlocks(crawl, found, tuple(found.reads(found.blocks_for(hull))), tuple(run))
+            reads = tuple(found.reads(found.blocks_for(hull)))
+            pins = tuple(self._lists.version(crawl, read.path) for read in reads)
+            yield PlannedBlocks(crawl, tuple(self._subsets[crawl]), found, reads, tuple(run), pins)
+
+    def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
+        source = self.source()
+        for read, pin in zip(planned.reads, planned.pins, strict=True):
+            known = source.cached_ranges(read.path, pin) if pin and isinstance(source, CachedSource) else []
+            yield PlannedRequest(read.path, read.range, (), cached=any(read.range in each for each in known))
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
         """Search what a plan needs; ``report`` is called with the bytes of each crawl's search.
 
         Raises:
-            QueryError: if an interval has so many blocks that the columnar index must answer.
+            NotHarvested: if an interval has so many blocks that the columnar index must answer.
             BadCdx: if a list of blocks is invalid.
             SourceError: if it cannot be read.
         """
-        source = self.source()
-        predictors = {each.crawl: self._predict(each.crawl) for each in plan.searches}
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="search")
+        predictors = {each.crawl: self._lists.predictor(each.crawl) for each in plan.searches}
+        executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="search")
         try:
             for received in executor.map(self._search, predictors, predictors.values()):
                 report(received)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+            for crawl in predictors:
+                self._lists.save(crawl)
 
     def _search(self, crawl: str, predict: Predictor | None) -> int:
         """Search a list; return about the bytes that were received."""
-        source = self.source()
-        search = self._searches.get(crawl)
-        received = 0
-        if search is None:
+        search = self._lists.get(crawl)
+        before = 0
+        with self._refusing(crawl):
+            if isinstance(search, ClusterSearch):
+                before = search.bytes
+            else:
+                search = self._lists.search(crawl)
+            search.predict = predict
             try:
-                response = source.get(shards_path(crawl))
-            except NotFound as error:
-                raise NotFound(f"the source has no CDX index of {crawl}: {error}") from error
-            received += len(response.body)
-            search = ClusterSearch(source, crawl, predict=predict, shards=count_shards(crawl, response.body))
-        before = search.bytes
-        try:
-            for interval in self.query.intervals:
-                self._search_interval(search, interval)
-        except FileChanged:
-            self._searches.pop(crawl, None)  # the next query searches the new version
-            raise
-        self._searches[crawl] = search
-        return received + search.bytes - before
+                for interval in self.query.intervals:
+                    self._search_interval(search, interval)
+            except FileChanged:
+                self._lists.drop(crawl)  # the next query searches the new version
+                raise
+        return search.bytes - before if isinstance(search, ClusterSearch) else 0
 
     def _search_interval(self, search: ClusterSearch, interval: KeyInterval) -> None:
         place = search.locate(interval)
         if place and len(place) > _MOST_LISTED:
-            raise QueryError(
-                f"{list_path(search.crawl)} has {size(len(place))} of lines for {join_first(self.query.patterns)}, "
-                f"too many blocks to read; harvest the columnar index, run: catalogue harvest --crawl {search.crawl}"
-            )
+            raise self._too_many(search.crawl, f"{size(len(place))} of lines")
         search.find(interval)
+
+    def _too_many(self, crawl: str, what: str) -> NotHarvested:
+        return NotHarvested(
+            f"{list_path(crawl)} has {what} for {join_first(self.query.patterns)}, too many blocks to read; "
+            f"harvest the columnar index, run: catalogue harvest --crawl {crawl}",
+            crawl=crawl,
+            call=f"harvest({crawl!r})",
+        )
+
+    def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
+        """Note the version of a file with blocks that was read; None if it is another than expected."""
+        if version:
+            self._lists.note_version(crawl, path, version)
+        else:
+            self._lists.drop(crawl)
+
+    def columnar_only(self) -> None:
+        """Return None: this is the CDX index."""
 
     def learn(self, *_: object) -> None:
         """Do nothing: blocks teach nothing."""
 
     def would_learn(self, *_: object) -> bool:
+        """Return false."""
         return False
 
     def finish(self) -> None:
-        """Do nothing: nothing was learned."""
+        """Store the versions of the files that were read."""
+        self._lists.save_versions()

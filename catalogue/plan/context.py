@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
@@ -18,12 +17,12 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata, key_indexes
+from catalogue.plan.question import AnySource
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
-from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
@@ -32,8 +31,6 @@ _DECODED = 300
 
 _MOST_LEARNED = 64
 """Row groups whose learned page indexes, of some 20 kB each, wait for a common transaction."""
-
-_AnySource: TypeAlias = PoliteSource | CachedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ class PlanContext:
         query: ResolvedQuery,
         scope: Scope,
         footers: FooterCache,
-        source: Callable[[], _AnySource],
+        source: Callable[[], AnySource],
         cost: Cost,
         *,
         must_learn: bool = False,
@@ -150,7 +147,7 @@ class PlanContext:
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
         return PlanContext(query, self.scope, self._footers, self.source, self._cost)
 
-    def plan(self, *, counts: bool = False) -> ReadPlan:
+    def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:  # noqa: ARG002 - of a Question
         """Plan the query, or one that counts its captures."""
         source = self.source()
         self._files = {decoded.file.path: decoded for decoded in self._footers.get(self.scope.candidates)}
@@ -168,7 +165,7 @@ class PlanContext:
         table = self.query.table
         return replace(self.query, columns=() if table.path_columns else (table.key,), ordered=False, counts=True)
 
-    def _metadata(self, decoded: DecodedFile, source: _AnySource) -> FileMetadata:
+    def _metadata(self, decoded: DecodedFile, source: AnySource) -> FileMetadata:
         path, version = decoded.file.path, decoded.version
         # An ETag means nothing to another source.
         pin = FileVersion(version.size, version.etag if version.source == source.url else None)
@@ -218,7 +215,7 @@ class PlanContext:
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def _written(self, decoded: DecodedFile, stored: FileMetadata, source: _AnySource) -> dict[int, Indexes]:
+    def _written(self, decoded: DecodedFile, stored: FileMetadata, source: AnySource) -> dict[int, Indexes]:
         """Fetch the file's own key indexes of row groups for which learned ones are stored."""
         key, footer = self.query.table.key, decoded.footer
         learned_groups = tuple(g for g in footer.row_groups if (there := stored.indexes(g.ordinal)) and there.own)
@@ -265,7 +262,20 @@ class PlanContext:
         if sum(map(len, self._learned.values())) >= _MOST_LEARNED:
             self.finish()
 
+    def with_missing(self, missing: tuple[str, ...]) -> "PlanContext":
+        """Return this query with other sentences about what is not stored."""
+        scope = replace(self.scope, missing=missing)
+        return PlanContext(self.query, scope, self._footers, self.source, self._cost)
+
+    def columnar_only(self) -> "PlanContext":
+        """Return this query."""
+        return self
+
+    def note_version(self, *_: object) -> None:
+        """Do nothing: the footers of all files name their versions."""
+
     def finish(self) -> None:
+        """Store what reading taught."""
         learned, self._learned = self._learned, {}
         self._save(learned)
 

@@ -3,21 +3,24 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
+from catalogue.plan.ways import CrawlWay, sentences
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
+
+if TYPE_CHECKING:
+    from catalogue.cdx.cluster import BlockList, BlockRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +155,13 @@ class PlannedBlocks:
     """Neighbouring blocks of a crawl's CDX index, and the keys that are looked for in them."""
 
     crawl: str
-    blocks: BlockList
-    reads: tuple[BlockRead, ...]
+    subsets: tuple[str, ...]
+    """The subsets whose rows are returned, in the order of the result."""
+    blocks: "BlockList"
+    reads: "tuple[BlockRead, ...]"
     intervals: tuple[KeyInterval, ...]
+    pins: tuple[FileVersion | None, ...]
+    """Known versions of the files of ``reads``."""
 
 
 READS = pa.schema(
@@ -196,8 +203,8 @@ class ReadPlan(ReprMixin):
     """Searches of lists of blocks to make first; then the query is planned again."""
     blocks: tuple[PlannedBlocks, ...] = ()
     """Blocks of the CDX index to read, newest crawl first, by key."""
-    subsets: tuple[str, ...] = ()
-    """The subsets whose rows of ``blocks`` are returned, in their order."""
+    ways: tuple[CrawlWay, ...] = ()
+    """The index of each crawl, newest first; empty if the query names the index."""
     missing: tuple[str, ...] = ()
     """Sentences about what is not stored and may match; if any, the result may be incomplete."""
     warnings: tuple[str, ...] = ()
@@ -225,10 +232,20 @@ class ReadPlan(ReprMixin):
         return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
 
     @property
+    def is_columnar(self) -> bool:
+        """Whether files of the columnar index are read or counted."""
+        return bool(self.files or self.awaited or self.counted)
+
+    @property
+    def index_files(self) -> tuple[str, ...]:
+        """The paths of the files of the columnar index."""
+        return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.path for each in self.awaited]))
+
+    @property
     def paths(self) -> tuple[str, ...]:
-        of_blocks = [read.path for planned in self.blocks for read in planned.reads]
-        of_files = [file.file.path for file in self.files] + [each.path for each in self.awaited]
-        return tuple(dict.fromkeys(of_files + of_blocks))
+        """The paths of all files."""
+        of_blocks = dict.fromkeys(read.path for planned in self.blocks for read in planned.reads)
+        return (*self.index_files, *of_blocks)
 
     @property
     def pages(self) -> int:
@@ -309,21 +326,22 @@ class ReadPlan(ReprMixin):
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
         patterns = join_first(self.query.patterns)
-        if self.searches or self.blocks:
-            return f"of {patterns}: {plural(self.block_count, 'block')} of the CDX index, {self.price}"
-        return f"of {patterns}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
+        parts = [f"{plural(self.block_count, 'block')} of the CDX index"] if self.searches or self.blocks else []
+        parts += [f"{plural(len(self.index_files), 'file')}, {groups}"] if self.is_columnar or not parts else []
+        return f"of {patterns}: {', '.join(parts)}, {self.price}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
-        if self.searches or self.blocks:
+        from_blocks = bool(self.searches or self.blocks)
+        if from_blocks:
             yield "blocks of the CDX index", f"{self.block_count:,}" if self.blocks else "not known yet"
-        else:
-            yield "files", f"{len(self.paths):,}"
+        if self.is_columnar or not from_blocks:
+            yield "files", f"{len(self.index_files):,}"
             yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
         if self.pages:
             yield "pages", f"{self.about}{self.pages:,}"
         if self.chunks:
             yield "column chunks read whole", f"{self.chunks:,}"
-        if not (self.searches or self.blocks):
+        if not from_blocks:
             yield "captures in them", f"{self.rows:,}"
         yield "requests", f"{self.about}{self.requests:,}"
         yield "bytes", f"{self.about}{size(self.bytes)}"
@@ -338,6 +356,7 @@ class ReadPlan(ReprMixin):
         if self.searches:
             crawls = plural(len(self.searches), "crawl")
             yield f"The lists of blocks of {crawls} are searched first; until then the rest is an estimate."
+        yield from sentences(self.ways)
         yield from (f"Note: {warning}" for warning in self.warnings)
         yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
 
@@ -380,6 +399,7 @@ class ReadPlan(ReprMixin):
             "exact": self.exact,
             "estimated": self.estimated,
             "searches": len(self.searches),
+            "crawls": [each.summary() for each in self.ways],
             "indexes": {"requests": len(self.indexes), "bytes": sum(len(fetch.range) for fetch in self.indexes)},
             "cached_bytes": self.cached_bytes,
             "complete": not self.missing,

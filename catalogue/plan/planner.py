@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -71,6 +71,27 @@ def plan_reads(
         missing=(*missing, *keyless),
     )
     return replace(plan, warnings=(*warnings, *defects, *_warnings(plan)))
+
+
+def of_crawls(plan: ReadPlan, crawls: Collection[str]) -> ReadPlan:
+    """Return the part of a plan of the columnar index that reads these crawls."""
+
+    def is_of(path: str) -> bool:
+        file = plan.query.table.file(path)
+        return file is not None and file.crawl in crawls
+
+    waves = (tuple(fetch for fetch in wave if is_of(fetch.path)) for wave in plan.waves)
+    part = replace(
+        plan,
+        files=tuple(file for file in plan.files if file.file.crawl in crawls),
+        waves=tuple(wave for wave in waves if wave),
+        counted=tuple((crawl, rows) for crawl, rows in plan.counted if crawl in crawls),
+        indexes=tuple(fetch for fetch in plan.indexes if is_of(fetch.path)),
+        awaited=tuple(each for each in plan.awaited if is_of(each.path)),
+    )
+    general = {*_warnings(plan)}
+    defects = [text for text in plan.warnings if text not in general and is_of(text.partition(", row group")[0])]
+    return replace(part, warnings=(*defects, *_warnings(part)))
 
 
 def plan_second_wave(

@@ -8,9 +8,9 @@ from catalogue.query.filters import Filters, Values
 from catalogue.query.times import Moment
 from catalogue.surt import Match
 
-COLUMNAR, CDX = "columnar", "cdx"
+AUTO, COLUMNAR, CDX = "auto", "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
-"""The indexes of Common Crawl that can answer a query."""
+"""The indexes of Common Crawl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,8 @@ class Query:
     """Patterns, crawls, filters and columns; see ``Catalogue.captures``."""
 
     patterns: tuple[str, ...]
-    crawls: tuple[str, ...] = ("all",)
+    crawls: tuple[str, ...] = ()
+    """Words for crawls; all stored ones by default."""
     subsets: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     """Names, or ``*`` for all; None for the default."""
@@ -32,15 +33,15 @@ class Query:
     ordered: bool = False
     unique: str | None = None
     latest: bool = False
-    index: str = COLUMNAR
-    """Which index answers, of ``INDEXES``."""
+    index: str = AUTO
+    """Which index answers, of ``INDEXES``; ``auto`` for the cheaper one for each crawl."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one parameter for each option
         cls,
         patterns: str | Iterable[str],
         *,
-        crawls: str | Iterable[str] = "all",
+        crawls: str | Iterable[str] | None = None,
         subsets: str | Iterable[str] = (),
         columns: str | Iterable[str] | None = None,
         where: str | Iterable[str] | None = None,
@@ -55,12 +56,12 @@ class Query:
         ordered: bool = False,
         unique: str | None = None,
         latest: bool = False,
-        index: str = COLUMNAR,
+        index: str = AUTO,
     ) -> "Query":
         """Make a query of one text or several for each parameter."""
         query = cls(
             patterns=_texts(patterns),
-            crawls=_texts(crawls),
+            crawls=_texts(crawls or ()),
             subsets=_texts(subsets),
             columns=None if columns is None else _texts(columns),
             where=_texts(where or ()),
@@ -75,8 +76,8 @@ class Query:
             latest=latest,
             index=index,
         )
-        if index not in INDEXES:
-            raise QueryError(f"invalid index {index!r}; use {' or '.join(INDEXES)}")
+        if index not in {AUTO, *INDEXES}:
+            raise QueryError(f"invalid index {index!r}; use {', '.join((AUTO, *INDEXES))}")
         if not query.patterns:
             raise QueryError("a query needs a pattern, such as '*.example.com'")
         if limit is not None and limit < 0:

@@ -1,25 +1,34 @@
 """Read the blocks of a plan and convert their lines to rows."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.cdx.blocks import inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
+from catalogue.errors import FileChanged
 from catalogue.plan.plan import PlannedBlocks, ReadPlan
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual
+from catalogue.read.result_order import Place, ResultOrder
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source
 from catalogue.source.parallel import map_in_order
 
 if TYPE_CHECKING:
     import duckdb
 
-_Job = tuple[PlannedBlocks, BlockRead]
+    from catalogue.read.reader import ReadEvents
+
+
+class _Job(NamedTuple):
+    planned: PlannedBlocks
+    read: BlockRead
+    pin: FileVersion | None
 
 
 def block_tables(
@@ -27,9 +36,9 @@ def block_tables(
     source: Source,
     executor: Executor,
     connection: "duckdb.DuckDBPyConnection | None",
-    done: Callable[[], None],
-) -> Generator[pa.Table, None, None]:
-    """Yield the rows of a plan's blocks by subset, newest crawl first, by key.
+    events: "ReadEvents",
+) -> Generator[tuple[Place, pa.Table], None, None]:
+    """Yield the rows of a plan's blocks, with their places: by subset, newest crawl first, by key.
 
     Blocks have the lines of all subsets, so the rows of later subsets wait in memory for the first one.
 
@@ -38,46 +47,68 @@ def block_tables(
         source: of the blocks.
         executor: threads that make requests.
         connection: for ``where``.
-        done: called after each request.
+        events: callbacks.
 
     Raises:
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
     """
     residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
-    waiting: dict[str, list[pa.Table]] = {subset: [] for subset in plan.subsets}
-    jobs = [(planned, read) for planned in plan.blocks for read in planned.reads]
+    jobs = [
+        _Job(planned, read, pin)
+        for planned in plan.blocks
+        for read, pin in zip(planned.reads, planned.pins, strict=True)
+    ]
+    order = ResultOrder(plan)
+    waiting: dict[Place, list[pa.Table]] = {}
 
     def fetch(job: _Job) -> tuple[_Job, Response]:
-        return job, source.get(job[1].path, job[1].range)
+        return job, source.get(job.read.path, job.read.range, pin=job.pin)
 
     in_flight = 1 if plan.stops_early else IN_FLIGHT
-    fetched = map_in_order(executor, fetch, jobs, limit=in_flight, weight=lambda job: len(job[1].range))
-    first = plan.subsets[0]
+    fetched = map_in_order(executor, fetch, jobs, limit=in_flight, weight=lambda job: len(job.read.range))
+    first = min(order.place(each.crawl, subset).subset for each in plan.blocks for subset in each.subsets)
     try:
-        for (planned, read), response in fetched:
-            for block in inflate_blocks(planned.blocks, read, response.body, response.total_size):
-                for rows in _matching(planned, block, residuals):
-                    for subset, tables in waiting.items():
-                        tables.append(rows.filter(pc.equal(rows.column("subset"), subset)))
-            yield from _selected(plan, waiting[first])
-            waiting[first] = []
-            done()
+        for job, response in _noting(fetched, jobs, events):
+            for rows in _matching(job, response, residuals):
+                for subset in job.planned.subsets:
+                    some = rows.filter(pc.equal(rows.column("subset"), subset)).select(plan.row_schema.names)
+                    if some.num_rows:
+                        waiting.setdefault(order.place(job.planned.crawl, subset), []).append(some)
+            for place in sorted(each for each in waiting if each.subset == first):
+                yield from ((place, table) for table in waiting.pop(place))
+            events.done()
     finally:
         fetched.close()
-    for subset in plan.subsets[1:]:
-        yield from _selected(plan, waiting.pop(subset))
+    for place in sorted(waiting):
+        yield from ((place, table) for table in waiting.pop(place))
 
 
-def _matching(planned: PlannedBlocks, block: Block, residuals: dict[bool, Residual]) -> Iterator[pa.Table]:
-    """Yield the rows of a block that match, if there are any."""
-    found = list(block.find(planned.intervals))
-    if found:
-        rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        matching, _ = residuals[not block.has_detected_types].keep(rows, planned.intervals)
-        if matching.num_rows:
-            yield matching
+def _noting(
+    fetched: Iterator[tuple[_Job, Response]], jobs: list[_Job], events: "ReadEvents"
+) -> Iterator[tuple[_Job, Response]]:
+    """Yield responses, and note the versions of their files."""
+    left = iter(jobs)
+    try:
+        for job, response in fetched:
+            next(left)
+            if response.etag:
+                version = FileVersion(response.total_size, response.etag)
+                events.note_version(job.planned.crawl, job.read.path, version)
+            yield job, response
+    except FileChanged:
+        job = next(left)
+        events.note_version(job.planned.crawl, job.read.path, None)
+        raise
 
 
-def _selected(plan: ReadPlan, tables: list[pa.Table]) -> Iterator[pa.Table]:
-    return (table.select(plan.row_schema.names) for table in tables if table.num_rows)
+def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[pa.Table]:
+    """Yield the rows of blocks that match."""
+    planned = job.planned
+    for block in inflate_blocks(planned.blocks, job.read, response.body, response.total_size):
+        found = list(block.find(planned.intervals))
+        if found:
+            rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
+            matching, _ = residuals[not block.has_detected_types].keep(rows, planned.intervals)
+            if matching.num_rows:
+                yield matching

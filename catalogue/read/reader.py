@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, request
 from catalogue.read.learn import Observed, observer, own_indexes, watched
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class ReadEvents:
     uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
     """Called with the rows of a crawl that the plan counted by an invalid index; they are read instead."""
     done: Callable[[], None] = lambda: None
-    """Called after each row group."""
+    """Called after each row group, and after each request for blocks."""
+    note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
+    """Called with the version of each file with blocks; with None if it is another one than expected."""
 
 
 def read(
@@ -81,13 +84,17 @@ def read(
 
             connection = stack.enter_context(connect())
         events = events or ReadEvents()
+        tables: Iterable[pa.Table] = ()
+        if plan.files:
+            tables = stack.enter_context(
+                closing(_Reading(plan, Prefetcher(plan, source, executor), connection, events).tables())
+            )
         if plan.blocks:
             from catalogue.read.block_reader import block_tables
+            from catalogue.read.result_order import ResultOrder
 
-            tables = block_tables(plan, source, executor, connection, events.done)
-        else:
-            tables = _Reading(plan, Prefetcher(plan, source, executor), connection, events).tables()
-        stack.callback(tables.close)
+            placed = stack.enter_context(closing(block_tables(plan, source, executor, connection, events)))
+            tables = ResultOrder(plan).merged(tables, placed)
         for rows in _ordered(plan, tables):
             limited = rows if left is None else rows.slice(0, left)
             if limited.num_rows:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from warcio.timeutils import timestamp_to_datetime
 
-from catalogue.captures import Captures, run_query
+from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
+from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where

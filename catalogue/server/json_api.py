@@ -12,10 +12,11 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from catalogue.captures import Captures, find_captures
+from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
+from catalogue.find_captures import find_captures
 from catalogue.formatting import closest_name, to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest

@@ -13,12 +13,12 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from starlette.datastructures import QueryParams
 
-from catalogue.captures import find_captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import QueryError
+from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, languages, media_types, statuses

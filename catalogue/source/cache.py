@@ -151,8 +151,14 @@ class CachedSource:
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; a fully cached range of a pinned version needs no request."""
-        if self._closed or pin is None or not isinstance(requested, ByteRange):
+        if self._closed or not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
+        if pin is None:  # for later requests, which name the version
+            response = self.inner.get(path, requested)
+            self.cache.put(
+                self.url, path, FileVersion(response.total_size, response.etag), response.start, response.body
+            )
+            return response
         body = self.cache.get(self.url, path, pin, requested)
         if body is not None:
             return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)

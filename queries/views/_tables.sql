@@ -32,3 +32,12 @@ CREATE TABLE IF NOT EXISTS derived.pages (
 CREATE TABLE IF NOT EXISTS derived.key_intervals (
   file INTEGER, row_group INTEGER, min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR
 );
+-- Stored lists of blocks of the CDX index, and their files.
+CREATE TABLE IF NOT EXISTS derived.block_lists (
+  crawl VARCHAR, blocks BIGINT, file_size BIGINT, etag VARCHAR, source VARCHAR, harvested_at TIMESTAMP, file VARCHAR
+);
+CREATE OR REPLACE VIEW derived.block_rows AS
+SELECT
+  NULL::VARCHAR AS crawl, NULL::INTEGER AS number, NULL::VARCHAR AS first_key, NULL::VARCHAR AS first_time,
+  NULL::INTEGER AS shard, NULL::BIGINT AS "offset", NULL::INTEGER AS length
+WHERE false;

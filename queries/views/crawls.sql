@@ -4,6 +4,7 @@ WITH
     SELECT crawl FROM derived.crawls
     UNION SELECT crawl FROM derived.listed
     UNION SELECT crawl FROM derived.files
+    UNION SELECT crawl FROM derived.block_lists
   ),
   listed AS (SELECT crawl, sum(files)::BIGINT AS files FROM derived.listed GROUP BY crawl),
   stored AS (
@@ -16,12 +17,14 @@ WITH
 SELECT
   names.crawl, c.name, c.first_fetch, c.last_fetch, coalesce(c.has_table, true) AS has_table,
   listed.files AS files_listed, coalesce(stored.files, 0) AS files_harvested, coalesce(failed.files, 0) AS files_failed,
-  coalesce(stored.subsets, []) AS subsets, stored.num_rows, stored.file_size
+  coalesce(stored.subsets, []) AS subsets, stored.num_rows, stored.file_size,
+  block_lists.blocks
 FROM names
 LEFT JOIN derived.crawls AS c USING (crawl)
 LEFT JOIN listed USING (crawl)
 LEFT JOIN stored USING (crawl)
 LEFT JOIN failed USING (crawl)
+LEFT JOIN derived.block_lists USING (crawl)
 ORDER BY names.crawl DESC;
 
 COMMENT ON VIEW crawls IS 'Every known crawl, newest first, and how much of its index is stored.';
@@ -36,3 +39,4 @@ COMMENT ON COLUMN crawls.files_failed IS 'Index files whose footer could not be 
 COMMENT ON COLUMN crawls.subsets IS 'Subsets with stored files.';
 COMMENT ON COLUMN crawls.num_rows IS 'Captures in the stored files.';
 COMMENT ON COLUMN crawls.file_size IS 'Bytes of the files with stored footers.';
+COMMENT ON COLUMN crawls.blocks IS 'Blocks of its CDX index, if their list is stored; see the view blocks.';

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.cdx.blocks import FoundLines
+from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.lines import RAW, cdx_table
-from catalogue.cdx.rows import COLUMNS, captures_of
+from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.surt import EVERYTHING

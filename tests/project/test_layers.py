@@ -33,6 +33,7 @@ ORDER = [
     "reports",
     "records",
     "captures",
+    "find_captures",
     "sample",
     "output",
     "check",

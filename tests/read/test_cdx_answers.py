@@ -16,7 +16,7 @@ import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.cdx.rows import COLUMNS
+from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotFound, QueryError
 from catalogue.settings import Settings

@@ -1,0 +1,196 @@
+"""A complete list of blocks as a Parquet file, and its directory, which says where a key is in the file.
+
+A row is a block; see ``FILE``. A row group has some thousand blocks, so that a search decodes 0.1 MB of 27 MB. The
+directory has the first block of each row group, and a digest of the file's footer: pyarrow may abort the process on a
+damaged one. Pages have checksums.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
+from catalogue.errors import BadCdx, StoreDamaged
+from catalogue.surt import KeyInterval
+
+FILE = pa.schema(
+    [
+        ("crawl", pa.string()),
+        ("number", pa.int32()),  # from 1 on
+        ("first_key", pa.string()),  # of the first line of the block
+        ("first_time", pa.string()),  # of the same line, as 14 digits
+        ("shard", pa.int32()),  # NNNNN of cdx-NNNNN.gz
+        ("offset", pa.int64()),  # in the shard
+        ("length", pa.int32()),  # in bytes
+    ]
+)
+"""Columns of the file."""
+_READ = ["first_key", "first_time", "shard", "offset", "length", "number"]
+_ROW_GROUP = 4096
+_ENCODINGS = {"first_key": "DELTA_BYTE_ARRAY", "first_time": "PLAIN"} | dict.fromkeys(
+    ["number", "shard", "offset", "length"], "DELTA_BINARY_PACKED"
+)
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 9,
+    "use_dictionary": ["crawl"],
+    "column_encoding": _ENCODINGS,
+    "write_page_checksum": True,
+}
+_TRAILER = 8
+"""Bytes after the footer: its length and the magic."""
+
+
+def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> bytes:
+    """Write a complete list to an empty file; return its directory.
+
+    Args:
+        file: opened for reading and writing.
+        crawl: name of the crawl.
+        parts: consecutive parts of the list.
+
+    Raises:
+        BadCdx: if a key is not UTF-8.
+    """
+    firsts, blocks = [], 0
+    with pq.ParquetWriter(file, FILE, **_OPTIONS) as writer:
+        for part in parts:
+            blocks += len(part)
+            firsts += [part.columns.slice(start, 1) for start in range(0, len(part), _ROW_GROUP)]
+            writer.write_table(_table(crawl, part.columns), _ROW_GROUP)
+    (directory,) = pa.Table.from_batches(firsts, COLUMNS).combine_chunks().to_batches()
+    about = {"crawl": crawl, "blocks": str(blocks), "footer": _digest(file)}
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, COLUMNS.with_metadata(about)) as stream:
+        stream.write_batch(directory)
+    packed: bytes = output.getvalue().to_pybytes()
+    return packed
+
+
+def block_count(directory: bytes) -> int:
+    """Return the number of blocks of a list by its directory."""
+    return int(_about(_opened(directory))["blocks"])
+
+
+def _opened(directory: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(directory) as stream:
+        batch: pa.RecordBatch = stream.read_next_batch()
+    return batch
+
+
+def _about(directory: pa.RecordBatch) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (directory.schema.metadata or {}).items()}
+
+
+def _table(crawl: str, columns: pa.RecordBatch) -> pa.Table:
+    first = columns.column("first")
+    keys = pc.binary_slice(first, 0, -STAMP)
+    times = pc.binary_slice(first, 1 - STAMP)
+    try:
+        texts = {"first_key": keys.cast(pa.string()), "first_time": times.cast(pa.string())}
+    except pa.ArrowInvalid as error:
+        raise BadCdx(f"{list_path(crawl)} has a key that is not UTF-8: {error}") from error
+    texts["crawl"] = pa.repeat(pa.scalar(crawl), len(columns))
+    return pa.table([texts[name] if name in texts else columns.column(name) for name in FILE.names], schema=FILE)
+
+
+def _digest(file: BinaryIO) -> str:
+    """Return a digest of length and footer of a Parquet file.
+
+    Raises:
+        OSError: if it has none.
+    """
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _TRAILER))
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(max(0, size - _TRAILER - length))
+    return f"{size}:{hashlib.blake2b(file.read(length + _TRAILER), digest_size=16).hexdigest()}"
+
+
+class StoredList:
+    """A stored list of blocks."""
+
+    def __init__(self, path: Path, directory: bytes) -> None:
+        """Open the file.
+
+        Raises:
+            StoreDamaged: if it is not the file of this directory.
+        """
+        self._firsts = _opened(directory)
+        about = _about(self._firsts)
+        self.crawl = about["crawl"]
+        self._path = path
+        self._keys = [first[:-STAMP] for first in self._firsts.column("first").to_pylist()]
+        try:
+            with path.open("rb") as file:
+                digest = _digest(file)
+        except OSError as error:
+            raise self._damaged(error) from error
+        if digest != about["footer"]:
+            raise self._damaged("it was replaced or damaged")
+        self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        self._last: tuple[range, pa.Table] = (range(0), pa.table([], pa.schema([])))
+        """Row groups that were decoded last."""
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """Return the number of blocks of the crawl."""
+        count: int = self._file.metadata.num_rows
+        return count
+
+    def count(self, interval: KeyInterval) -> int:
+        """Return about how many blocks have keys of an interval, at most some thousand too many."""
+        groups = self._groups(interval)
+        return sum(self._file.metadata.row_group(number).num_rows for number in groups)
+
+    def share(self, key: bytes) -> float:
+        """Return the share of the blocks that start with a key less than ``key``; see ``list_search.Predictor``."""
+        part = self.find(KeyInterval(key, key + b"\0"))
+        place = bisect_left(range(len(part)), key, key=part.key)
+        before = part.number(place) - 1 if place < len(part) else len(self)
+        return before / len(self)
+
+    def knows(self, _: KeyInterval) -> bool:
+        """Return true: the list is complete."""
+        return True
+
+    def find(self, interval: KeyInterval) -> BlockList:
+        """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
+
+        Raises:
+            StoreDamaged: if the file is damaged.
+        """
+        groups = self._groups(interval)
+        with self._lock:
+            if self._last[0] != groups:
+                self._last = groups, self._read(groups)
+            table = self._last[1]
+        after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
+        (columns,) = pa.concat_tables([table, after]).combine_chunks().to_batches()
+        return BlockList(self.crawl, columns, begins=groups.start == 0, ends=groups.stop == len(self._keys))
+
+    def _read(self, groups: range) -> pa.Table:
+        try:
+            table = self._file.read_row_groups([*groups], columns=_READ, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+        first = pc.binary_join_element_wise(table.column("first_key"), table.column("first_time"), " ")
+        columns = [first.cast(pa.binary()), *(table.column(name) for name in COLUMNS.names[1:])]
+        return pa.table(columns, schema=COLUMNS)
+
+    def _groups(self, interval: KeyInterval) -> range:
+        """Return the row groups of an interval; the line after them is the first of the next row group."""
+        first = max(0, bisect_left(self._keys, interval.start) - 1)
+        return range(first, max(first + 1, bisect_left(self._keys, interval.end, lo=first)))
+
+    def _damaged(self, why: object) -> StoreDamaged:
+        command = f"catalogue harvest --crawl {self.crawl} --index cdx --refresh"
+        return StoreDamaged(f"{self._path} cannot be used ({why}); run: {command}")

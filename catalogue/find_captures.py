@@ -1,0 +1,146 @@
+"""Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from catalogue.captures import Captures
+from catalogue.cdx.columns import COLUMNS
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.errors import NotHarvested, QueryError, UnknownColumn
+from catalogue.formatting import join_first
+from catalogue.metadata_db.candidates import Candidates
+from catalogue.plan.context import PlanContext, Scope
+from catalogue.plan.plan import ReadPlan
+from catalogue.query.deduplicate import Distinct
+from catalogue.query.query import CDX, COLUMNAR, Query
+from catalogue.query.resolve import resolve
+from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.selection import check_store, missing_crawls, select_known, select_listed, select_stored, several
+from catalogue.session import Session
+
+if TYPE_CHECKING:
+    from catalogue.key_map.key_map import KeySpace
+
+
+def find_captures(session: Session, query: Query) -> Captures:
+    """Find captures; see ``Catalogue.captures``."""
+    if session.dataset != COMMON_CRAWL:
+        if query.index == CDX:
+            raise QueryError(f"{session.dataset.name} has no CDX index; use --index columnar")
+        return _find_in_columnar(session, query)
+    if query.index == COLUMNAR:
+        return _find_in_columnar(session, query)
+    return _find_in_cdx(session, query) if query.index == CDX else _find_in_both(session, query)
+
+
+def _find_in_columnar(session: Session, query: Query) -> Captures:
+    crawls = query.crawls or "all"
+    check_store(session, crawls, query.subsets)
+    resolved, distinct = resolve(query, session.dataset, session.metadata().columns)
+    return run_query(session, resolved, crawls, query.subsets, distinct=distinct)
+
+
+def _find_in_cdx(session: Session, query: Query) -> Captures:
+    """Find captures by the CDX index; nothing needs to be stored."""
+    from catalogue.plan.cdx_context import CdxContext
+
+    resolved, distinct = resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
+    subsets = select_subsets(query.subsets) or SUBSETS
+    crawls = dict.fromkeys(select_listed(session, query.crawls or "all"), subsets)
+    question = CdxContext(resolved, crawls, session.block_lists, lambda: session.reading, session.cost())
+    return Captures(session, question, space=_no_space, distinct=distinct)
+
+
+def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
+    raise QueryError("plans of the CDX index cannot be drawn; use --index columnar")
+
+
+def _find_in_both(session: Session, query: Query) -> Captures:
+    """Find captures by the index that is cheaper for each crawl."""
+    from catalogue.plan.cdx_context import CdxContext
+    from catalogue.plan.choice import ChoiceContext
+
+    shown = session.metadata() if session.store_path.exists() else None
+    subsets, lists = select_subsets(several(query.subsets)), session.block_lists
+    harvested = {crawl: shown.subsets(crawl) for crawl in shown.requested_crawls} if shown else {}
+    stored = {*harvested, *lists.stored}
+    if not (stored or query.crawls):
+        return _find_in_columnar(session, query)  # raises NotHarvested
+    crawls = select_known(session, stored, query.crawls or "all")
+    resolved, distinct = _resolve_for_both(session, query, crawls[0], shown.columns if shown else {})
+    with_files = [crawl for crawl in crawls if shown and shown.has_files(crawl, subsets)]
+    of_crawls = {crawl: subsets or harvested.get(crawl) or SUBSETS for crawl in crawls}
+    cost = session.cost()
+    try:
+        cdx = CdxContext(resolved, of_crawls, lists, lambda: session.reading, cost, optional=with_files)
+    except QueryError:
+        return _find_in_columnar(session, query)
+    if session.workers and with_files == crawls:
+        return _find_in_columnar(session, query)
+    columnar, incomplete = None, {}
+    if shown and with_files:
+        columnar = _columnar_question(session, resolved, shown.candidates(with_files, subsets))
+        incomplete = {crawl: shown.candidates([crawl], subsets).missing for crawl in with_files}
+    question = ChoiceContext(crawls, columnar, incomplete, cdx, cost, session.notify)
+    space = _space_of(session, with_files) if columnar else _no_space
+    return Captures(session, question, space=space, workers=session.workers, distinct=distinct)
+
+
+def _resolve_for_both(
+    session: Session, query: Query, crawl: str, columns: Mapping[str, str]
+) -> tuple[ResolvedQuery, Distinct | None]:
+    if columns:
+        return resolve(query, session.dataset, columns)
+    try:
+        return resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
+    except UnknownColumn as error:
+        resolve(query, session.dataset, dict.fromkeys(SCHEMA.names, ""))  # raises an error for columns of no index
+        harvest = session.dataset.harvest_command(crawl, query.subsets)
+        message = f"only the columnar index, which is not harvested, can answer ({error}); run: {harvest}"
+        raise NotHarvested(message, crawl=crawl, call=session.dataset.harvest_call(crawl, query.subsets)) from error
+
+
+def run_query(
+    session: Session,
+    query: ResolvedQuery,
+    crawls: str | Iterable[str] = "all",
+    subsets: str | Iterable[str] = (),
+    *,
+    distinct: Distinct | None = None,
+) -> Captures:
+    """Find the captures of a resolved query by the columnar index.
+
+    Raises:
+        QueryError: if crawls are not harvested.
+    """
+    shown = session.metadata()
+    chosen = select_subsets(several(subsets)) if session.dataset == COMMON_CRAWL else several(subsets)
+    words = select_stored(session, shown.requested_crawls, crawls, chosen)
+    candidates = shown.candidates(words, chosen)
+    missing = (*missing_crawls(session, shown.requested_crawls, crawls, chosen), *candidates.missing)
+    question = _columnar_question(session, query, candidates, missing)
+    return Captures(session, question, space=_space_of(session, words), workers=session.workers, distinct=distinct)
+
+
+def _columnar_question(
+    session: Session, query: ResolvedQuery, candidates: Candidates, missing: tuple[str, ...] = ()
+) -> PlanContext:
+    scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
+    return PlanContext(query, scope, session.footers, lambda: session.reading, session.cost())
+
+
+def _space_of(session: Session, crawls: Sequence[str]) -> "Callable[[ReadPlan, str | None], KeySpace]":
+    def space(plan: ReadPlan, crawl: str | None) -> "KeySpace":
+        from catalogue.key_map.key_map import key_space
+        from catalogue.reports import file_extents
+
+        if crawl and crawl not in crawls:
+            message = f"{crawl} is not among the crawls of the query: {join_first(crawls)}"
+            raise QueryError(message)
+        touched = newest_first(file.crawl for path in plan.index_files if (file := session.dataset.file(path)))
+        mapped = crawl or (touched or crawls)[0]
+        return key_space(mapped, file_extents(session, mapped, plan.index_files), plan)
+
+    return space

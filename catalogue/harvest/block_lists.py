@@ -1,0 +1,160 @@
+"""Fetch the complete list of blocks of a crawl's CDX index into the store.
+
+The list is fetched in parts of one version into a file, which the next run continues after an interruption. It is
+parsed and checked as a whole, and stored as a Parquet file.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+from catalogue.atomic_files import make_folder, named, resume, whole_file
+from catalogue.cdx.block_file import write_blocks
+from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_file, shards_path
+from catalogue.commoncrawl.crawls import suggest_crawl
+from catalogue.errors import (
+    BadCdx,
+    Blocked,
+    FormatError,
+    NotFound,
+    NotParquet,
+    SourceError,
+    SourceUnavailable,
+    StoreDamaged,
+    UnknownCrawl,
+)
+from catalogue.harvest.harvest import Harvested
+from catalogue.plan.block_lists import open_list
+from catalogue.progress import Progress
+from catalogue.query.query import CDX
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.checks import MAX_DOCUMENT, Response
+from catalogue.source.parallel import map_in_order
+from catalogue.source.retry import PoliteSource
+from catalogue.source.suffix import get_tail
+from catalogue.store.database import Store
+from catalogue.store.stored_blocks import LISTS, blocks_folder, list_file
+from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import listed_crawls, stored_response
+
+_END = 16 << 10
+_AT_ONCE = 2
+"""Requests at a time: the next part arrives while one is written."""
+
+
+def harvest_blocks(
+    crawl: str,
+    *,
+    store: Store,
+    source: PoliteSource,
+    refresh: bool = False,
+    report: Callable[[Progress], None] = lambda _: None,
+) -> Harvested:
+    """Fetch the list of a crawl unless it is stored; with ``refresh``, also if the source has another version now.
+
+    Raises:
+        UnknownCrawl: if the source has no CDX index of the crawl.
+        SourceError: if the source refuses all requests.
+        StoreLocked: if another process harvests this crawl.
+    """
+    path = list_path(crawl)
+    outcome = Harvested(Progress(crawl, 1, 0), index=CDX)
+    before, started = (source.requests, source.bytes), time.monotonic()
+    with store.harvesting(crawl):
+        try:
+            if _fetch_list(crawl, store, source, report, refresh=refresh):
+                outcome.fetched.add(path)
+            outcome.progress.done = 1
+        except (Blocked, SourceUnavailable):
+            raise
+        except (SourceError, FormatError) as error:
+            outcome.failures[path] = str(error)
+            outcome.progress.failed = 1
+    at = outcome.progress
+    at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
+    at.seconds = time.monotonic() - started
+    return outcome
+
+
+def _fetch_list(
+    crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
+) -> bool:
+    """Store a list; return whether it was fetched."""
+    stored = _usable(store, crawl)
+    if stored and not refresh:
+        return False
+    try:
+        end = get_tail(source, list_path(crawl), _END)
+        if stored and stored.source == source.url and (stored.size, stored.etag) == (end.total_size, end.etag):
+            return False
+        shards = count_shards(crawl, source.get(shards_path(crawl)).body)
+    except NotFound as error:
+        message = f"{source.url} has no CDX index of {crawl}; {suggest_crawl(crawl, listed_crawls(store))}"
+        raise UnknownCrawl(message) from error
+    except NotParquet as error:  # by its general meaning, the file is empty
+        raise BadCdx(f"{list_path(crawl)} is empty") from error
+    if end.total_size > MAX_LIST:
+        raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
+    make_folder(blocks_folder(store))
+    part = _part_file(store, source, crawl, end)
+    try:
+        with named(part), resume(part) as file:
+            _fetch_parts(crawl, file, source, end, report)
+            file.seek(0)
+            with whole_file(list_file(store, crawl)) as output:
+                parsed = parse_file(crawl, file, end.total_size, shards=shards)
+                directory = write_blocks(output, crawl, parsed)
+    except FormatError:
+        part.unlink(missing_ok=True)
+        raise
+    store.put("documents", [(LISTS + crawl, stored_response(end, source, directory))])
+    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
+        left.unlink(missing_ok=True)
+    return True
+
+
+def _usable(store: Store, crawl: str) -> StoredFile | None:
+    """Return the document of a stored list; None if it is missing or damaged."""
+    try:
+        return store.get("documents", LISTS + crawl) if open_list(store, crawl) else None
+    except StoreDamaged:
+        return None
+
+
+def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) -> Path:
+    """Return the path of the unfinished file of one version of a list."""
+    version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
+    return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
+
+
+def _fetch_parts(
+    crawl: str, file: BinaryIO, source: PoliteSource, end: Response, report: Callable[[Progress], None]
+) -> None:
+    """Append what is missing of a list to its file."""
+    size, pin = end.total_size, FileVersion(end.total_size, end.etag)
+    there = min(file.seek(0, 2), end.start)
+    file.truncate(there)
+    file.seek(there)
+    ranges = [ByteRange(at, min(at + MAX_DOCUMENT, end.start)) for at in range(there, end.start, MAX_DOCUMENT)]
+    progress = Progress(f"{crawl} blocks", 1 + len(ranges), 1, bytes=len(end.body))
+    report(progress)
+    executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
+    try:
+        with closing(
+            map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
+        ) as parts:
+            for each in parts:
+                file.write(each.body)
+                progress.done, progress.bytes = progress.done + 1, progress.bytes + len(each.body)
+                report(progress)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    file.write(end.body)
+    file.flush()
+    if file.tell() != size:
+        raise BadCdx(f"{list_path(crawl)} has {file.tell():,} bytes instead of {size:,}")

@@ -1,0 +1,167 @@
+"""The lists of blocks of the CDX index that a session uses: stored ones, and searches of others."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.cluster import count_shards, shards_path
+from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import NotFound, StoreDamaged, StoreError
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.searched_lines import forget_lines, save_lines, save_versions, stored_lines, stored_versions
+from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
+
+AnyList: TypeAlias = StoredList | ClusterSearch
+Extents: TypeAlias = Callable[[str], list[tuple[bytes, bytes, int]]]
+"""Returns the stored row groups of a crawl; see ``list_search.shares_of``."""
+
+
+class BlockLists:
+    """Lists of blocks by crawl. What searches read is kept, and stored by ``save``."""
+
+    def __init__(
+        self,
+        source: Callable[[], PoliteSource],
+        store: Callable[[], Store | None],
+        create_store: Callable[[], Store],
+        extents: Extents,
+        notify: Callable[[str], None],
+    ) -> None:
+        """Prepare; nothing is opened.
+
+        Args:
+            source: returns the source.
+            store: returns the store; None if there is none.
+            create_store: returns the store, a new one if there is none, or raises StoreError.
+            extents: returns row groups, for predictions.
+            notify: called with a sentence if a stored list is damaged, which is then searched like others.
+        """
+        self._source = source
+        self._store = store
+        self._create_store = create_store
+        self._extents = extents
+        self._notify = notify
+        self._lists: dict[str, AnyList] = {}
+        self._stored: dict[str, None] = {}
+        """Crawls whose lists are stored, newest first."""
+        self._predictors: dict[str, Predictor | None] = {}
+        self._versions: dict[str, dict[str, FileVersion]] = {}
+        """Of the files with blocks, by crawl and path."""
+        self._unsaved: set[str] = set()
+        """Crawls of which new versions are known."""
+        self._state = ""
+
+    @property
+    def stored(self) -> list[str]:
+        """The crawls whose lists are stored completely, newest first."""
+        self._update()
+        return [*self._stored]
+
+    def _update(self) -> Store | None:
+        """Note what was stored or deleted since the last call."""
+        store = self._store()
+        state = store.state() if store else ""
+        if state != self._state:
+            self._state = state
+            there = crawls_with_blocks(store) if store else []
+            self._stored = dict.fromkeys(newest_first(there))
+            self._predictors.clear()
+            self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
+        return store
+
+    def get(self, crawl: str) -> AnyList | None:
+        """Return the stored list of a crawl, or else its search; None if nothing is known of it."""
+        store = self._update()
+        known = self._lists.get(crawl)
+        if store and crawl in self._stored and not isinstance(known, StoredList):
+            try:
+                known = open_list(store, crawl)
+            except StoreDamaged as error:
+                self._notify(f"{error}; until then the list is searched at the source")
+                del self._stored[crawl]
+        elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
+            known = ClusterSearch(self._source(), crawl, known=lines)
+        if known:
+            self._lists[crawl] = known
+        return known
+
+    def predictor(self, crawl: str) -> Predictor | None:
+        """Return where keys are in the list of a crawl, by its row groups or by the stored list of another crawl."""
+        self._update()
+        if crawl not in self._predictors:
+            self._predictors[crawl] = self._new_predictor(crawl)
+        return self._predictors[crawl]
+
+    def _new_predictor(self, crawl: str) -> Predictor | None:
+        with suppress(StoreError):  # answers do not depend on it
+            if extents := self._extents(crawl):
+                return shares_of(extents)
+            if others := [other for other in self._stored if other != crawl]:
+                around = newest_first([*others, crawl])
+                nearest = others[max(0, around.index(crawl) - 1)]
+                if isinstance(like := self.get(nearest), StoredList):
+                    return like.share
+        return None
+
+    def search(self, crawl: str) -> ClusterSearch:
+        """Begin to search the list of a crawl, of which nothing is known; for any thread.
+
+        Raises:
+            NotFound: if the source has no CDX index of the crawl.
+        """
+        source = self._source()
+        try:
+            response = source.get(shards_path(crawl))
+        except NotFound as error:
+            raise NotFound(f"the source has no CDX index of {crawl}: {error}") from error
+        search = ClusterSearch(source, crawl, shards=count_shards(crawl, response.body))
+        search.bytes += len(response.body)
+        self._lists[crawl] = search
+        return search
+
+    def save(self, crawl: str) -> None:
+        """Store what a search has read."""
+        search = self._lists.get(crawl)
+        if isinstance(search, ClusterSearch):
+            with suppress(StoreError):
+                save_lines(self._create_store(), self._source().url, search.known)
+
+    def version(self, crawl: str, path: str) -> FileVersion | None:
+        """Return the version of a file with blocks; None if nothing was read of it yet."""
+        if crawl not in self._versions:
+            store = self._store()
+            self._versions[crawl] = stored_versions(store, self._source().url, crawl) if store else {}
+        return self._versions[crawl].get(path)
+
+    def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
+        """Note the version of a file with blocks; ``save_versions`` stores it."""
+        if self.version(crawl, path) != version:
+            self._versions[crawl][path] = version
+            self._unsaved.add(crawl)
+
+    def save_versions(self) -> None:
+        while self._unsaved:
+            crawl = self._unsaved.pop()
+            with suppress(StoreError):
+                save_versions(self._create_store(), self._source().url, crawl, self._versions[crawl])
+
+    def drop(self, crawl: str) -> None:
+        """Forget what is known of an index by searching, because it is another version now."""
+        self._lists.pop(crawl, None)
+        self._versions.pop(crawl, None)
+        if store := self._store():
+            forget_lines(store, crawl)
+
+
+def open_list(store: Store, crawl: str) -> StoredList | None:
+    """Open the stored list of a crawl; None if it is not stored.
+
+    Raises:
+        StoreDamaged: if it is damaged.
+    """
+    document = store.get("documents", LISTS + crawl)
+    return StoredList(list_file(store, crawl), document.data) if document else None

@@ -1,0 +1,194 @@
+"""Plan a query by the index that is cheaper for each crawl."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from catalogue.commoncrawl.manifests import IndexFile, index_file
+from catalogue.errors import QueryError
+from catalogue.parquet.stored_indexes import Indexes
+from catalogue.plan.cdx_context import CdxContext
+from catalogue.plan.context import PlanContext
+from catalogue.plan.cost import Cost
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.planner import of_crawls
+from catalogue.plan.question import AnySource
+from catalogue.plan.ways import CrawlWay, Way
+from catalogue.query.query import CDX, COLUMNAR
+from catalogue.source.byte_ranges import FileVersion
+
+
+class ChoiceContext:
+    """Plans a query by both indexes, and takes the cheaper way for each crawl."""
+
+    def __init__(
+        self,
+        crawls: Sequence[str],
+        columnar: PlanContext | None,
+        incomplete: Mapping[str, Sequence[str]],
+        cdx: CdxContext,
+        cost: Cost,
+        notify: Callable[[str], None],
+        gaps: Sequence[str] = (),
+    ) -> None:
+        """Prepare a plan.
+
+        Args:
+            crawls: names of the crawls, newest first.
+            columnar: the query of those crawls that have stored footers; None if there are none.
+            incomplete: these crawls, each with sentences about files that are not stored.
+            cdx: the query of all crawls, of which the former are optional.
+            cost: of the source.
+            gaps: sentences about crawls that are not among them.
+            notify: called with a sentence when the CDX index cannot answer, and the other one does.
+        """
+        self.query = cdx.query
+        self.source: Callable[[], AnySource] = cdx.source
+        self._columnar = columnar
+        self._crawls = tuple(crawls)
+        self._incomplete = incomplete
+        self._cdx = cdx
+        self._cost = cost
+        self._notify = notify
+        self._gaps = tuple(gaps)
+        self._told: set[str] = set()
+
+    def limited(self, limit: int) -> "ChoiceContext":
+        columnar = self._columnar.limited(limit) if self._columnar else None
+        return ChoiceContext(
+            self._crawls, columnar, self._incomplete, self._cdx.limited(limit), self._cost, self._notify, self._gaps
+        )
+
+    def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
+        """Plan the query, or one that counts its captures.
+
+        Args:
+            counts: whether only the number of captures is needed.
+            explain: whether the cost of the other way is always found.
+        """
+        cdx = self._cdx.plan(counts=counts)
+        cdx_ways = _ways(cdx, self._crawls, CDX)
+        self._tell()
+        by_cdx = {
+            crawl: why for crawl in self._crawls if (why := self._surely_cdx(crawl, cdx_ways[crawl], explain=explain))
+        }
+        columnar = None
+        if self._columnar and by_cdx.keys() != {*self._crawls}:
+            columnar = self._columnar.plan(counts=counts)
+        columnar_ways = _ways(columnar, self._incomplete, COLUMNAR) if columnar else {}
+        ways = [
+            self._way(crawl, by_cdx.get(crawl), cdx_ways[crawl], columnar_ways.get(crawl)) for crawl in self._crawls
+        ]
+        missing = list(self._gaps)
+        missing += [
+            text for each in ways if each.way.index == COLUMNAR for text in self._incomplete.get(each.crawl, ())
+        ]
+        return _combined(columnar, cdx, ways, missing)
+
+    def _tell(self) -> None:
+        for crawl, error in self._cdx.refused.items():
+            if crawl not in self._told and not isinstance(error, QueryError):
+                self._told.add(crawl)
+                self._notify(f"the CDX index of {crawl} cannot be used, the columnar one answers: {error}")
+
+    def _surely_cdx(self, crawl: str, way: Way, *, explain: bool) -> str:
+        """Return why the CDX index answers, whatever the columnar one costs; empty if that is not sure."""
+        if crawl in self._cdx.refused:
+            return ""
+        if crawl not in self._incomplete:
+            return "no footers are stored"
+        if self._incomplete[crawl]:
+            return "not all footers are stored"
+        is_least = way.requests <= 1 and way.bytes <= self._cost.max_gap
+        return "one request is the least" if is_least and not explain else ""
+
+    def _way(self, crawl: str, sure: str | None, cdx: Way, columnar: Way | None) -> CrawlWay:
+        if crawl in self._cdx.refused and columnar:
+            return CrawlWay(crawl, columnar, str(self._cdx.refused[crawl]).partition(";")[0])
+        if sure or columnar is None:
+            return CrawlWay(crawl, cdx, sure or "", columnar)
+        by_cdx, by_columnar = (self._cost.price(each.requests, each.bytes) for each in (cdx, columnar))
+        if by_cdx < by_columnar:
+            return CrawlWay(crawl, cdx, "it is cheaper", columnar)
+        return CrawlWay(crawl, columnar, "it is not dearer" if by_cdx == by_columnar else "it is cheaper", cdx)
+
+    def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
+        """Fetch the page indexes and make the searches that a plan needs."""
+        if plan.indexes and self._columnar:
+            self._columnar.prepare(plan, report)
+        if plan.searches:
+            self._cdx.prepare(plan, report)
+
+    def columnar_only(self) -> PlanContext | None:
+        """Return the query of the columnar index; None if that is not stored of all crawls."""
+        if self._columnar is None or self._incomplete.keys() != {*self._crawls}:
+            return None
+        missing = (*self._gaps, *(text for crawl in self._crawls for text in self._incomplete[crawl]))
+        return self._columnar.with_missing(missing)
+
+    def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
+        """See ``PlanContext``."""
+        if self._columnar:
+            self._columnar.learn(file, row_group, indexes)
+
+    def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
+        """See ``PlanContext``."""
+        return self._columnar is not None and self._columnar.would_learn(file, row_group, columns)
+
+    def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
+        """See ``CdxContext``."""
+        self._cdx.note_version(crawl, path, version)
+
+    def finish(self) -> None:
+        """Store what was learned."""
+        if self._columnar:
+            self._columnar.finish()
+        self._cdx.finish()
+
+
+def _ways(plan: ReadPlan, crawls: Iterable[str], index: str) -> dict[str, Way]:
+    """Return what a plan costs for each crawl."""
+    requests: defaultdict[str, float] = defaultdict(float)
+    received: defaultdict[str, float] = defaultdict(float)
+    for each in plan.searches:
+        requests[each.crawl] += each.requests
+        received[each.crawl] += each.bytes
+    for awaited in plan.awaited:
+        requests[_crawl_of(awaited.path)] += awaited.requests
+        received[_crawl_of(awaited.path)] += awaited.bytes
+    for fetch in plan.indexes:
+        requests[_crawl_of(fetch.path)] += 1
+        received[_crawl_of(fetch.path)] += len(fetch.range)
+    for wave in plan.waves:
+        for fetch in wave:
+            if not fetch.cached:
+                requests[_crawl_of(fetch.path)] += fetch.most
+                received[_crawl_of(fetch.path)] += len(fetch.range)
+    ways = {}
+    for crawl in crawls:
+        count, size = math.ceil(requests[crawl]), math.ceil(received[crawl])
+        ways[crawl] = Way(index, count, size, plan.cost.seconds(count, size, plan.round_trips))
+    return ways
+
+
+def _crawl_of(path: str) -> str:
+    """Return the crawl of a file of either index."""
+    file = index_file(path)
+    return file.crawl if file else path.split("/")[2]
+
+
+def _combined(columnar: ReadPlan | None, cdx: ReadPlan, ways: Sequence[CrawlWay], missing: Sequence[str]) -> ReadPlan:
+    """Return the plan of the chosen ways."""
+    chosen = {index: {each.crawl for each in ways if each.way.index == index} for index in (COLUMNAR, CDX)}
+    searches = tuple(each for each in cdx.searches if each.crawl in chosen[CDX])
+    blocks = tuple(each for each in cdx.blocks if each.crawl in chosen[CDX])
+    requests = tuple(fetch for wave in cdx.waves for fetch in wave if _crawl_of(fetch.path) in chosen[CDX])
+    if columnar is None or not chosen[COLUMNAR]:
+        only = (requests,) if requests else ()
+        return replace(cdx, searches=searches, blocks=blocks, waves=only, missing=tuple(missing), ways=tuple(ways))
+    plan = of_crawls(columnar, chosen[COLUMNAR])
+    first, *later = plan.waves or ((),)
+    waves = tuple(wave for wave in ((*first, *requests), *later) if wave)
+    incomplete = (*missing, *plan.missing)
+    return replace(plan, searches=searches, blocks=blocks, waves=waves, missing=incomplete, ways=tuple(ways))
