@@ -182,6 +182,7 @@ class Captures(ReprMixin):
             warn: whether to warn if rows may be missing.
             report: called after each row group.
         """
+        self.fetch_indexes(report=report)
         if warn:
             self._warn()
         length = 0

@@ -60,7 +60,7 @@ def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
 def _find_in_both(session: Session, query: Query) -> Captures:
     """Find captures by the index that is cheaper for each crawl."""
     from catalogue.plan.cdx_context import CdxContext
-    from catalogue.plan.choice import ChoiceContext
+    from catalogue.plan.choice import ChoiceContext, Stored
 
     shown = session.metadata() if session.store_path.exists() else None
     subsets, lists = select_subsets(several(query.subsets)), session.block_lists
@@ -70,7 +70,8 @@ def _find_in_both(session: Session, query: Query) -> Captures:
         return _find_in_columnar(session, query)  # raises NotHarvested
     crawls = select_known(session, stored, query.crawls or "all")
     resolved, distinct = _resolve_for_both(session, query, crawls[0], shown.columns if shown else {})
-    with_files = [crawl for crawl in crawls if shown and shown.has_files(crawl, subsets)]
+    requested = [crawl for crawl in crawls if crawl in harvested]
+    with_files = requested if shown and shown.has_files(requested, subsets) else []
     of_crawls = {crawl: subsets or harvested.get(crawl) or SUBSETS for crawl in crawls}
     cost = session.cost()
     try:
@@ -79,11 +80,12 @@ def _find_in_both(session: Session, query: Query) -> Captures:
         return _find_in_columnar(session, query)
     if session.workers and with_files == crawls:
         return _find_in_columnar(session, query)
-    columnar, incomplete = None, {}
+    columnar, kept = None, {}
     if shown and with_files:
-        columnar = _columnar_question(session, resolved, shown.candidates(with_files, subsets))
-        incomplete = {crawl: shown.candidates([crawl], subsets).missing for crawl in with_files}
-    question = ChoiceContext(crawls, columnar, incomplete, cdx, cost, session.notify)
+        candidates = shown.candidates(with_files, subsets)
+        columnar = _columnar_question(session, resolved, candidates)
+        kept = {crawl: Stored(*candidates.missing_of(crawl)) for crawl in with_files}
+    question = ChoiceContext(crawls, columnar, kept, cdx, cost, session.notify)
     space = _space_of(session, with_files) if columnar else _no_space
     return Captures(session, question, space=space, workers=session.workers, distinct=distinct)
 

@@ -95,6 +95,7 @@ def select_listed(session: Session, crawls: str | Iterable[str]) -> list[str]:
     if not listed and len(plain) < len(words):
         raise QueryError("the list of crawls is not stored; run: catalogue crawls, or name crawls: --crawl 2022-33")
     for crawl in plain:
+        check_crawl_name(crawl, listed)
         if listed and crawl not in listed and not may_be_unlisted(crawl, listed):
             raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
     return select_crawls(words, sorted({*listed, *plain}))

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
-import pyarrow.parquet as pq
 
 from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
 from catalogue.errors import BadCdx, StoreDamaged
@@ -60,6 +59,8 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
     Raises:
         BadCdx: if a key is not UTF-8.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - a plan without stored lists does not need it
+
     firsts, blocks = [], 0
     with pq.ParquetWriter(file, FILE, **_OPTIONS) as writer:
         for part in parts:
@@ -124,6 +125,8 @@ class StoredList:
         Raises:
             StoreDamaged: if it is not the file of this directory.
         """
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
         self._firsts = _opened(directory)
         about = _about(self._firsts)
         self.crawl = about["crawl"]

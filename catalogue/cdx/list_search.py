@@ -101,8 +101,13 @@ class ClusterSearch:
         """Bytes received so far."""
 
     @property
+    def lines(self) -> KnownLines | None:
+        """The lines read so far, to be stored; None if nothing was read."""
+        return self._known
+
+    @property
     def known(self) -> KnownLines:
-        """The lines read so far, to be stored; the first use of a new search reads the end of the list."""
+        """The lines read so far; the first use of a new search reads the end of the list."""
         if self._known is None:
             self._known = self._open()
         return self._known

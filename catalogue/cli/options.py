@@ -102,10 +102,8 @@ query_options = combine(
     click.option(
         "--index",
         type=OneOf(["auto", "columnar", "cdx"]),
-        default="auto",
-        show_default=True,
         help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best "
-        "for single URLs and small sites. auto: the cheaper one for each crawl.",
+        "for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]",
     ),
 )
 

@@ -197,6 +197,7 @@ def _write_folder(
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")
     if parameters["index"] == "cdx":
         raise QueryError("with a folder as output, leave out --index cdx")
+    parameters["index"] = "columnar"
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
     states = crawl_states(catalogue.session, parameters["crawls"] or "all", parameters["subsets"])

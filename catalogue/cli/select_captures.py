@@ -58,10 +58,6 @@ def select_captures(
     return captures
 
 
-_OPTIONS = {"--index cdx": "--index", "--harvest": "--harvest"}
-"""What answers a query of crawls that are not harvested, with the options of commands that have it."""
-
-
 def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
     return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
@@ -80,9 +76,10 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
     """
     problem, run, command = str(error).partition("; run: ")
     known = options_of_command()
-    added = [option for option, name in _OPTIONS.items() if parameters["crawls"] and name in known]
-    if added:
-        run = f"; add {' or '.join(added)}, or run: "
+    if not parameters["crawls"] and "--index" in known:
+        run = "; add --crawl latest, or run: "
+    elif parameters["crawls"] and "--harvest" in known:
+        run = "; add --harvest, or run: "
     refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error
@@ -98,7 +95,7 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
     given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
     given |= {"crawls": parameters["crawls"] or None, "columns": parameters["columns"] or None}
-    given |= {"index": parameters.get("index", "columnar")}
+    given |= {"index": parameters.get("index", "columnar") or "auto"}
     try:
         return catalogue.captures(**given)
     except QueryError:

@@ -103,17 +103,25 @@ class Candidates:
     @property
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each subset of which files are missing."""
-        sentences = []
+        return tuple(
+            f"{count} of the {total} files of {crawl}, {subset}, are not harvested; "
+            f"run: {self._table.harvest_command(crawl, [subset])}"
+            for crawl, subset, count, total in self._missing()
+        )
+
+    def missing_of(self, crawl: str) -> tuple[tuple[str, ...], int]:
+        """Return the sentences about a crawl, and the number of its missing files."""
+        texts = tuple(text for text, missing in zip(self.missing, self._missing(), strict=True) if missing[0] == crawl)
+        return texts, sum(count for each, _, count, _ in self._missing() if each == crawl)
+
+    def _missing(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield crawl and subset with the number of missing files, and of all files."""
         for crawl, subset in self._pairs:
             counts = (self._counts.files, self._counts.failures, self._counts.listed)
             stored, failed, listed = (each.get((crawl, subset), 0) for each in counts)
             total = max(listed, stored + failed)  # the list may have been deleted
             if stored < total:
-                sentences.append(
-                    f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; "
-                    f"run: {self._table.harvest_command(crawl, [subset])}"
-                )
-        return tuple(sentences)
+                yield crawl, subset, total - stored, total
 
 
 def _candidate(groups: Sequence[RowGroupPlace], columns: Sequence[tuple[str, ...]]) -> Candidate:
@@ -186,9 +194,9 @@ class MetadataSnapshot:
         """Return the subsets of a crawl of which files are stored, or were requested."""
         return sorted(subset for each, subset in self._counts.files.keys() | self._counts.requested if each == crawl)
 
-    def has_files(self, crawl: str, subsets: Sequence[str]) -> bool:
-        """Return whether files of a crawl and one of some subsets are stored; no subsets mean any."""
-        return any(each == crawl and (not subsets or subset in subsets) for each, subset in self._counts.files)
+    def has_files(self, crawls: Sequence[str], subsets: Sequence[str]) -> bool:
+        """Return whether files of one of the crawls and subsets are stored; no subsets mean any."""
+        return any(crawl in crawls and (not subsets or subset in subsets) for crawl, subset in self._counts.files)
 
     def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""

@@ -8,7 +8,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import count_shards, shards_path
 from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import NotFound, StoreDamaged, StoreError
+from catalogue.errors import StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
@@ -114,10 +114,7 @@ class BlockLists:
             NotFound: if the source has no CDX index of the crawl.
         """
         source = self._source()
-        try:
-            response = source.get(shards_path(crawl))
-        except NotFound as error:
-            raise NotFound(f"the source has no CDX index of {crawl}: {error}") from error
+        response = source.get(shards_path(crawl))
         search = ClusterSearch(source, crawl, shards=count_shards(crawl, response.body))
         search.bytes += len(response.body)
         self._lists[crawl] = search
@@ -126,9 +123,9 @@ class BlockLists:
     def save(self, crawl: str) -> None:
         """Store what a search has read."""
         search = self._lists.get(crawl)
-        if isinstance(search, ClusterSearch):
+        if isinstance(search, ClusterSearch) and search.lines:
             with suppress(StoreError):
-                save_lines(self._create_store(), self._source().url, search.known)
+                save_lines(self._create_store(), self._source().url, search.lines)
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
         """Return the version of a file with blocks; None if nothing was read of it yet."""

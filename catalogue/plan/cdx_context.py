@@ -9,7 +9,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index
 from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
@@ -69,6 +69,11 @@ class CdxContext:
         if unknown := [name for name in dict.fromkeys(read) if name not in COLUMNS]:
             raise QueryError(f"the CDX index has no column {join_first(unknown)}; use --index columnar")
 
+    @property
+    def candidate_row_groups(self) -> int:
+        """Zero: row groups are of the other index."""
+        return 0
+
     def limited(self, limit: int) -> "CdxContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
         other = CdxContext(query, self._subsets, self._lists, self.source, self._cost, optional=self._optional)
@@ -106,9 +111,12 @@ class CdxContext:
         try:
             yield
         except (QueryError, FormatError, NotFound, FileChanged) as error:
-            if crawl not in self._optional:
+            if crawl in self._optional:
+                self.refused[crawl] = error
+            elif isinstance(error, NotFound):
+                raise self._no_index(crawl, error) from error
+            else:
                 raise
-            self.refused[crawl] = error
 
     def _needed(self, crawl: str) -> Search | None:
         """Return the estimated search of a crawl's list; None if everything needed of it is known."""
@@ -199,6 +207,13 @@ class CdxContext:
         if place and len(place) > _MOST_LISTED:
             raise self._too_many(search.crawl, f"{size(len(place))} of lines")
         search.find(interval)
+
+    def _no_index(self, crawl: str, error: NotFound) -> QueryError:
+        if not has_columnar_index(crawl):
+            return QueryError(f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}")
+        message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
+        command = self.query.table.harvest_command(crawl)
+        return NotHarvested(f"{message}; run: {command}", crawl=crawl, call=self.query.table.harvest_call(crawl))
 
     def _too_many(self, crawl: str, what: str) -> NotHarvested:
         return NotHarvested(

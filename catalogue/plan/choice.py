@@ -4,9 +4,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import QueryError
+from catalogue.formatting import plural
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.cdx_context import CdxContext
 from catalogue.plan.context import PlanContext
@@ -18,6 +20,17 @@ from catalogue.plan.ways import CrawlWay, Way
 from catalogue.query.query import CDX, COLUMNAR
 from catalogue.source.byte_ranges import FileVersion
 
+_FOOTER = 85_000
+"""Usual bytes of a footer."""
+
+
+class Stored(NamedTuple):
+    """What is stored of the columnar index of a crawl."""
+
+    missing: tuple[str, ...] = ()
+    """A sentence for each subset that is not completely stored."""
+    missing_files: int = 0
+
 
 class ChoiceContext:
     """Plans a query by both indexes, and takes the cheaper way for each crawl."""
@@ -26,7 +39,7 @@ class ChoiceContext:
         self,
         crawls: Sequence[str],
         columnar: PlanContext | None,
-        incomplete: Mapping[str, Sequence[str]],
+        stored: Mapping[str, Stored],
         cdx: CdxContext,
         cost: Cost,
         notify: Callable[[str], None],
@@ -37,7 +50,7 @@ class ChoiceContext:
         Args:
             crawls: names of the crawls, newest first.
             columnar: the query of those crawls that have stored footers; None if there are none.
-            incomplete: these crawls, each with sentences about files that are not stored.
+            stored: these crawls.
             cdx: the query of all crawls, of which the former are optional.
             cost: of the source.
             gaps: sentences about crawls that are not among them.
@@ -47,17 +60,22 @@ class ChoiceContext:
         self.source: Callable[[], AnySource] = cdx.source
         self._columnar = columnar
         self._crawls = tuple(crawls)
-        self._incomplete = incomplete
+        self._stored = stored
         self._cdx = cdx
         self._cost = cost
         self._notify = notify
         self._gaps = tuple(gaps)
         self._told: set[str] = set()
 
+    @property
+    def candidate_row_groups(self) -> int:
+        """The number of row groups of the columnar index that may match."""
+        return self._columnar.candidate_row_groups if self._columnar else 0
+
     def limited(self, limit: int) -> "ChoiceContext":
         columnar = self._columnar.limited(limit) if self._columnar else None
         return ChoiceContext(
-            self._crawls, columnar, self._incomplete, self._cdx.limited(limit), self._cost, self._notify, self._gaps
+            self._crawls, columnar, self._stored, self._cdx.limited(limit), self._cost, self._notify, self._gaps
         )
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
@@ -76,14 +94,12 @@ class ChoiceContext:
         columnar = None
         if self._columnar and by_cdx.keys() != {*self._crawls}:
             columnar = self._columnar.plan(counts=counts)
-        columnar_ways = _ways(columnar, self._incomplete, COLUMNAR) if columnar else {}
+        columnar_ways = _ways(columnar, self._stored, COLUMNAR) if columnar else {}
         ways = [
             self._way(crawl, by_cdx.get(crawl), cdx_ways[crawl], columnar_ways.get(crawl)) for crawl in self._crawls
         ]
         missing = list(self._gaps)
-        missing += [
-            text for each in ways if each.way.index == COLUMNAR for text in self._incomplete.get(each.crawl, ())
-        ]
+        missing += [text for each in ways if each.way.index == COLUMNAR for text in self._stored[each.crawl].missing]
         return _combined(columnar, cdx, ways, missing)
 
     def _tell(self) -> None:
@@ -96,10 +112,8 @@ class ChoiceContext:
         """Return why the CDX index answers, whatever the columnar one costs; empty if that is not sure."""
         if crawl in self._cdx.refused:
             return ""
-        if crawl not in self._incomplete:
+        if crawl not in self._stored:
             return "no footers are stored"
-        if self._incomplete[crawl]:
-            return "not all footers are stored"
         is_least = way.requests <= 1 and way.bytes <= self._cost.max_gap
         return "one request is the least" if is_least and not explain else ""
 
@@ -109,6 +123,10 @@ class ChoiceContext:
         if sure or columnar is None:
             return CrawlWay(crawl, cdx, sure or "", columnar)
         by_cdx, by_columnar = (self._cost.price(each.requests, each.bytes) for each in (cdx, columnar))
+        if left := self._stored[crawl].missing_files:
+            if by_cdx < by_columnar + self._cost.price(left, left * _FOOTER):
+                return CrawlWay(crawl, cdx, f"{plural(left, 'file')} of the columnar index are not stored", columnar)
+            return CrawlWay(crawl, columnar, "it is cheaper, with a harvest of what is missing", cdx)
         if by_cdx < by_columnar:
             return CrawlWay(crawl, cdx, "it is cheaper", columnar)
         return CrawlWay(crawl, columnar, "it is not dearer" if by_cdx == by_columnar else "it is cheaper", cdx)
@@ -122,9 +140,9 @@ class ChoiceContext:
 
     def columnar_only(self) -> PlanContext | None:
         """Return the query of the columnar index; None if that is not stored of all crawls."""
-        if self._columnar is None or self._incomplete.keys() != {*self._crawls}:
+        if self._columnar is None or self._stored.keys() != {*self._crawls}:
             return None
-        missing = (*self._gaps, *(text for crawl in self._crawls for text in self._incomplete[crawl]))
+        missing = (*self._gaps, *(text for crawl in self._crawls for text in self._stored[crawl].missing))
         return self._columnar.with_missing(missing)
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:

@@ -143,6 +143,11 @@ class PlanContext:
         self._learned: dict[str, dict[int, Indexes]] = {}
         """What is not stored yet, by path and row group."""
 
+    @property
+    def candidate_row_groups(self) -> int:
+        """The number of row groups that may match."""
+        return sum(len(each.row_groups) for each in self.scope.candidates)
+
     def limited(self, limit: int) -> "PlanContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
         return PlanContext(query, self.scope, self._footers, self.source, self._cost)

@@ -23,6 +23,10 @@ class Question(Protocol):
     query: ResolvedQuery
     source: Callable[[], AnySource]
 
+    @property
+    def candidate_row_groups(self) -> int:
+        """The number of row groups of the columnar index that may match."""
+
     def limited(self, limit: int) -> Self:
         """Return the query with a limit."""
 

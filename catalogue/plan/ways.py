@@ -51,5 +51,7 @@ def sentences(ways: Sequence[CrawlWay]) -> Iterator[str]:
         yield ", ".join(f"{plural(count, 'crawl')} by the {_NAMES[index]}" for index, count in counts.items()) + "."
         return
     for each in ways:
-        other = f"; the {_NAMES[each.other.index]} takes {each.other}" if each.other else ""
-        yield f"{each.crawl} by the {_NAMES[each.way.index]} ({each.way}): {each.why}{other}."
+        if each.other:
+            yield f"{each.crawl} by the {_NAMES[each.way.index]}, {each.way}; by the other: {each.other}."
+        else:
+            yield f"{each.crawl} by the {_NAMES[each.way.index]}: {each.why}."

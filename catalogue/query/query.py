@@ -78,6 +78,8 @@ class Query:
         )
         if index not in {AUTO, *INDEXES}:
             raise QueryError(f"invalid index {index!r}; use {', '.join((AUTO, *INDEXES))}")
+        if crawls is not None and not query.crawls:
+            raise QueryError("of which crawls? name some, such as CC-MAIN-2022-05, latest or all")
         if not query.patterns:
             raise QueryError("a query needs a pattern, such as '*.example.com'")
         if limit is not None and limit < 0:

@@ -171,9 +171,14 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
 def _plan(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
     plan = _limited(find_captures(catalogue.session, query)).plan
     files: dict[str, dict[str, Any]] = {}
+    crawls = {read.path: planned.crawl for planned in plan.blocks for read in planned.reads}
     for path in plan.paths:
         file = plan.query.table.file(path)
-        about = {"path": path, "crawl": file.crawl if file else None, "subset": file.subset if file else None}
+        about = {
+            "path": path,
+            "crawl": file.crawl if file else crawls.get(path),
+            "subset": file.subset if file else None,
+        }
         files[path] = {**about, "row_groups": [], "awaited": [], "fetches": []}
     for read in plan.files:
         files[read.file.path]["row_groups"] += [group.ordinal for group in read.row_groups]
@@ -205,9 +210,11 @@ def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
 
 def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
     captures = _limited(find_captures(catalogue.session, query))
-    plan = captures.plan
-    _check_cost(plan)
+    _check_cost(captures.plan)
     requests, size = catalogue.requests, catalogue.bytes
+    if captures.plan.searches:
+        _check_cost(captures.fetch_indexes())
+    plan = captures.plan
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
         "captures": rows,
@@ -223,7 +230,8 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
 def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[str, Any]:
     stored, places = stored_crawls(catalogue.session, parameters.crawl), None
     if parameters.key is not None:
-        candidates = _limited(catalogue.captures(parameters.key, crawls=stored), _MAX_LISTED).columnar.scope.candidates
+        found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
+        candidates = found.columnar.scope.candidates
         places = [f"{each.path}:{ordinal}" for each in candidates for ordinal, _ in each.row_groups]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
@@ -261,7 +269,7 @@ def _status(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
 
 
 def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
-    groups = sum(len(each.row_groups) for each in captures.columnar.scope.candidates)
+    groups = captures.question.candidate_row_groups
     if groups > most:
         raise TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
     return captures

@@ -71,11 +71,13 @@ class PlanParameters(_Parameters):
     """ISO 639-3: pages in one of these languages."""
     columns: Annotated[Columns | Missing, Field(examples=["url,fetch_time,fetch_status"])] = None
     """Columns of the answer, comma-separated, or *; by default those of the CDX index."""
+    index: Annotated[Literal["auto", "columnar", "cdx"], Field(examples=["cdx"])] = "auto"
+    """columnar: the Parquet files of harvested crawls; cdx: the CDX index; auto: the cheaper one for each crawl."""
 
     def query(self, limit: int | None = None) -> Query:
         return Query.of(
             self.url,
-            crawls=self.crawl,
+            crawls=None if self.crawl == ["all"] else self.crawl,
             columns=self.columns.split(",") if self.columns else None,
             status=self.status,
             mime=self.mime,
@@ -84,6 +86,7 @@ class PlanParameters(_Parameters):
             to=self.to,
             limit=limit,
             match=self.match,
+            index=self.index,
         )
 
 
@@ -142,6 +145,17 @@ Capture: Any = create_model(
     "Capture", __doc__="A row of the columnar index with the requested columns; crawl and subset always.", **_COLUMNS
 )
 Error = _model("Error", "The request was not answered.", message=(str, "What is wrong, and what to do about it."))
+_Index = Literal["columnar", "cdx"]
+_Cost: dict[str, Any] = {"index": _Index, "requests": Count, "bytes": Count, "seconds": Annotated[float, Field(ge=0)]}
+Way = _model("Way", "What an index costs for a crawl.", **_Cost)
+CrawlWay = _model(
+    "CrawlWay",
+    "Which index answers for a crawl.",
+    crawl=str,
+    **_Cost,
+    why=str,
+    other=(Way | None, "The other index, if it can answer and its cost was needed for the choice."),
+)
 Plan = _model(
     "Plan",
     "The cost of a query.",
@@ -150,6 +164,7 @@ Plan = _model(
     row_groups_considered=Count,
     blocks=Count,
     searches=Count,
+    crawls=(_list_of(CrawlWay), "Which index answers for each crawl; empty if the query names the index."),
     pages=Count,
     chunks=Count,
     rows=Count,

@@ -22,7 +22,7 @@ from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, languages, media_types, statuses
-from catalogue.query.query import Query
+from catalogue.query.query import COLUMNAR, Query
 from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
 from catalogue.selection import select_stored
@@ -227,7 +227,8 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     started = perf_counter()
     stored = {row["crawl"]: row for row in crawl_rows(catalogue.session) if row["files_harvested"]}
     crawls = select_stored(catalogue.session, list(stored), search.query.crawls)
-    query = replace(search.query, columns=(*_COLUMNS, *more), limit=search.start + search.limit + 1)
+    limit = search.start + search.limit + 1
+    query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit, index=COLUMNAR)
     captures = find_captures(catalogue.session, query)
     first = captures.plan
     table = None

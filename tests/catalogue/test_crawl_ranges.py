@@ -15,6 +15,8 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
+COLUMNAR = ("--index", "columnar")
+
 
 @pytest.fixture
 def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
@@ -26,7 +28,7 @@ def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Cat
 
 
 def missing(cat: Catalogue, crawls: str) -> tuple[str, ...]:
-    found = cat.captures("*.example.com", crawls=crawls)
+    found = cat.captures("*.example.com", crawls=crawls, index="columnar")
     assert found.complete == (not found.plan.missing)
     return found.plan.missing
 
@@ -58,9 +60,9 @@ def test_rejects_a_range_whose_end_is_not_stored(cat: Catalogue) -> None:
         with pytest.raises(
             NotHarvested, match=f"^{removed} is not harvested yet; run: catalogue harvest --crawl {removed}\n"
         ):
-            cat.captures("example.com", crawls=words)
+            cat.captures("example.com", crawls=words, index="columnar")
     with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
-        cat.captures("example.com", crawls=f"{oldest}...{newest}")
+        cat.captures("example.com", crawls=f"{oldest}...{newest}", index="columnar")
 
 
 def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> None:
@@ -70,17 +72,21 @@ def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> Non
     assert missing(cat, year) == ()
     assert missing(cat, f"{gone_year}..{year}")
     with pytest.raises(NotHarvested, match=f"harvest --crawl {gone_year}\n"):
-        cat.captures("example.com", crawls=gone_year)
+        cat.captures("example.com", crawls=gone_year, index="columnar")
 
 
 def test_incomplete_range_exits_with_status_1(cat: Catalogue, command: Command) -> None:
     newest, *_, oldest = listed(cat)
     words = f"{oldest[8:]}..{newest[8:].lower()}"
-    for requested in (["query", "example.com", "--count"], ["plan", "example.com"], ["export", "ducklake"]):
+    for requested in (
+        ["query", "example.com", "--count", *COLUMNAR],
+        ["plan", "example.com", *COLUMNAR],
+        ["export", "ducklake"],
+    ):
         ran = command(*requested, "--crawl", words)
         assert ran.status == 1
         assert " crawls in " in ran.out + ran.err
-    plan = command("plan", "example.com", "--json", "--crawl", words)
+    plan = command("plan", "example.com", "--json", "--crawl", words, *COLUMNAR)
     assert (plan.status, plan.json()["complete"]) == (1, False)
 
 
@@ -94,6 +100,6 @@ def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settin
         (catalogue.open(tmp_path / "new", settings=settings), removed),
     ):
         with pytest.raises(NotHarvested, match=f"--crawl {crawls} {options}\n.*subsets={re.escape(str(chosen))}"):
-            opened.captures("example.com", crawls=crawls, subsets=chosen)
-    gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen).plan.missing
+            opened.captures("example.com", crawls=crawls, subsets=chosen, index="columnar")
+    gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen, index="columnar").plan.missing
     assert gap.endswith(f"--crawl {oldest}..{newest} {options}")

@@ -95,11 +95,15 @@ def test_query_before_harvest_names_the_command(command: Command) -> None:
 
 
 def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
-    for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
+    columnar = ["x.com", "--index", "columnar"]
+    for words in (
+        ["query", *columnar],
+        ["fetch", *columnar, "-o", "x.warc.gz"],
+        ["sample", "-n1"],
+        ["plan", *columnar],
+    ):
         declared = sentence(command(*words, "--crawl", crawl))
-        option = {"plan": "add --index cdx, or ", "sample": "add --harvest, or "}.get(
-            words[0], "add --index cdx or --harvest, or "
-        )
+        option = "" if words[0] == "plan" else "add --harvest, or "
         assert declared.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
 
 

@@ -87,7 +87,9 @@ def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, comm
     assert tip in " ".join(seen)
     (refused,) = (
         line
-        for line in on_a_terminal(command, "plan", "x.com", "--crawl", crawl, columns=30).splitlines()
+        for line in on_a_terminal(
+            command, "plan", "x.com", "--index", "columnar", "--crawl", crawl, columns=30
+        ).splitlines()
         if "--crawl" in line
     )
     assert refused == f"catalogue harvest --crawl {crawl}"
@@ -131,10 +133,10 @@ def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tup
 @pytest.mark.parametrize(
     ("words", "done"),
     [
-        (["query", "*.example.com"], "url"),
-        (["plan", "*.example.com"], "row groups"),
+        (["query", "*.example.com", "--index", "columnar"], "url"),
+        (["plan", "*.example.com", "--index", "columnar"], "row groups"),
         (["sample", "-n", "2"], "url"),
-        (["fetch", "*.example.com", "--dry-run"], "captures"),
+        (["fetch", "*.example.com", "--index", "columnar", "--dry-run"], "captures"),
     ],
 )
 def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, words: list[str], done: str) -> None:

@@ -121,7 +121,7 @@ def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path:
     steps = elsewhere("status", "--json", *given).json()["next"]
     assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
     newer = shlex.split(steps[-1]["command"])[1:]
-    question = ["query", "example.com", "--crawl", newer[-1], "--source", source]
+    question = ["query", "example.com", "--index", "columnar", "--crawl", newer[-1], "--source", source]
     assert proposed(*question, "--data", str(data)) == proposed("--data", str(data), *question) == newer
     assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
     follow(newer)

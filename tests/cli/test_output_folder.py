@@ -114,7 +114,7 @@ def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> Non
 def test_folder_has_as_many_captures_as_a_count(asking: Command, tmp_path: Path, words: list[str]) -> None:
     """Also where the patterns are in a file, which is read once, and where crawls do not have the subset."""
     (tmp_path / "patterns").write_text("*.net\n*.org\n")
-    total = int(asking("query", *words, "--count").out)
+    total = int(asking("query", *words, "--index", "columnar", "--count").out)
     assert asking("query", *words, "-o", "found/", *URLS).status == 0
     parts = (tmp_path / "found").glob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
@@ -147,7 +147,7 @@ def test_subset_that_is_not_stored_makes_the_result_incomplete(
         assert ran.status == in_a_file.status == 1
         assert f"files of {missing}, crawldiagnostics, are not harvested" in ran.err
     assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [stored]
-    of_one = [*question, "--crawl", missing]
+    of_one = [*question, "--index", "columnar", "--crawl", missing]
     assert command(*of_one, "-o", "none/").err == command(*of_one, "-o", "none.jsonl").err
     assert not (tmp_path / "none").exists()
 

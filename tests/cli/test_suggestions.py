@@ -92,29 +92,31 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
     year, week = newest.split("-")[2:]
     never = f"CC-MAIN-{year}-{int(week) - 1:02}"
     with pytest.raises(UnknownCrawl, match=rf"^there is no crawl {never}; did you mean {newest}\?$"):
-        some.captures("example.com", crawls=never)
+        some.captures("example.com", crawls=never, index="columnar")
     assert stored_crawls(some.session, f"{year}-{week}") == stored_crawls(some.session, year) == [newest]
     with pytest.raises(NotHarvested, match=f"(?m)^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
-        some.captures("example.com", crawls=OLD)
+        some.captures("example.com", crawls=OLD, index="columnar")
     soon = f"CC-MAIN-{int(year) + 1}-{week}"
     with pytest.raises(NotHarvested, match=f"{soon} is not harvested yet"):  # it may be newer than the list
-        some.captures("example.com", crawls=soon)
+        some.captures("example.com", crawls=soon, index="columnar")
     for ask in (
         some.plot,
         some.row_groups,
         lambda crawl: stored_crawls(some.session, crawl),
         some.backfill,
-        lambda crawl: some.captures("x", crawls=crawl),
+        lambda crawl: some.captures("x", crawls=crawl, index="columnar"),
     ):
         with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
             ask("CC-MAIN-2099-01")
     with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls of the query: {newest}$"):
-        some.captures("example.com", crawls="latest").space(OLD)
+        some.captures("example.com", crawls="latest", index="columnar").space(OLD)
     with pytest.raises(QueryError, match=r"^of which crawls\?"):
-        some.captures("example.com", crawls=[])
+        some.captures("example.com", crawls=[], index="columnar")
     with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host, domain$"):
-        some.captures("example.com", match="site")
-    by_name, by_match = (some.captures("example.com", match=match).plan.query for match in ("host", Match.HOST))
+        some.captures("example.com", match="site", index="columnar")
+    by_name, by_match = (
+        some.captures("example.com", match=match, index="columnar").plan.query for match in ("host", Match.HOST)
+    )
     assert by_name == by_match
     with pytest.raises(UnknownCrawl, match=rf"has no columnar index of {never}; did you mean {newest}\?$"):
         some.harvest(never)
@@ -141,17 +143,20 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         for ask in (
             cat.plot,
             lambda crawl: stored_crawls(cat.session, crawl),
-            lambda crawl: cat.captures("x", crawls=crawl),
+            lambda crawl: cat.captures("x", crawls=crawl, index="columnar"),
         ):
             assert next_step(partial(ask, OLD)) == f"harvest('{OLD}')"
-        assert next_step(lambda: cat.captures("x", crawls=["latest", OLD, "2022"])) == f"harvest('{OLD},2022')"
+        assert (
+            next_step(lambda: cat.captures("x", crawls=["latest", OLD, "2022"], index="columnar"))
+            == f"harvest('{OLD},2022')"
+        )
         crawl_list(cat.session)
-        assert next_step(lambda: cat.captures("x", crawls=OLD)) == f"harvest('{OLD}')"
+        assert next_step(lambda: cat.captures("x", crawls=OLD, index="columnar")) == f"harvest('{OLD}')"
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # also if nothing is stored
             cat.plot("CC-MAIN-2099-01")
         cat.harvest("latest")
         (stored,) = stored_crawls(cat.session)
-        step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest"))
+        step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest", index="columnar"))
         assert step == f"harvest('{stored}', subsets=['robotstxt'])"
     with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:
         assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"

@@ -57,7 +57,8 @@ class Two:
         return found(ran)
 
     def ask(self, crawl: str, *patterns: str) -> Ran:
-        return self.command("query", *(patterns or "*"), "--crawl", crawl, "--columns", "url_surtkey", "--yes")
+        words = ["query", *(patterns or "*"), "--index", "columnar", "--crawl", crawl, "--columns", "url_surtkey"]
+        return self.command(*words, "--yes")
 
 
 def found(ran: Ran) -> list[str]:
@@ -97,7 +98,7 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
             sentence(
                 at.ask(NEW),
                 2,
-                f"{NEW} is not harvested yet; add --index cdx or --harvest, or run: catalogue harvest --crawl {NEW}$",
+                f"{NEW} is not harvested yet; add --harvest, or run: catalogue harvest --crawl {NEW}$",
             )
             assert command("plan", "*", "--crawl", OLD).status == 0
             stored = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()
@@ -176,7 +177,9 @@ def test_two_equal_queries_that_learn(folder: Path, tmp_path: Path) -> None:
 
 def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
-        with at.command.start("query", "*", "--crawl", OLD, "--columns", "url_surtkey", "--yes") as query:
+        with at.command.start(
+            "query", "*", "--index", "columnar", "--crawl", OLD, "--columns", "url_surtkey", "--yes"
+        ) as query:
             at.gate.wait()
             assert at.command("forget", "--crawl", OLD, "--yes").status == 0
             at.gate.open()

@@ -84,11 +84,11 @@ def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whol
     older, newer = whole_crawls[:2]
     cat.harvest(older)
     harvest_part(cat, newer, 0)
-    found = cat.captures("*.example.com")
+    found = cat.captures("*.example.com", index="columnar")
     assert not found.complete
     assert all(newer in problem for problem in found.plan.missing)
     with pytest.raises(NotHarvested, match=f"harvest --crawl {newer}"):
-        cat.captures("*.example.com", crawls=newer)
+        cat.captures("*.example.com", crawls=newer, index="columnar")
 
 
 def test_forgotten_crawls_are_no_longer_requested(cat: Catalogue, crawl: str) -> None:

@@ -180,11 +180,11 @@ def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
             harvesting = thread.submit(harvest)
             gate.wait()
             with pytest.warns(IncompleteAnswer, match=f"2 of the 2 files of {NEW}"):
-                assert cat.captures("*", columns="url").to_arrow().num_rows == 18
+                assert cat.captures("*", columns="url", index="columnar").to_arrow().num_rows == 18
             gate.open()
             while len(crawl_names(cat.session)) < 2:
                 assert not harvesting.done()
-            assert cat.captures("*", columns="url").to_arrow().num_rows == 36
+            assert cat.captures("*", columns="url", index="columnar").to_arrow().num_rows == 36
             assert cat.connect().execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
             assert older.execute(HELD).fetchall() == [(OLD, 2)]
             ended.set()

@@ -167,7 +167,7 @@ def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_dat
     ):
         for text in random_patterns(all_rows, 11, seed=23):
             before = len(server.log)
-            found = cat.captures(text)
+            found = cat.captures(text, index="columnar")
             assert len(server.log) == before, "planning is free"
             found.to_arrow()
             made = server.log[before:]
@@ -181,7 +181,7 @@ def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_dat
 
 
 def test_plans_can_be_sent_to_other_processes(harvested: catalogue.Catalogue) -> None:
-    plan = harvested.captures("*.example.com").plan
+    plan = harvested.captures("*.example.com", index="columnar").plan
     assert plan.files
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301
 
@@ -189,7 +189,7 @@ def test_plans_can_be_sent_to_other_processes(harvested: catalogue.Catalogue) ->
 def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None:
     settings = Settings(source="http://127.0.0.1:1/", cache=tmp_path)
     with catalogue.open(harvested_data, settings=settings) as cat:
-        assert cat.captures("*.example.com").plan.requests > 0
+        assert cat.captures("*.example.com", index="columnar").plan.requests > 0
         assert cat.requests == 0
 
 
@@ -199,7 +199,7 @@ def test_selects_crawls_without_times_by_their_dates(harvested: catalogue.Catalo
     assert "CC-MAIN-2018-05" in timeless
 
     def planned(**times: str) -> set[str]:
-        paths = harvested.captures("*", **times).plan.paths  # type: ignore[arg-type]
+        paths = harvested.captures("*", **times, index="columnar").plan.paths  # type: ignore[arg-type]
         return {file.crawl for path in paths if (file := index_file(path))}
 
     for crawl in timeless:
@@ -212,7 +212,7 @@ def test_selects_crawls_without_times_by_their_dates(harvested: catalogue.Catalo
         assert crawl not in planned(from_=f"{last + far:%Y%m%d}")
         assert crawl in planned(to=f"{first - near:%Y%m%d}")
         assert crawl not in planned(to=f"{first - far:%Y%m%d}")
-        assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl).count() == 0
+        assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl, index="columnar").count() == 0
 
 
 def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings,
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         store.delete("documents", ["collinfo.json"])
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026").plan.paths)
+        assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026", index="columnar").plan.paths)
 
 
 def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_
         LoopbackServer(mirror) as server,
         catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
     ):
-        found = cat.captures("*", where="fetch_status > 0", limit=3)
+        found = cat.captures("*", where="fetch_status > 0", limit=3, index="columnar")
         assert found.to_arrow().num_rows == 3
         assert not found.plan.exact
         assert 1 <= len(server.log) < found.plan.requests
@@ -279,13 +279,15 @@ def test_reports_subsets_that_are_not_stored(harvested: catalogue.Catalogue) -> 
     oldest, newest = (choose(harvested.files()["crawl"]) for choose in (min, max))
     soon = f"CC-MAIN-{int(newest[8:12]) + 1}-01"
     with pytest.raises(NotHarvested, match=f"run: catalogue harvest --crawl {soon}"):
-        harvested.captures("example.com", crawls=soon)
+        harvested.captures("example.com", crawls=soon, index="columnar")
     with pytest.raises(NotHarvested, match=f"{oldest} has no robotstxt"):
-        harvested.captures("example.com", crawls=oldest, subsets="robotstxt")
+        harvested.captures("example.com", crawls=oldest, subsets="robotstxt", index="columnar")
 
 
 def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue) -> None:
-    plan: ReadPlan = harvested.captures("*").plan
+    plan: ReadPlan = harvested.captures("*", index="columnar").plan
     assert plan.row_groups == plan.considered
     assert any("cannot be pruned" in warning for warning in plan.warnings)
-    assert not any("cannot be pruned" in warning for warning in harvested.captures("*.example.com").plan.warnings)
+    assert not any(
+        "cannot be pruned" in warning for warning in harvested.captures("*.example.com", index="columnar").plan.warnings
+    )

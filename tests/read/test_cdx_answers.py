@@ -18,7 +18,7 @@ from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.errors import BadCdx, FileChanged, NotFound, QueryError
+from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
 from tests.read.test_answers import in_order, random_patterns
@@ -160,19 +160,32 @@ def test_first_question_needs_nothing_stored(small_mirror: Path, crawls: tuple[s
     with FaultServer(small_mirror) as server:
         asks = Command(tmp_path / "data", server.url, tmp_path)
         words = ["query", "https://example.com/", "--crawl", crawl]
-        refused = asks(*words)
+        refused = asks(*words[:2])
         assert refused.status == 2
-        assert "add --index cdx or --harvest" in refused.err
+        assert "add --crawl latest, or run: catalogue harvest --crawl latest" in refused.err
+        plan = asks("plan", *words[1:], "--json").json()
+        assert (plan["searches"], plan["exact"]) == (1, False)
+        assert [(each["index"], each["why"]) for each in plan["crawls"]] == [("cdx", "no footers are stored")]
         assert not server.log
-        ran = asks(*words, "--index", "cdx")
+        ran = asks(*words)
         assert ran.status == 0
         assert {row["url_surtkey"] for row in ran.json_lines()} == {"com,example)/"}
-        plan = asks("plan", *words[1:], "--index", "cdx", "--json").json()
-        assert plan["searches"] == 1
-        assert not plan["exact"]
         assert len(server.log) <= plan["requests"]
         assert server.body_bytes_sent <= plan["bytes"]
-    assert not (tmp_path / "data").exists()
+
+
+def test_what_was_searched_is_kept(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
+    crawl = newest_first(crawls)[0]
+    with FaultServer(small_mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["query", "https://example.com/", "--crawl", crawl]
+        first = asks(*words)
+        server.reset()
+        assert asks("plan", *words[1:], "--json").json()["requests"] == 0
+        assert asks(*words).out == first.out
+        assert not server.log
+        assert asks(*words, "--no-cache").out == first.out
+        assert [request.path.rpartition("/")[2][:4] for request in server.log] == ["cdx-"]
 
 
 def test_cost_of_blocks_is_checked_after_the_search(
@@ -189,12 +202,13 @@ def test_cost_of_blocks_is_checked_after_the_search(
         listed = asks("plan", *words[1:-1], "--indexes", "--paths").out.split()
         assert listed == [str(shard.relative_to(small_mirror)) for shard in shards]
         assert exact["bytes"] == sum(shard.stat().st_size for shard in shards)
-        for plan in (estimate, max(estimate, exact, key=lambda plan: plan["bytes"])):
+        for plan, data in ((estimate, "unsearched"), (exact, "data")):
             server.reset()
+            asks = Command(tmp_path / data, server.url, tmp_path)
             ran = asks(*words, "--max-bytes", str(plan["bytes"] - 1))
             assert ran.status == 2
             assert f"this takes {plan['requests']} requests" in ran.err
-            assert server.body_bytes_sent <= estimate["bytes"]
+            assert not server.log
         assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
 
 
@@ -291,7 +305,7 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
 def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
-        pytest.raises(NotFound, match="the source has no CDX index of CC-MAIN-2014-10"),
+        pytest.raises(NotHarvested, match="the source has no CDX index of it"),
     ):
         cat.captures("example.com/", crawls="2014-10", index="cdx").to_arrow()
     assert crawls
@@ -300,18 +314,18 @@ def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], 
 def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "the CDX index has no column url_host_name; use --index columnar": {"columns": ["url_host_name"]},
-        "invalid index 'both'; use columnar or cdx": {"index": "both"},
+        "invalid index 'both'; use auto, columnar, cdx": {"index": "both"},
         "the CDX index has no column url_path": {"where": "url_path = '/'"},
     }
     for message, words in wrong.items():
         with pytest.raises(QueryError, match=message):
             columnar.captures("example.com", **{"index": "cdx", **words})
     found = columnar.captures("example.com", index="cdx")
-    with pytest.raises(QueryError, match="leave out --index cdx"):
+    with pytest.raises(QueryError, match="needs the columnar index of all crawls"):
         columnar.sample(found, 3)
-    with pytest.raises(QueryError, match="leave out --index cdx"):
+    with pytest.raises(QueryError, match="use --index columnar"):
         found.plot()
-    with pytest.raises(QueryError, match="leave out --index cdx"):
+    with pytest.raises(QueryError, match="needs the columnar index of all crawls"):
         found.to_dask()
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,

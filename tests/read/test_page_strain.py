@@ -76,7 +76,7 @@ def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> N
     )
     cat = opened(folder, 1e5, 0.01)
     cat.harvest(CRAWL)
-    found = cat.captures("*.com", limit=5, columns=["url", "content_digest"])
+    found = cat.captures("*.com", limit=5, columns=["url", "content_digest"], index="columnar")
     first = found.plan
     assert first.indexes
     plan = found.fetch_indexes()
@@ -99,7 +99,7 @@ def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, messag
     folder = crawl_of(tmp_path / "source", table([*keys]), change=later_than_it_does, data_page_size=1 << 13)
     cat = opened(folder, 1e5, 0.0001)
     cat.harvest(CRAWL, pages=True)
-    requested = cat.captures("aaa.com/*").counting()
+    requested = cat.captures("aaa.com/*", index="columnar").counting()
     ((crawl, counted),) = requested.plan.counted
     assert crawl == CRAWL
     assert counted > 1000
@@ -114,11 +114,14 @@ def test_order_and_limits_do_not_depend_on_what_is_cached(opened: Opened, tmp_pa
     with LoopbackServer(folder) as server:
         cat = opened(server.url, 1e7, 0.1, cache_size=1 << 24)
         cat.harvest(CRAWL)
-        cat.captures("host.com/00001", columns=[KEY_COLUMN]).to_arrow()
+        cat.captures("host.com/00001", columns=[KEY_COLUMN], index="columnar").to_arrow()
         columns = [KEY_COLUMN, "fetch_status"]
-        found = cat.captures("host.com/*", columns=columns)
+        found = cat.captures("host.com/*", columns=columns, index="columnar")
         assert found.plan.cached_bytes > 0 < found.plan.requests
-        assert keys_of(cat.captures("host.com/*", columns=columns, limit=5).to_arrow()) == keys_of(rows)[:5]
+        assert (
+            keys_of(cat.captures("host.com/*", columns=columns, limit=5, index="columnar").to_arrow())
+            == keys_of(rows)[:5]
+        )
         assert keys_of(found.to_arrow()) == keys_of(rows)
 
 
@@ -133,7 +136,7 @@ def test_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_pat
     with LoopbackServer(folder) as server:
         cat = opened(server.url, 1e7, 0.005, rate=50.0)
         cat.harvest(CRAWL, pages=True)
-        found = cat.captures("host.com/5", columns=["url"])
+        found = cat.captures("host.com/5", columns=["url"], index="columnar")
         assert len(found.plan.waves) == 2
         server.log.clear()
         assert found.to_arrow().num_rows == keys.count("com,host)/5")
@@ -158,7 +161,7 @@ def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, messages
         first, *others, last = claimed.null_counts
         moved = replace(claimed, null_counts=(0, *others, last + first))
         store.add_indexes(path, {0: Indexes(encode_column_index(moved))}, version)
-    assert cat.captures("host.com/*", columns="url", limit=400).to_arrow().num_rows == 400
+    assert cat.captures("host.com/*", columns="url", limit=400, index="columnar").to_arrow().num_rows == 400
     assert any("nulls, which its index denies" in text for text in messages)
 
 
@@ -169,7 +172,7 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
     folder = crawl_of(tmp_path / "source", table([*keys]), write_page_index=False, **options)
     reading = opened(folder, 1e5, 1e-4)
     reading.harvest(CRAWL)
-    batches = reading.captures("host.com/*", columns="url").batches()
+    batches = reading.captures("host.com/*", columns="url", index="columnar").batches()
     next(batches)
     keys[500], keys[3500] = keys[501], keys[500]
     [path] = folder.rglob("*.parquet")
@@ -177,7 +180,7 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
     other = opened(folder, 1e5, 1e-4)
     other.harvest(CRAWL, refresh=True)
     list(batches)
-    assert other.captures("host.com/00500", columns="url").to_arrow().num_rows == 1
+    assert other.captures("host.com/00500", columns="url", index="columnar").to_arrow().num_rows == 1
 
 
 def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False)
     reading = opened(folder, 1e6, 0.001)
     reading.harvest(CRAWL)
-    batches = reading.captures("host.com/*", columns="url").batches()
+    batches = reading.captures("host.com/*", columns="url", index="columnar").batches()
     rows = next(batches).num_rows
     opened(folder, 1e6, 0.001).forget(CRAWL)
     assert rows + sum(batch.num_rows for batch in batches) == 8000
@@ -200,7 +203,7 @@ def test_second_wave_keeps_few_row_groups_in_memory(opened: Opened, tmp_path: Pa
     folder = crawl_of(tmp_path / "source", table([*keys], url=urls), row_group_size=rows, compression="zstd")
     cat = opened(folder, 1e6, 0.01)
     cat.harvest(CRAWL)
-    found = cat.captures("*", where="fetch_status = 200", columns=["url"])
+    found = cat.captures("*", where="fetch_status = 200", columns=["url"], index="columnar")
     assert len(found.plan.waves) == 2
     del keys, urls
     before, most, count = pa.total_allocated_bytes(), 0, 0

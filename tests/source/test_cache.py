@@ -62,11 +62,20 @@ def test_partly_cached_ranges_are_fetched_again(cache: RangeCache) -> None:
     assert source.cached_ranges(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
 
 
-@pytest.mark.parametrize("requested", [None, SuffixRange(500), WANTED])
+def test_ranges_of_an_unknown_version_are_cached_for_requests_that_name_it(cache: RangeCache) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    for _ in range(2):
+        assert source.get(PATH, WANTED) == Memory().get(PATH, WANTED)
+    assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
+    assert inner.asked == [WANTED, WANTED]
+
+
+@pytest.mark.parametrize("requested", [None, SuffixRange(500)])
 def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, requested: RequestedRange) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
-    pins = [None] if isinstance(requested, ByteRange) else [None, PIN]
+    pins = [None, PIN]
     for pin in pins:
         for _ in range(2):
             assert source.get(PATH, requested, pin=pin) == Memory().get(PATH, requested)
