@@ -128,6 +128,7 @@ def check(
     """
     with options.opened() as catalogue:
         done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair)
+        requests, received = catalogue.requests, catalogue.bytes
     if json_:
         as_json(
             {
@@ -139,7 +140,7 @@ def check(
                 "compared": done.compared,
                 "equal": done.equal,
                 "seed": done.seed,
-                "requests": catalogue.requests,
+                "requests": requests,
                 "repaired": done.repaired,
                 "dropped": done.dropped,
                 "next": done.commands,
@@ -148,7 +149,7 @@ def check(
     else:
         for finding in done.findings:
             show(f"{finding.kind}: {finding}")
-        for line in _summary(done, f"{plural(catalogue.requests, 'request')}, {size(catalogue.bytes)}"):
+        for line in _summary(done, f"{plural(requests, 'request')}, {size(received)}"):
             options.say(line)
     if done.failure:
         raise done.failure
