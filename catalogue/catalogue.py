@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue.formatting import ReprMixin, plural
+from catalogue.formatting import Priced, ReprMixin, plural
 from catalogue.progress import bars
 from catalogue.session import Session
 from catalogue.store.folder_settings import settings_for
@@ -236,32 +236,49 @@ class Catalogue(ReprMixin):
         self,
         crawls: str | Iterable[str] = "all",
         *,
+        compare_indexes: bool = False,
         read_subset: str | None = None,
         seed: int | None = None,
         repair: bool = False,
         report: Callable[[Progress], None] | None = None,
+        approve: Callable[[Priced], None] | None = None,
     ) -> Checked:
         """Check every stored value against its digest, and the metadata database against the store.
 
         Args:
             crawls: stored crawls whose values are checked: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            compare_indexes: compare rows of the columnar index with those of the CDX index, in random intervals of
+                keys, of the subsets whose files are all stored. The comparison of a crawl ends after 100 differences.
             read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
-                ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
+                ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes. With
+                ``compare_indexes``, the share of the rows of each crawl that are compared instead: about ``1%`` of
+                them, ``3/30``, or as many as have ``50MB`` in both indexes; by default ``20MB``.
             seed: of the random share; by default a new one each time.
             repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata
                 database.
             report: called with the progress, instead of a progress bar.
+            approve: called with the estimated ``requests``, ``bytes`` and ``seconds`` before rows of the indexes are
+                read; an exception ends the check.
 
         Returns:
             The findings. A failure of the source is among them and is not raised.
 
         Raises:
-            QueryError: if a crawl is not stored, or the share is invalid.
+            QueryError: if a crawl is not stored, the share is invalid, or another dataset has no CDX index.
             StoreError: if the store cannot be opened for another reason than damage.
         """
         from catalogue.check.check import check_store
 
-        return check_store(self.session, crawls, read_subset=read_subset, seed=seed, repair=repair, report=report)
+        return check_store(
+            self.session,
+            crawls,
+            compare_indexes=compare_indexes,
+            read_subset=read_subset,
+            seed=seed,
+            repair=repair,
+            report=report,
+            approve=approve,
+        )
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
         """Examine the installation and the source, by at most ten requests.

@@ -53,16 +53,22 @@ def duration(seconds: float) -> str:
 
 
 class Priced(Protocol):
-    """What has a cost."""
+    """What has a cost; it may be an estimate."""
 
     @property
-    def requests(self) -> int: ...
+    def requests(self) -> int:
+        """Number of requests."""
+        ...
 
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes to receive."""
+        ...
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Duration, with waits for the rate limit."""
+        ...
 
 
 def format_cost(cost: Priced) -> str:

@@ -7,14 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from catalogue.check.compare_files import Comparison
-from catalogue.check.findings import REPAIR, Checked, Finding, Share
+from catalogue.check.compare_indexes import compare_indexes
+from catalogue.check.findings import COMPARED, EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
-from catalogue.errors import DiskFailed, FormatError, SourceError, StoreDamaged, StoreLocked
+from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
+from catalogue.formatting import Priced
 from catalogue.metadata_db import compare
 from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
-from catalogue.selection import select_stored, several
+from catalogue.selection import select_stored, several, stored_crawls
 from catalogue.session import Session
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
@@ -37,13 +39,18 @@ def check_store(
     session: Session,
     crawls: str | Iterable[str] = "all",
     *,
+    compare_indexes: bool = False,
     read_subset: str | None = None,
     seed: int | None = None,
     repair: bool = False,
     report: Callable[[Progress], None] | None = None,
+    approve: Callable[[Priced], None] | None = None,
 ) -> Checked:
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
+    drawn = secrets.randbelow(1 << 32) if seed is None else seed
+    if compare_indexes and session.dataset_name is not None:
+        raise QueryError(f"{session.dataset_name} has no CDX index; leave out --compare-indexes")
     with session.reporting(report, "values") as progress:
         try:
             store = session.store
@@ -65,11 +72,39 @@ def check_store(
             chosen = {*select_stored(session, {file.crawl for file in files if file}, crawls)}
         checked = _check_values(session, dataset, chosen, progress)
         if dataset:
-            _Check(session, dataset, chosen, checked).run(share, seed, progress, repair=repair)
+            compared = None if compare_indexes else share
+            _Check(session, dataset, chosen, checked).run(compared, drawn, progress, repair=repair)
         elif not any(finding.kind == "documents" for finding in checked.findings):
             next_ = _definition(DATASET_DOCUMENT, session)
             checked.findings.append(Finding("documents", DATASET_DOCUMENT, "it is missing", next_))
+        if compare_indexes:
+            _compare_indexes(
+                session,
+                checked,
+                crawls,
+                share or Share.of(COMPARED),
+                drawn,
+                report=progress,
+                approve=approve or (lambda _: None),
+            )
         return checked
+
+
+def _compare_indexes(
+    session: Session,
+    checked: Checked,
+    crawls: str | Iterable[str],
+    share: Share,
+    seed: int,
+    *,
+    report: Callable[[Progress], None],
+    approve: Callable[[Priced], None],
+) -> None:
+    if checked.unrepaired:
+        checked.empty = True
+        checked.notes.append("the indexes were not compared, because of the findings")
+        return
+    compare_indexes(session, checked, stored_crawls(session, crawls), share, seed, report=report, approve=approve)
 
 
 def _check_values(
@@ -116,7 +151,7 @@ class _Check:
     crawls: set[str] | None
     checked: Checked
 
-    def run(self, share: Share | None, seed: int | None, report: Callable[[Progress], None], *, repair: bool) -> None:
+    def run(self, share: Share | None, seed: int, report: Callable[[Progress], None], *, repair: bool) -> None:
         checked = self.checked
         if share:
             self._compare(share, seed, report)
@@ -161,7 +196,7 @@ class _Check:
             self._note_missing(chosen, "its stored footer may be that of another file")
             refresh(path, store, dataset)
 
-    def _compare(self, share: Share, seed: int | None, report: Callable[[Progress], None]) -> None:
+    def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:
         """Compare a share of the files with the source, by one request for each."""
         checked, source = self.checked, self.session.source
         damaged = {finding.key for finding in checked.findings if finding.kind == "files"}
@@ -172,11 +207,12 @@ class _Check:
             and (file := self.dataset.file(path))
             and (self.crawls is None or file.crawl in self.crawls)
         ]
-        drawn = secrets.randbelow(1 << 32) if seed is None else seed
-        checked.seed = None if share.part else drawn
+        checked.seed = None if share.part else seed
         comparison = Comparison(self.session.store, self.dataset, source)
-        chosen = share.choose(paths, comparison.length, drawn) if paths else []
-        checked.empty = not chosen
+        chosen = share.choose(paths, comparison.length, seed) if paths else []
+        if not chosen:
+            checked.empty = True
+            checked.notes.append(EMPTY)
         progress = Progress("source", len(chosen), 0)
         before = source.bytes
         report(progress)

@@ -12,6 +12,8 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 
 REPAIR = "catalogue check --repair"
+COMPARED = "20MB"
+"""Default share of the rows of both indexes of a crawl that are compared."""
 EMPTY = "no file was compared with the source, since the share contains none; choose another, such as 1%"
 
 
@@ -22,16 +24,23 @@ class Finding:
     kind: str
     """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes`` or ``facts`` for a value of
     a table; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
-    ``source`` for a file that the source has changed."""
+    ``source`` for a file that the source has changed, or an index that cannot be read; ``difference`` for a capture
+    that differs between the columnar index and the CDX index."""
     key: str
-    """Path of a file or document, or ``path#row_group`` of a page index; empty if it concerns everything."""
+    """Path of a file or document, ``path#row_group`` of a page index, or the ``url_surtkey`` of a difference; empty if
+    it concerns everything."""
     what: str
     """The defect."""
     next: str = REPAIR
-    """The command that repairs it."""
+    """The command that repairs it; empty if there is none."""
+    crawl: str | None = None
+    """The crawl whose indexes were compared; None in other checks."""
+    subset: str | None = None
+    """The subset of a difference; None in other checks."""
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.what}" if self.key else self.what
+        place = " ".join(filter(None, (self.crawl, self.subset, self.key)))
+        return f"{place}: {self.what}" if place else self.what
 
 
 @dataclass(slots=True, repr=False)
@@ -49,10 +58,16 @@ class Checked(ReprMixin):
     """Number of files that were compared with the source, by one request each."""
     equal: int = 0
     """Number of these that are equal."""
+    intervals: int = 0
+    """Number of intervals of keys in which the columnar index and the CDX index were compared."""
+    rows: int = 0
+    """Number of rows of the columnar index in these intervals."""
     seed: int | None = None
     """The seed of a random share."""
     empty: bool = False
-    """Whether the share contains no stored file, so that nothing was compared with the source."""
+    """Whether a comparison was requested and nothing was compared."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences about what was not compared, and why."""
     failure: SourceError | None = None
     """Why not all of the share could be compared."""
     repaired: bool = False
@@ -63,15 +78,19 @@ class Checked(ReprMixin):
     """The commands that do so."""
 
     @property
+    def unrepaired(self) -> list[Finding]:
+        """The findings that were not repaired by this check."""
+        return [finding for finding in self.findings if not (self.repaired and finding.next == REPAIR)]
+
+    @property
     def commands(self) -> list[str]:
         """What to run next."""
-        left = (finding.next for finding in self.findings if not (self.repaired and finding.next == REPAIR))
-        return [*dict.fromkeys(left), *self.harvests]
+        return [*dict.fromkeys(finding.next for finding in self.unrepaired if finding.next), *self.harvests]
 
     @property
     def complete(self) -> bool:
-        """Whether everything is valid now, and everything requested was checked."""
-        return not self.commands and not self.empty and self.failure is None
+        """Whether everything is valid now, and something of each requested comparison was compared."""
+        return not (self.unrepaired or self.harvests or self.empty) and self.failure is None
 
     def _line(self) -> str:
         found = plural(len(self.findings), "finding") if self.findings else "no defects"
@@ -82,25 +101,26 @@ class Checked(ReprMixin):
         yield "catalogue", "compared with the store" if self.catalogue else "not compared with the store"
         if self.compared:
             yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} equal"
+        if self.intervals:
+            yield "indexes", f"{plural(self.rows, 'row')} compared in {plural(self.intervals, 'interval')} of keys"
 
     def _notes(self) -> Iterator[str]:
-        if self.empty:
-            yield f"{EMPTY}."
+        yield from self.notes
         if self.failure:
-            yield f"Not all files could be compared: {self.failure}"
+            yield f"Not all of the share could be compared: {self.failure}"
         yield from (f"run: {command}" for command in self.commands)
         yield from (f"{finding.kind}: {finding}" for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which files are compared with the source."""
+    """Which files are compared with the source, or which rows of the two indexes."""
 
     percent: float | None = None
     part: tuple[int, int] | None = None
     """Part and number of parts, the part from 1."""
     size: int | None = None
-    """Bytes of footers and page indexes."""
+    """Bytes of footers and page indexes, or of rows."""
 
     @classmethod
     def of(cls, text: str) -> "Share":

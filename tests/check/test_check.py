@@ -18,6 +18,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.formatting import size
 from catalogue.metadata_db.queries import statement
 from catalogue.metadata_db.suspects import intruders as intruders_of
 from catalogue.selection import stored_crawls
@@ -149,6 +150,11 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
         footers = [stored.data for path in seen if (stored := store.get("files", path))]
     # Page indexes, which are stored too, precede the footer and are in the same range.
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
+    received = cat.bytes
+    command = commands(cat)
+    ran = command("check", "--read-subset", "25%", "--seed", "3")
+    assert f"source: 3 of 3 files equal (--seed 3); 3 requests, {size(received)}" in ran.err
+    assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
 
 
 def test_parses_shares() -> None:

@@ -4,13 +4,14 @@ import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.zipnum import blocks
 from catalogue.cdx.blocks import FoundLines, find_lines
-from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks
+from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks, shards_path
 from catalogue.cdx.lines import RAW, cdx_table
 from catalogue.surt import KeyInterval
 
@@ -67,7 +68,7 @@ def indexes_of(whole_mirror: Path, rows: pa.Table) -> list[CdxIndex]:
     """Return the indexes of a mirror, or make them of all its rows."""
     folders = sorted(whole_mirror.glob(f"{index_folder('*')}"))
     if folders:
-        return [_read(whole_mirror, folder) for folder in folders]
+        return [read_index(whole_mirror, folder.parent.name) for folder in folders]
     made = []
     for crawl in sorted(set(rows["crawl"].to_pylist())):
         (batch,) = rows.filter(pc.equal(rows["crawl"], crawl)).combine_chunks().to_batches()
@@ -75,6 +76,15 @@ def indexes_of(whole_mirror: Path, rows: pa.Table) -> list[CdxIndex]:
     return made
 
 
-def _read(mirror: Path, folder: Path) -> CdxIndex:
-    files = {str(path.relative_to(mirror)): path.read_bytes() for path in folder.iterdir()}
-    return CdxIndex(folder.parent.name, files)
+def read_index(mirror: Path, crawl: str) -> CdxIndex:
+    files = {str(path.relative_to(mirror)): path.read_bytes() for path in (mirror / index_folder(crawl)).iterdir()}
+    return CdxIndex(crawl, files)
+
+
+def replace_index(mirror: Path, index: CdxIndex) -> None:
+    """Replace the index of a crawl, and the list of its files."""
+    rmtree(mirror / index_folder(index.crawl), ignore_errors=True)
+    names = "".join(f"{path}\n" for path in index.files)
+    for path, data in {**index.files, shards_path(index.crawl): gzip.compress(names.encode())}.items():
+        (mirror / path).parent.mkdir(parents=True, exist_ok=True)
+        (mirror / path).write_bytes(data)
