@@ -149,6 +149,16 @@ class StoredList:
         count: int = self._file.metadata.num_rows
         return count
 
+    def read_all(self) -> int:
+        """Read the file with its checksums; return its bytes.
+
+        Raises:
+            StoreDamaged: if it is damaged.
+        """
+        for number in range(len(self._keys)):
+            self._read(range(number, number + 1))
+        return self._path.stat().st_size
+
     def count(self, interval: KeyInterval) -> int:
         """Return about how many blocks have keys of an interval, at most some thousand too many."""
         groups = self._groups(interval)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from catalogue.check.block_lists import check_lists
 from catalogue.check.compare_files import Comparison
 from catalogue.check.compare_indexes import compare_indexes
 from catalogue.check.findings import COMPARED, EMPTY, REPAIR, Checked, Finding, Share
@@ -20,6 +21,7 @@ from catalogue.selection import select_stored, several, stored_crawls
 from catalogue.session import Session
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
+from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
 from catalogue.store.stored_file import Label, label_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
 
@@ -69,8 +71,11 @@ def check_store(
         chosen = None
         if dataset and several(crawls) != ["all"]:
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
-            chosen = {*select_stored(session, {file.crawl for file in files if file}, crawls)}
+            chosen = {
+                *select_stored(session, {file.crawl for file in files if file} | {*crawls_with_blocks(store)}, crawls)
+            }
         checked = _check_values(session, dataset, chosen, progress)
+        _check_lists(session, checked, chosen, repair=repair)
         if dataset:
             compared = None if compare_indexes else share
             _Check(session, dataset, chosen, checked).run(compared, drawn, progress, repair=repair)
@@ -134,6 +139,19 @@ def _check_values(
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
     report(progress)
     return checked
+
+
+def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *, repair: bool) -> None:
+    """Check the lists of blocks; ``repair`` deletes damaged ones."""
+    for crawl, size, problem in check_lists(session.store, crawls):
+        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
+        checked.bytes += size
+        if problem:
+            run = f"catalogue harvest --crawl {crawl} --index cdx"
+            checked.findings.append(Finding("blocks", LISTS + crawl, problem, REPAIR))
+            if repair:
+                forget_list(session.store, crawl)
+                checked.harvests.append(run)
 
 
 def _definition(key: str, session: Session) -> str:
@@ -232,6 +250,8 @@ class _Check:
 
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
     """Return the crawl that a key of a table belongs to; None if it belongs to none."""
+    if _is_of_blocks(table, key):
+        return key.partition("/")[2]
     if table == "documents":
         return next(iter(manifests([key])), None) if dataset == COMMON_CRAWL else None
     path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
@@ -239,11 +259,17 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
     return file.crawl if file else None
 
 
+def _is_of_blocks(table: str, key: str) -> bool:
+    """Return whether a key names what is stored of the CDX index of a crawl."""
+    prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
+    return key.startswith(prefixes) if prefixes else False
+
+
 def _misplaced(
     table: str, key: str, label: Label, dataset: Dataset | None, versions: Mapping[str, Label | None]
 ) -> str | None:
     """Return what is wrong with the key of a valid value."""
-    if table == "documents" or dataset is None:
+    if table == "documents" or dataset is None or _is_of_blocks(table, key):
         return None
     path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
     if dataset.file(path) is None or (table == "indexes" and row_group_of(key) is None):

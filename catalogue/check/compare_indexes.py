@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogue.captures import Captures, run_query
-from catalogue.cdx.rows import COLUMNS
+from catalogue.captures import Captures
+from catalogue.cdx.columns import COLUMNS
 from catalogue.check.findings import Checked, Finding, Share
 from catalogue.check.list_pieces import MARGIN, PIECE, ListPieces
 from catalogue.check.row_differences import Difference, differences
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound, SourceError
+from catalogue.find_captures import run_query
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.plan.cdx_context import CdxContext
 from catalogue.progress import Progress
@@ -94,7 +95,7 @@ def _prepare(
 ) -> "_Comparison | None":
     """Choose the intervals of a crawl and estimate their cost; None if there are none, with a note or finding."""
     try:
-        pieces = ListPieces(session.source, crawl, session.searches)
+        pieces = ListPieces(session.source, crawl, session.block_lists)
     except NotFound:
         checked.notes.append(f"the source has no CDX index of {crawl}")
         return None
@@ -117,7 +118,7 @@ def _prepare(
 
 
 def _add_unreadable(session: Session, checked: Checked, crawl: str, error: Exception) -> None:
-    session.searches.pop(crawl, None)  # the next search reads the new version of a changed list
+    session.block_lists.drop(crawl)  # the next search reads the new version of a changed list
     run = f"{session.dataset.harvest_command(crawl)} --refresh" if isinstance(error, SourceError) else ""
     checked.findings.append(Finding("source", "", f"{error}", run, crawl=crawl))
 
@@ -195,7 +196,7 @@ class _Comparison:
         query = ResolvedQuery((interval,), (f"an interval of keys of {self.crawl}",), COLUMNS)
         columnar = run_query(session, query, self.crawl, self.subsets)
         yield columnar
-        cdx = CdxContext(query, [self.crawl], self.subsets, session.searches, lambda: session.source, session.cost())
+        cdx = CdxContext(query, {self.crawl: self.subsets}, session.block_lists, lambda: session.source, session.cost())
         yield Captures(session, cdx, space=columnar.space_of)
 
     def _differences(self, interval: KeyInterval) -> list[Difference]:

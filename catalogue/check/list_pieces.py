@@ -5,11 +5,11 @@ The blocks that start in a piece have some 30,000 rows. The intervals of all pie
 
 import math
 
-from catalogue.cdx.cluster import MAX_LINE, count_shards, key_of, list_path, shards_path
+from catalogue.cdx.cluster import MAX_LINE, key_of, list_path
 from catalogue.cdx.known_lines import KnownLines
 from catalogue.cdx.list_search import ClusterSearch
 from catalogue.errors import BadCdx
-from catalogue.plan.cdx_context import Searches
+from catalogue.plan.block_lists import BlockLists
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.retry import PoliteSource
 from catalogue.surt import END, KeyInterval
@@ -23,13 +23,13 @@ MARGIN = 4 << 10
 class ListPieces:
     """The pieces of one version of a list, by number from 0 on."""
 
-    def __init__(self, source: PoliteSource, crawl: str, searches: Searches) -> None:
-        """Open the list by two requests, unless it was searched before.
+    def __init__(self, source: PoliteSource, crawl: str, lists: BlockLists) -> None:
+        """Open the list at the source by two requests, unless it was searched before.
 
         Args:
             source: of the list.
             crawl: name of the crawl.
-            searches: earlier searches, to which a new one is added.
+            lists: with earlier searches, to which a new one is added.
 
         Raises:
             NotFound: if the crawl has no CDX index.
@@ -38,11 +38,10 @@ class ListPieces:
         """
         self._source = source
         self._path = list_path(crawl)
-        search = searches.get(crawl)
-        if search is None:
-            search = ClusterSearch(source, crawl, shards=count_shards(crawl, source.get(shards_path(crawl)).body))
+        search = lists.get(crawl)
+        if not isinstance(search, ClusterSearch):
+            search = lists.search(crawl)
         self._known = search.known
-        searches[crawl] = search
 
     def __len__(self) -> int:
         return math.ceil(self._known.version.size / PIECE)

@@ -12,9 +12,10 @@ from benchmarks.cluster import make_list
 from catalogue.cdx.cluster import index_folder, list_path, parse_blocks, shards_path
 from catalogue.check.list_pieces import MARGIN, PIECE, ListPieces
 from catalogue.errors import BadCdx, FileChanged
-from catalogue.plan.cdx_context import Searches
+from catalogue.plan.block_lists import BlockLists
 from catalogue.settings import Settings
 from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
 from catalogue.surt import END, KeyInterval
 
 CRAWL = "CC-MAIN-2022-33"
@@ -25,6 +26,17 @@ LINES = make_list(20_000)
 def mirror(tmp_path: Path) -> Path:
     write(tmp_path / "mirror", LINES)
     return tmp_path / "mirror"
+
+
+def without_store(source: PoliteSource) -> BlockLists:
+    def create() -> Store:
+        raise AssertionError("nothing is to be stored")
+
+    return BlockLists(lambda: source, lambda: None, create, lambda _: [], lambda _: None)
+
+
+def pieces_of(source: PoliteSource) -> ListPieces:
+    return ListPieces(source, CRAWL, without_store(source))
 
 
 def write(folder: Path, lines: bytes) -> None:
@@ -54,7 +66,7 @@ def first_keys(lines: bytes) -> list[bytes]:
 
 
 def test_pieces_have_each_key_once(mirror: Path) -> None:
-    pieces = ListPieces(opened(mirror), CRAWL, {})
+    pieces = pieces_of(opened(mirror))
     numbers = [*range(len(pieces))]
     Random(1).shuffle(numbers)
     found = {number: pieces.interval(number) for number in numbers}
@@ -70,7 +82,7 @@ def test_key_in_many_blocks_is_in_one_piece(mirror: Path) -> None:
     lines[500:900] = [key + line[line.index(b" ") :] for line in lines[500:900]]
     lines[500:900] = [b"%b %014d%b" % (key, n, line[line.index(b"\t") :]) for n, line in enumerate(lines[500:900])]
     write(mirror, b"".join(lines))
-    pieces = ListPieces(opened(mirror), CRAWL, {})
+    pieces = pieces_of(opened(mirror))
     intervals = [pieces.interval(number) for number in range(len(pieces))]
     assert sum(interval is not None and key in interval for interval in intervals) == 1
     assert intervals.count(None) > 10
@@ -78,15 +90,15 @@ def test_key_in_many_blocks_is_in_one_piece(mirror: Path) -> None:
 
 def test_piece_takes_one_request(mirror: Path) -> None:
     source = opened(mirror)
-    searches: Searches = {}
-    pieces = ListPieces(source, CRAWL, searches)
+    lists = without_store(source)
+    pieces = ListPieces(source, CRAWL, lists)
     assert source.requests == 2
     before = source.bytes
     pieces.interval(len(pieces) // 2)
     assert source.requests == 3
     assert source.bytes - before == PIECE + 2 * MARGIN
     pieces.interval(len(pieces) // 2)
-    ListPieces(source, CRAWL, searches).interval(len(pieces) // 2)
+    ListPieces(source, CRAWL, lists).interval(len(pieces) // 2)
     assert source.requests == 3
 
 
@@ -97,7 +109,7 @@ def test_long_lines_take_more_requests(mirror: Path) -> None:
     lines[9001:] = [line for line in lines[9001:] if line.split(b" ")[0] > lines[9000].split(b" ")[0]]
     data = renumbered(lines)
     write(mirror, data)
-    pieces = ListPieces(opened(mirror), CRAWL, {})
+    pieces = pieces_of(opened(mirror))
     inside = data.index(b"zz") // PIECE + 20
     assert pieces.interval(inside) is None
     keys = first_keys(data)
@@ -115,7 +127,7 @@ def renumbered(lines: list[bytes]) -> bytes:
 
 
 def test_changed_or_damaged_list_is_an_error(mirror: Path) -> None:
-    pieces = ListPieces(opened(mirror), CRAWL, {})
+    pieces = pieces_of(opened(mirror))
     path = mirror / list_path(CRAWL)
     data = bytearray(LINES)
     data[len(data) // 2] = 0
