@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import NotHarvested
@@ -136,6 +137,17 @@ def crawl_states(
         ).fetchall()
     states = dict(rows)
     return {crawl: states[crawl] for crawl in chosen if crawl in states}
+
+
+def block_list_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the stored lists of blocks of the CDX index, newest crawl first, with their bytes on disk."""
+    rows = sql_rows(session, "SELECT crawl, blocks, file FROM derived.block_lists ORDER BY crawl DESC")
+    files = [(row["crawl"], row["blocks"], Path(row["file"])) for row in rows]
+    return [
+        {"crawl": crawl, "blocks": blocks, "bytes": file.stat().st_size}
+        for crawl, blocks, file in files
+        if file.exists()
+    ]
 
 
 def disk_sizes(session: Session) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from catalogue.cli.app import Command, Common, common, complete_commands, show
 from catalogue.cli.completion import complete_listed_crawls
 from catalogue.cli.options import Budget, budget_options, confirm, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
-from catalogue.formatting import Priced, format_cost, plural, printable, size
+from catalogue.formatting import Priced, format_cost, join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def status(options: Common, *, json_: bool) -> None:
     catalogue status --json
     """
     from catalogue.harvest.next_steps import next_steps
-    from catalogue.reports import coverage_rows, disk_sizes, failure_rows
+    from catalogue.reports import block_list_rows, coverage_rows, disk_sizes, failure_rows
 
     with options.opened() as catalogue:
         session = catalogue.session
         coverage, failures = coverage_rows(session), failure_rows(session)
+        lists = block_list_rows(session)
         store_size, catalogue_size = disk_sizes(session)
         log_size = session.store.log_size()
         paths = {
@@ -60,6 +61,7 @@ def status(options: Common, *, json_: bool) -> None:
         as_json(
             {
                 "coverage": coverage,
+                "blocks": lists,
                 "failures": failures,
                 "store_bytes": store_size,
                 "store_log_bytes": log_size,
@@ -85,6 +87,9 @@ def status(options: Common, *, json_: bool) -> None:
             for row in coverage
         ],
     )
+    if lists:
+        names = join_first([each["crawl"] for each in lists])
+        show(f"lists of blocks of {names}: {size(sum(each['bytes'] for each in lists))}")
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
     for name, path in paths.items():
         show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
@@ -194,6 +199,7 @@ def check(
 def _summary(done: "Checked", cost: str) -> list[str]:
     """Return sentences about what was checked, and what to do next."""
     nouns = {"files": "footer", "documents": "list", "failures": "failure", "indexes": "page index", "facts": "fact"}
+    nouns["blocks"] = "list of blocks"
     counts = ", ".join(plural(count, nouns[table]) for table, count in done.values.items() if count)
     lines = [f"store: {counts}; {size(done.bytes)}"] if counts else []
     if not done.catalogue:

@@ -1,0 +1,227 @@
+"""Lists of blocks of the CDX index: harvested, shown, checked, used and forgotten."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from benchmarks.cluster import make_list
+from catalogue import Catalogue
+from catalogue.cdx.cluster import BlockList, count_shards, index_folder, list_path, parse_blocks, shards_path
+from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
+from catalogue.settings import Settings
+from catalogue.surt import KeyInterval, exact_interval
+from tests.support.commands import Command
+from tests.support.fault_kinds import Fault, Kind, Request
+from tests.support.faults import FaultServer
+
+CRAWL, OTHER = "CC-MAIN-2022-33", "CC-MAIN-2021-49"
+LINES = make_list(20_000)
+BLOCKS = parse_blocks(CRAWL, LINES)
+PART = 16 << 20
+
+
+def publish(mirror: Path, lines: bytes, crawl: str = CRAWL) -> Path:
+    """Write a list of blocks, whose blocks do not exist."""
+    path = mirror / list_path(crawl)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lines)
+    shards = 1 + max(int(line.split(b"\t")[1][4:9]) for line in lines.splitlines())
+    names = "".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards))
+    listed = mirror / shards_path(crawl)
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.write_bytes(gzip.compress(names.encode()))
+    assert count_shards(crawl, listed.read_bytes()) == shards
+    return path
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    publish(tmp_path / "mirror", LINES)
+    return tmp_path / "mirror"
+
+
+@pytest.fixture
+def cat(mirror: Path, tmp_path: Path) -> Iterator[Catalogue]:
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror))) as opened:
+        yield opened
+
+
+def rows_of(blocks: BlockList) -> list[tuple[object, ...]]:
+    columns = blocks.columns.to_pydict()
+    return [(first.decode(), *rest) for first, *rest in zip(*columns.values(), strict=True)]
+
+
+def shown(cat: Catalogue) -> list[tuple[object, ...]]:
+    """The view ``blocks``, in the form of ``rows_of``; made-up times have invalid seconds, which it shows as null."""
+    sql = """
+        SELECT first_key || ' ' || r.first_time, path[-8:-4]::INTEGER, b."offset", b.length, number
+        FROM blocks AS b JOIN derived.block_rows AS r USING (crawl, number, first_key)
+        WHERE b.first_time IS NULL OR strftime(b.first_time, '%Y%m%d%H%M%S') = r.first_time
+        ORDER BY number
+    """
+    return cat.sql(sql).fetchall()
+
+
+def test_view_has_every_block(cat: Catalogue) -> None:
+    (outcome,) = cat.harvest(CRAWL, index="cdx")
+    assert outcome.fetched == {list_path(CRAWL)}
+    assert shown(cat) == rows_of(BLOCKS)
+    crawls = cat.sql("SELECT crawl, files_harvested, blocks FROM crawls WHERE blocks IS NOT NULL")
+    assert crawls.fetchall() == [(CRAWL, 0, len(BLOCKS))]
+    paths = {path for (path,) in cat.sql("SELECT DISTINCT path FROM blocks").fetchall()}
+    assert paths == {BLOCKS.path(place) for place in range(len(BLOCKS))}
+
+
+def test_list_is_a_quarter_of_its_source(cat: Catalogue) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    (stored,) = (cat.session.data / "blocks").iterdir()
+    assert stored.stat().st_size < len(LINES) / 3
+
+
+def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    stored = cat.session.block_lists.get(CRAWL)
+    assert stored
+    numbers = [0, 1, 4095, 4096, 4097, 10_000, len(BLOCKS) - 2, len(BLOCKS) - 1]
+    keys = [b"", *(BLOCKS.key(number) for number in numbers), b"zz"]
+    intervals = [exact_interval(key) for key in keys[1:]]
+    intervals += [KeyInterval(start, end) for start in keys for end in keys if start < end]
+    for interval in intervals:
+        assert stored.knows(interval)
+        found, expected = stored.find(interval), BLOCKS
+        places, wanted = found.blocks_for(interval), expected.blocks_for(interval)
+        assert [found.number(place) for place in places] == [expected.number(place) for place in wanted]
+        assert [read[:2] for read in found.reads(places)] == [read[:2] for read in expected.reads(wanted)]
+        assert [found.ends_shard(place) for place in places] == [expected.ends_shard(place) for place in wanted]
+
+
+def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
+    lines = make_list(250_000)
+    publish(mirror, lines)
+    parts = -(-(len(lines) - (16 << 10)) // PART)
+    assert parts > 1
+
+    def fail(request: Request) -> Fault | None:
+        is_second = request.headers.get("range", "").startswith(f"bytes={PART}-")
+        return Fault(Kind.NOT_FOUND) if is_second else None
+
+    with FaultServer(mirror, script=fail) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["harvest", "--crawl", CRAWL, "--index", "cdx"]
+        ran = asks(*words)
+        assert ran.status == 1
+        assert list_path(CRAWL) in ran.err
+        left = [*(tmp_path / "data/blocks").iterdir()]
+        assert [path.stat().st_size for path in left] == [PART]
+    with FaultServer(mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        ran = asks(*words, "--json")
+        assert ran.status == 0, ran.err
+        row = ran.json()
+        assert (row["crawl"], row["index"], row["harvested"], row["taken"]) == (CRAWL, "cdx", 1, 1)
+        assert row["requests"] == len([each for each in server.log if each.path != "collinfo.json"]) == 2 + parts
+        server.reset()
+        assert asks(*words, "--json").json()["taken"] == 0
+        assert {each.path for each in server.log} <= {"collinfo.json"}
+        server.reset()
+        assert asks(*words, "--refresh", "--json").json()["taken"] == 0
+        assert [each.path for each in server.log if each.path != "collinfo.json"] == [list_path(CRAWL)]
+    assert [path.name for path in (tmp_path / "data/blocks").iterdir()] == [f"{CRAWL}.parquet"]
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror))) as cat:
+        assert shown(cat) == rows_of(parse_blocks(CRAWL, lines))
+
+
+def test_refresh_stores_another_version(cat: Catalogue, mirror: Path) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    other = make_list(3000)
+    publish(mirror, other)
+    assert not cat.harvest(CRAWL, index="cdx")[0].fetched
+    assert cat.harvest(CRAWL, index="cdx", refresh=True)[0].fetched
+    assert shown(cat) == rows_of(parse_blocks(CRAWL, other))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda lines: lines[:-1], "is not the start of a complete line"),
+        (lambda lines: lines[: lines.rindex(b"cdx-00003") - 200], "is not the start of a complete line"),
+        (
+            lambda lines: b"".join(line for line in lines.splitlines(keepends=True) if b"cdx-00009" not in line),
+            "number",
+        ),
+        (lambda lines: lines.replace(b"\tcdx-00002.gz\t0\t", b"\tcdx-00002.gz\t1\t"), "does not start at the end"),
+        (lambda lines: b"zzz" + lines[lines.index(b" ") :], "the key is less than the key before it"),
+        (lambda lines: lines.replace(b"\t5000\n", b"\t5001\n"), "the number of the block is not the next one"),
+    ],
+    ids=["no line feed", "cut", "missing shard", "gap", "order", "number"],
+)
+def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path, change: object, why: str) -> None:
+    assert callable(change)
+    (mirror / list_path(CRAWL)).write_bytes(change(LINES))
+    (outcome,) = cat.harvest(CRAWL, index="cdx")
+    assert why in outcome.failures[list_path(CRAWL)]
+    assert not cat.session.block_lists.stored
+    assert not [*(cat.session.data / "blocks").iterdir()]
+    publish(mirror, LINES)
+    assert cat.harvest(CRAWL, index="cdx")[0].fetched
+
+
+def test_crawls_without_an_index_are_named(cat: Catalogue) -> None:
+    with pytest.raises(UnknownCrawl, match=f"has no CDX index of {OTHER}"):
+        cat.harvest(OTHER, index="cdx")
+    with pytest.raises(QueryError, match="invalid index 'all'; use columnar or cdx or both"):
+        cat.harvest(CRAWL, index="all")
+
+
+def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    asks = Command(tmp_path / "data", str(mirror), tmp_path)
+    assert asks("check").status == 0
+    stored = tmp_path / f"data/blocks/{CRAWL}.parquet"
+    whole = stored.read_bytes()
+    for damaged in (whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:], whole[:-100], b""):
+        stored.write_bytes(damaged)
+        ran = asks("check", "--json")
+        assert ran.status == 1
+        assert [(each["kind"], each["key"]) for each in ran.json()["findings"]] == [("blocks", f"blocks/{CRAWL}")]
+    plan = asks("plan", "example.com", "--crawl", CRAWL, "--json")
+    assert plan.json()["searches"] == 1
+    assert "cannot be used" in plan.err
+    assert f"run: catalogue harvest --crawl {CRAWL} --index cdx" in asks("check", "--repair").err
+    assert not stored.exists()
+    assert asks("check").status == 0
+
+
+def test_moved_folder_shows_its_blocks(cat: Catalogue, tmp_path: Path, mirror: Path) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    cat.close()
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with catalogue.open(tmp_path / "moved", settings=Settings(source=str(mirror))) as moved:
+        assert moved.sql("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+
+
+def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    publish(mirror, make_list(2000), OTHER)
+    cat.harvest(OTHER, index="cdx")
+    status = Command(tmp_path / "data", str(mirror), tmp_path)("status", "--json").json()
+    assert [(each["crawl"], each["blocks"]) for each in status["blocks"]] == [(CRAWL, len(BLOCKS)), (OTHER, 2000)]
+    cat.forget(CRAWL)
+    assert cat.session.block_lists.stored == [OTHER]
+    assert cat.sql("SELECT DISTINCT crawl FROM blocks").fetchall() == [(OTHER,)]
+    cat.forget(OTHER)
+    assert cat.sql("FROM blocks").fetchall() == []
+    assert not [*(tmp_path / "data/blocks").iterdir()]
+    with pytest.raises(NotHarvested):
+        cat.forget(OTHER)
+
+
+def test_estimate_counts_lists(cat: Catalogue) -> None:
+    needed = cat.harvest_estimate(CRAWL, index="cdx")
+    assert (needed.crawls, needed.files, needed.requests) == (1, 1, 9)
+    cat.harvest(CRAWL, index="cdx")
+    assert cat.harvest_estimate(CRAWL, index="cdx").requests == 0
+    assert cat.harvest_estimate(CRAWL, index="both").files == 300
