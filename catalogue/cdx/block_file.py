@@ -65,7 +65,7 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
     with pq.ParquetWriter(file, FILE, **_OPTIONS) as writer:
         for part in parts:
             blocks += len(part)
-            firsts += [part.columns.slice(start, 1) for start in range(0, len(part), _ROW_GROUP)]
+            firsts.append(part.columns.take(list(range(0, len(part), _ROW_GROUP))))  # a copy; a slice keeps all blocks
             writer.write_table(_table(crawl, part.columns), _ROW_GROUP)
     (directory,) = pa.Table.from_batches(firsts, COLUMNS).combine_chunks().to_batches()
     about = {"crawl": crawl, "blocks": str(blocks), "footer": _digest(file)}
