@@ -225,6 +225,10 @@ class NotHarvested(QueryError):
         self.crawl = crawl
         """The crawl to harvest, if one was named."""
 
+    def because(self, reason: str) -> "NotHarvested":
+        """Return the error with the reason why a harvest is needed."""
+        return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
+
 
 class TooExpensive(QueryError):
     """The plan exceeds the limit of requests or bytes."""

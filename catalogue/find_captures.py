@@ -1,14 +1,13 @@
 """Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import NotHarvested, QueryError, UnknownColumn
+from catalogue.errors import NotHarvested, QueryError
 from catalogue.formatting import join_first
 from catalogue.metadata_db.candidates import Candidates
 from catalogue.plan.context import PlanContext, Scope
@@ -69,15 +68,18 @@ def _find_in_both(session: Session, query: Query) -> Captures:
     if not (stored or query.crawls):
         return _find_in_columnar(session, query)  # raises NotHarvested
     crawls = select_known(session, stored, query.crawls or "all")
-    resolved, distinct = _resolve_for_both(session, query, crawls[0], shown.columns if shown else {})
+    resolved, distinct = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
     requested = [crawl for crawl in crawls if crawl in harvested]
     with_files = requested if shown and shown.has_files(requested, subsets) else []
     of_crawls = {crawl: subsets or harvested.get(crawl) or SUBSETS for crawl in crawls}
     cost = session.cost()
     try:
         cdx = CdxContext(resolved, of_crawls, lists, lambda: session.reading, cost, optional=with_files)
-    except QueryError:
-        return _find_in_columnar(session, query)
+    except QueryError as error:
+        try:
+            return _find_in_columnar(session, query)
+        except NotHarvested as refused:
+            raise refused.because(str(error).partition(";")[0]) from error
     if session.workers and with_files == crawls:
         return _find_in_columnar(session, query)
     columnar, kept = None, {}
@@ -88,20 +90,6 @@ def _find_in_both(session: Session, query: Query) -> Captures:
     question = ChoiceContext(crawls, columnar, kept, cdx, cost, session.notify)
     space = _space_of(session, with_files) if columnar else _no_space
     return Captures(session, question, space=space, workers=session.workers, distinct=distinct)
-
-
-def _resolve_for_both(
-    session: Session, query: Query, crawl: str, columns: Mapping[str, str]
-) -> tuple[ResolvedQuery, Distinct | None]:
-    if columns:
-        return resolve(query, session.dataset, columns)
-    try:
-        return resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
-    except UnknownColumn as error:
-        resolve(query, session.dataset, dict.fromkeys(SCHEMA.names, ""))  # raises an error for columns of no index
-        harvest = session.dataset.harvest_command(crawl, query.subsets)
-        message = f"only the columnar index, which is not harvested, can answer ({error}); run: {harvest}"
-        raise NotHarvested(message, crawl=crawl, call=session.dataset.harvest_call(crawl, query.subsets)) from error
 
 
 def run_query(

@@ -350,6 +350,11 @@ class Session:
 
         return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
 
+    def forget_blocks(self, crawl: str) -> None:
+        """Forget what is in memory of the list of blocks of a crawl."""
+        if "block_lists" in self.__dict__:
+            self.block_lists.drop(crawl)
+
     @cached_property
     def workers(self) -> "Workers | None":
         if self._executor is None:

@@ -293,6 +293,7 @@ def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
             if dataset == COMMON_CRAWL:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
                 forget_list(store, crawl)
+                session.forget_blocks(crawl)
             store.delete("files", paths)
         deleted += len(paths)
     _update_database(session)

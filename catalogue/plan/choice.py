@@ -20,8 +20,8 @@ from catalogue.plan.ways import CrawlWay, Way
 from catalogue.query.query import CDX, COLUMNAR
 from catalogue.source.byte_ranges import FileVersion
 
-_FOOTER = 85_000
-"""Usual bytes of a footer."""
+_COMPLETENESS = 30.0
+"""Seconds that a complete answer may take longer than one without the files that are not stored."""
 
 
 class Stored(NamedTuple):
@@ -123,10 +123,9 @@ class ChoiceContext:
         if sure or columnar is None:
             return CrawlWay(crawl, cdx, sure or "", columnar)
         by_cdx, by_columnar = (self._cost.price(each.requests, each.bytes) for each in (cdx, columnar))
-        if left := self._stored[crawl].missing_files:
-            if by_cdx < by_columnar + self._cost.price(left, left * _FOOTER):
-                return CrawlWay(crawl, cdx, f"{plural(left, 'file')} of the columnar index are not stored", columnar)
-            return CrawlWay(crawl, columnar, "it is cheaper, with a harvest of what is missing", cdx)
+        if self._stored[crawl].missing and by_cdx < by_columnar + _COMPLETENESS:
+            count = plural(self._stored[crawl].missing_files, "file")
+            return CrawlWay(crawl, cdx, f"{count} of the columnar index are not stored", columnar)
         if by_cdx < by_columnar:
             return CrawlWay(crawl, cdx, "it is cheaper", columnar)
         return CrawlWay(crawl, columnar, "it is not dearer" if by_cdx == by_columnar else "it is cheaper", cdx)

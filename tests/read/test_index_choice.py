@@ -1,0 +1,188 @@
+"""Answers of the cheaper index of each crawl: the rows and the order of one index, and the costs of a plan."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree, rmtree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.cdx.cluster import index_folder, list_path
+from catalogue.cdx.columns import COLUMNS
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.errors import IncompleteAnswer, NotHarvested
+from catalogue.settings import Settings
+from tests.conftest import harvest_all
+from tests.read.test_answers import random_patterns
+from tests.read.test_cdx_answers import comparable
+from tests.support.commands import Command
+from tests.support.faults import FaultServer
+
+READ = [*COLUMNS, "crawl", "subset"]
+
+
+@pytest.fixture(scope="module")
+def whole_settings(whole_mirror: Path, settings: Settings) -> Settings:
+    return replace(settings, source=str(whole_mirror))
+
+
+@pytest.fixture(scope="module")
+def columnar(whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    data = harvest_all(whole_settings, tmp_path_factory.mktemp("columnar") / "data")
+    with catalogue.open(data, settings=whole_settings) as cat:
+        yield cat
+
+
+@pytest.fixture(scope="module")
+def crawls(columnar: Catalogue) -> list[str]:
+    return newest_first(columnar.session.metadata().crawls)
+
+
+@pytest.fixture(scope="module")
+def mixed(whole_settings: Settings, crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Of the newest crawl the list of blocks is stored, of the next one footers, of the third one both."""
+    with catalogue.open(tmp_path_factory.mktemp("mixed") / "data", settings=whole_settings) as cat:
+        for number, crawl in enumerate(crawls[:3]):
+            cat.harvest(crawl, subsets="all", index=("cdx", "columnar", "both")[number % 3])
+        yield cat
+
+
+def order_of(table: pa.Table, crawls: list[str]) -> list[tuple[int, int, bytes]]:
+    parts = zip(*(table.column(name).to_pylist() for name in ("subset", "crawl", "url_surtkey")), strict=True)
+    return [(SUBSETS.index(subset), crawls.index(crawl), key.encode()) for subset, crawl, key in parts]
+
+
+def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Catalogue, crawls: list[str]) -> None:
+    rows = columnar.captures("*", crawls=crawls[0], columns=["url", "url_host_name"], index="columnar").to_arrow()
+    chance = random.Random(1)
+    mixes, found = 0, 0
+    for text in random_patterns(rows, 40, seed=5):
+        words: dict[str, Any] = {"columns": READ, "subsets": chance.choice([(), "all", ["robotstxt", "warc"]])}
+        words |= chance.choice([{}, {"status": "2xx"}, {"where": "warc_record_length < 2000"}])
+        expected = columnar.captures(text, crawls=crawls[:3], index="columnar", **words).to_arrow()
+        answer = mixed.captures(text, crawls=crawls[:3], **words)
+        table = answer.to_arrow()
+        assert table.schema == expected.schema
+        assert comparable(table).equals(comparable(expected)), (text, words)
+        places = order_of(table, crawls)
+        assert places == sorted(places)
+        assert answer.count() == table.num_rows
+        limit = chance.randrange(table.num_rows + 2)
+        assert mixed.captures(text, crawls=crawls[:3], limit=limit, **words).to_arrow() == table.slice(0, limit)
+        mixes += bool(answer.plan.files and answer.plan.blocks)
+        found += table.num_rows
+    assert mixes > 5
+    assert found > 500
+
+
+def test_requests_are_those_of_the_plan(whole_mirror: Path, mixed: Catalogue, crawls: list[str]) -> None:
+    with FaultServer(whole_mirror) as server:
+        moved = replace(mixed.session.settings, source=server.url, cache_size=0)
+        with catalogue.open(mixed.session.folder, settings=moved) as cat:
+            for text in ("*.com", "https://example.com/", "*.example.com", "nowhere.invalid"):
+                found = cat.captures(text, crawls=crawls[:3])
+                plan = found.fetch_indexes()
+                server.reset()
+                found.to_arrow()
+                assert plan.exact <= (len(server.log) == plan.requests)
+                assert len(server.log) <= plan.requests
+
+
+def test_plan_names_both_ways(mixed: Catalogue, crawls: list[str], tmp_path: Path) -> None:
+    found = mixed.captures("*.com", crawls=crawls[:3], columns="url")
+    plan = found.explain()
+    assert [each.crawl for each in plan.ways] == crawls[:3]
+    newest, _, both = plan.ways
+    assert (newest.way.index, newest.why, newest.other) == ("cdx", "no footers are stored", None)
+    cost = mixed.session.cost()
+    for each in plan.ways[1:]:
+        assert each.other
+        assert {each.way.index, each.other.index} == {"cdx", "columnar"}
+        chosen, other = (cost.price(way.requests, way.bytes) for way in (each.way, each.other))
+        assert chosen <= other
+    for index in ("columnar", "cdx"):
+        alone = mixed.captures("*.com", crawls=both.crawl, columns="url", index=index).plan
+        found_way = both.way if both.way.index == index else both.other
+        assert found_way
+        assert (found_way.requests, found_way.bytes) == (alone.requests, alone.bytes)
+    asks = Command(mixed.session.folder, str(mixed.session.settings.source), tmp_path)
+    shown = asks("plan", "*.com", "--crawl", ",".join(crawls[:3]), "--columns", "url")
+    assert f"{newest.crawl} by the CDX index: no footers are stored." in shown.out
+    assert f"{both.crawl} by the " in shown.out
+    assert "; by the other: " in shown.out
+
+
+def test_columns_of_one_index_are_answered_by_it(mixed: Catalogue, crawls: list[str]) -> None:
+    with_files = crawls[1:3]
+    found = mixed.captures("*.com", crawls=with_files, columns=["url", "url_host_name"])
+    assert not found.plan.blocks
+    assert not found.plan.searches
+    assert found.count() > 0
+    with pytest.raises(NotHarvested, match=f"harvest --crawl {crawls[0]}"):
+        mixed.captures("*.com", crawls=crawls[:2], columns=["url_host_name"])
+
+
+def test_first_columns_without_footers(whole_settings: Settings, crawls: list[str], tmp_path: Path) -> None:
+    with catalogue.open(tmp_path / "data", settings=whole_settings) as cat:
+        with pytest.raises(
+            NotHarvested, match=f"the CDX index has no column url_host_name, and.*harvest --crawl {crawls[0]}"
+        ):
+            cat.captures("example.com", crawls=crawls[0], columns=["url_host_name"])
+        with pytest.raises(NotHarvested, match="nothing is harvested"):
+            cat.captures("example.com")
+        assert (
+            cat.captures("example.com", crawls="latest").count()
+            == cat.captures("example.com", crawls=crawls[0]).count()
+        )
+
+
+def test_incomplete_harvests_are_completed_by_the_other_index(
+    columnar: Catalogue, whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    """Without the CDX index, the answer says what is missing."""
+    crawl = crawls[0]
+    mirror = tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    torn = min((mirror / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc").iterdir())
+    torn.write_bytes(b"torn")
+    expected = columnar.captures("*", crawls=crawl, subsets="warc", index="columnar").count()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror))) as cat:
+        cat.harvest(crawl)
+        found = cat.captures("*", crawls=crawl)
+        assert found.complete
+        assert found.count() == expected
+        assert [(each.way.index, "not stored" in each.why) for each in found.plan.ways] == [("cdx", True)]
+        rmtree(mirror / index_folder(crawl))
+        cat.forget(crawl)
+        cat.harvest(crawl)
+        again = cat.captures("*", crawls=crawl)
+        with pytest.warns(IncompleteAnswer, match="1 of the"):
+            assert again.count() < expected
+        assert not again.complete
+
+
+def test_damaged_lists_leave_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    crawl = crawls[0]
+    mirror = tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    (mirror / list_path(crawl)).write_bytes(b"no list\n")
+    for path in (mirror / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc").iterdir():
+        path.write_bytes(b"torn")
+    asks = Command(tmp_path / "data", str(mirror), tmp_path)
+    assert asks("harvest", "--crawl", crawl, "--subset", "all").status == 1
+    ran = asks("query", "*", "--crawl", crawl, "--count")
+    assert ran.status == 1
+    assert int(ran.out) > 0
+    assert f"the CDX index of {crawl} cannot be used, the columnar one answers" in ran.err
+    assert "is not a line of a list of blocks" in ran.err
+    assert "the answer may be incomplete" in ran.err
+    refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
+    assert (refused.status, refused.out) == (1, "")
+    assert "is not a line of a list of blocks" in refused.err
