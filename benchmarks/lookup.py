@@ -17,6 +17,7 @@ from benchmarks.clients.lookup_asking import Step
 from benchmarks.paced import LATENCY, serving
 from benchmarks.peers import CACHE, DATAFUSION, DUCKDB, PEERS, POLARS, PYARROW, SPARK, available, python_of
 from benchmarks.processes import ROOT, Failed, run, wait_for_quiet
+from benchmarks.real_blocks import with_blocks
 from benchmarks.real_size import FULL, INDEX_FILE, QUERIES, ROW_GROUPS, SMALL, real_size
 from benchmarks.report import say, table
 from benchmarks.summary import OURS, Measurement, Missing, Result
@@ -30,8 +31,14 @@ _PEERS = {
     PYARROW: "benchmarks.clients.lookup_pyarrow",
 }
 """Modules by the names in the tables."""
-_STORED = "footers stored"
-_JOBS = {"cold": "nothing stored", _STORED: "nothing stored", "second query": "repeated", "warm": "repeated"}
+_STORED, _BLOCKS, _AGAIN, _SEARCH = (
+    "footers stored",
+    "list of blocks stored",
+    "second query, by blocks",
+    "first query, by search",
+)
+_JOBS = dict.fromkeys(["cold", _STORED, _BLOCKS, _SEARCH], "nothing stored")
+_JOBS |= dict.fromkeys(["second query", _AGAIN, "warm"], "repeated")
 """Jobs of the summary, by step; comparable steps have the same job."""
 _DEFAULT_QUERIES = ("exact URL",)
 """Queries without ``--full``."""
@@ -43,7 +50,7 @@ Command = Sequence[str]
 def main(*, full: bool) -> Iterator[Result]:
     """Measure and print."""
     say(f"{ROW_GROUPS} row groups of {FULL:,} rows, unless cached")
-    yield from compare(real_size(CACHE, rows=FULL), f"{ROW_GROUPS} row groups of {FULL:,} rows", full=full)
+    yield from compare(with_blocks(real_size(CACHE, rows=FULL)), f"{ROW_GROUPS} row groups of {FULL:,} rows", full=full)
 
 
 def by_spark(*, full: bool) -> None:
@@ -137,7 +144,7 @@ def _results(title: str, steps: Mapping[str, Sequence[Step]]) -> Iterator[Result
         if name in _JOBS:
             yield Measurement(
                 f"{title}, {_JOBS[name]}",
-                label if name == _STORED else client,
+                label if name in {_STORED, _BLOCKS, _AGAIN, _SEARCH} else client,
                 round(median(step.gets + step.heads for step in runs)),
                 median(step.bytes for step in runs),
                 median(step.seconds for step in runs),

@@ -15,6 +15,8 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import Match
 
+BLOCKS = "blocks"
+"""Folder of the list of blocks of the CDX index."""
 _PATTERNS = {
     ("com,saffron-madeup)/", "com,saffron-madeup)/!"): ("https://saffron-madeup.com/", None),
     ("com,saffron-madeup)", "com,saffron-madeup*"): ("saffron-madeup.com", Match.HOST),
@@ -29,25 +31,29 @@ def open_catalogue(query: Query, data: Path) -> Catalogue:
     return Catalogue(Session(data, settings))
 
 
-def look_up(query: Query, cat: Catalogue, columns: tuple[str, ...] = COLUMNS) -> int:
+def look_up(query: Query, cat: Catalogue, columns: tuple[str, ...] = COLUMNS, *, index: str = "columnar") -> int:
     """Return the number of rows."""
     pattern, match = _PATTERNS[query.low, query.high]
-    rows: int = cat.captures(pattern, match=match, columns=columns).to_arrow().num_rows
+    rows: int = cat.captures(pattern, crawls=CRAWL, match=match, columns=columns, index=index).to_arrow().num_rows
     return rows
 
 
 def ours(query: Query) -> Steps:
     """Return the steps."""
 
-    def ask(folder: str, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False) -> int:
+    def ask(folder: str, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False, index: str = "columnar") -> int:
         with open_catalogue(query, Path.home() / folder) as cat:
             if harvest:
                 cat.harvest(CRAWL)
-            return look_up(query, cat, columns)
+            return look_up(query, cat, columns, index=index)
 
-    opened = open_catalogue(query, Path.home() / "indexes")
+    opened, by_blocks = (open_catalogue(query, Path.home() / folder) for folder in ("indexes", BLOCKS))
     look_up(query, opened)
+    look_up(query, by_blocks, index="auto")
     return {
+        "list of blocks stored": lambda: ask(BLOCKS, index="auto"),
+        "second query, by blocks": lambda: look_up(query, by_blocks, index="auto"),
+        "first query, by search": lambda: ask("nothing", index="auto"),
         "footers stored": lambda: ask("footers"),
         "indexes stored": lambda: ask("indexes"),
         "second query": lambda: look_up(query, opened),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.clients.lookup_asking import COLUMNS, Query
-from benchmarks.clients.lookup_ours import look_up, open_catalogue
+from benchmarks.clients.lookup_ours import BLOCKS, look_up, open_catalogue
 from benchmarks.real_size import CRAWL
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.store.database import Store
@@ -24,6 +24,8 @@ def main(query: Query) -> None:
             cat.harvest(CRAWL)
             if columns:
                 look_up(query, cat, columns)
+    with open_catalogue(query, Path.home() / BLOCKS) as cat:
+        cat.harvest(CRAWL, index="cdx")
     with Store(Path.home() / "cold" / "footers.sqlite") as store:
         store.delete("files", store.keys("files"))
 

@@ -122,13 +122,17 @@ class ChoiceContext:
             return CrawlWay(crawl, columnar, str(self._cdx.refused[crawl]).partition(";")[0])
         if sure or columnar is None:
             return CrawlWay(crawl, cdx, sure or "", columnar)
-        by_cdx, by_columnar = (self._cost.price(each.requests, each.bytes) for each in (cdx, columnar))
+        by_cdx, by_columnar = (self._price(each) for each in (cdx, columnar))
         if self._stored[crawl].missing and by_cdx < by_columnar + _COMPLETENESS:
             count = plural(self._stored[crawl].missing_files, "file")
             return CrawlWay(crawl, cdx, f"{count} of the columnar index are not stored", columnar)
         if by_cdx < by_columnar:
             return CrawlWay(crawl, cdx, "it is cheaper", columnar)
         return CrawlWay(crawl, columnar, "it is not dearer" if by_cdx == by_columnar else "it is cheaper", cdx)
+
+    def _price(self, way: Way) -> float:
+        """Return the seconds that a way adds to a plan of many requests, with its round trips."""
+        return self._cost.price(way.requests, way.bytes) + way.round_trips * self._cost.latency
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
         """Fetch the page indexes and make the searches that a plan needs."""
@@ -182,10 +186,13 @@ def _ways(plan: ReadPlan, crawls: Iterable[str], index: str) -> dict[str, Way]:
             if not fetch.cached:
                 requests[_crawl_of(fetch.path)] += fetch.most
                 received[_crawl_of(fetch.path)] += len(fetch.range)
+    searched = {each.crawl: each.round_trips for each in plan.searches}
+    waves = plan.round_trips - max(searched.values(), default=0)
     ways = {}
     for crawl in crawls:
         count, size = math.ceil(requests[crawl]), math.ceil(received[crawl])
-        ways[crawl] = Way(index, count, size, plan.cost.seconds(count, size, plan.round_trips))
+        trips = searched.get(crawl, 0) + waves if count else 0
+        ways[crawl] = Way(index, count, size, trips, plan.cost.seconds(count, size, trips))
     return ways
 
 

@@ -20,6 +20,7 @@ class Way:
     index: str
     requests: int
     bytes: int
+    round_trips: int
     seconds: float
 
     def __str__(self) -> str:
