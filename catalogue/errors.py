@@ -217,6 +217,10 @@ class UnknownColumn(QueryError):
     """There is no such column."""
 
 
+class UncoveredColumns(QueryError):
+    """The CDX index does not have all columns of the query."""
+
+
 class NotHarvested(QueryError):
     """No footers of the crawl are stored."""
 

@@ -7,7 +7,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import NotHarvested, QueryError
+from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.metadata_db.candidates import Candidates
 from catalogue.plan.context import PlanContext, Scope
@@ -58,34 +58,57 @@ def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
 
 def _find_in_both(session: Session, query: Query) -> Captures:
     """Find captures by the index that is cheaper for each crawl."""
-    from catalogue.plan.cdx_context import CdxContext
-    from catalogue.plan.choice import ChoiceContext, Stored
-
     shown = session.metadata() if session.store_path.exists() else None
-    subsets, lists = select_subsets(several(query.subsets)), session.block_lists
-    harvested = {crawl: shown.subsets(crawl) for crawl in shown.requested_crawls} if shown else {}
-    stored = {*harvested, *lists.stored}
+    stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
     if not (stored or query.crawls):
         return _find_in_columnar(session, query)  # raises NotHarvested
     crawls = select_known(session, stored, query.crawls or "all")
     resolved, distinct = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
-    requested = [crawl for crawl in crawls if crawl in harvested]
-    with_files = requested if shown and shown.has_files(requested, subsets) else []
-    of_crawls = {crawl: subsets or harvested.get(crawl) or SUBSETS for crawl in crawls}
-    cost = session.cost()
     try:
-        cdx = CdxContext(resolved, of_crawls, lists, lambda: session.reading, cost, optional=with_files)
-    except QueryError as error:
+        return run_cheaper(session, resolved, crawls, select_subsets(several(query.subsets)), distinct=distinct)
+    except UncoveredColumns as error:
         try:
             return _find_in_columnar(session, query)
         except NotHarvested as refused:
             raise refused.because(str(error).partition(";")[0]) from error
-    if session.workers and with_files == crawls:
-        return _find_in_columnar(session, query)
+
+
+def run_cheaper(
+    session: Session,
+    query: ResolvedQuery,
+    crawls: Sequence[str],
+    subsets: tuple[str, ...],
+    *,
+    distinct: Distinct | None = None,
+) -> Captures:
+    """Find the captures of a resolved query by the index that is cheaper for each crawl, stored or not.
+
+    Args:
+        session: of the store and the source.
+        query: the query.
+        crawls: names of crawls, newest first.
+        subsets: subsets to include; none mean the stored ones, or all of a crawl that is not stored.
+        distinct: how duplicates are removed.
+
+    Raises:
+        UncoveredColumns: if the CDX index does not have columns of the query.
+    """
+    from catalogue.plan.cdx_context import CdxContext
+    from catalogue.plan.choice import ChoiceContext, Stored
+
+    shown = session.metadata() if session.store_path.exists() else None
+    harvested = {crawl: shown.subsets(crawl) for crawl in shown.requested_crawls} if shown else {}
+    requested = [crawl for crawl in crawls if crawl in harvested]
+    with_files = requested if shown and shown.has_files(requested, subsets) else []
+    of_crawls = {crawl: subsets or harvested.get(crawl) or SUBSETS for crawl in crawls}
+    cost = session.cost()
+    cdx = CdxContext(query, of_crawls, session.block_lists, lambda: session.reading, cost, optional=with_files)
+    if session.workers and with_files == [*crawls]:
+        return run_query(session, query, crawls, subsets, distinct=distinct)
     columnar, kept = None, {}
     if shown and with_files:
         candidates = shown.candidates(with_files, subsets)
-        columnar = _columnar_question(session, resolved, candidates)
+        columnar = _columnar_question(session, query, candidates)
         kept = {crawl: Stored(*candidates.missing_of(crawl)) for crawl in with_files}
     question = ChoiceContext(crawls, columnar, kept, cdx, cost, session.notify)
     space = _space_of(session, with_files) if columnar else _no_space

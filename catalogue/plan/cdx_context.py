@@ -10,7 +10,15 @@ from catalogue.cdx.cluster import list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index
-from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError
+from catalogue.errors import (
+    CatalogueError,
+    FileChanged,
+    FormatError,
+    NotFound,
+    NotHarvested,
+    QueryError,
+    UncoveredColumns,
+)
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cost import Cost
@@ -54,7 +62,7 @@ class CdxContext:
             optional: crawls that another index can answer; their errors are ``refused``, not raised.
 
         Raises:
-            QueryError: if the query needs columns that lines of the CDX index do not have.
+            UncoveredColumns: if the query needs columns that lines of the CDX index do not have.
         """
         self.query = query
         self.source = source
@@ -67,7 +75,7 @@ class CdxContext:
         self._optional = optional
         read = [*query.read_columns, *query.of(untyped=True).read_columns]
         if unknown := [name for name in dict.fromkeys(read) if name not in COLUMNS]:
-            raise QueryError(f"the CDX index has no column {join_first(unknown)}; use --index columnar")
+            raise UncoveredColumns(f"the CDX index has no column {join_first(unknown)}; use --index columnar")
 
     @property
     def candidate_row_groups(self) -> int:

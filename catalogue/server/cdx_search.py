@@ -12,14 +12,16 @@ from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
+from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
-from catalogue.find_captures import run_query
+from catalogue.find_captures import run_cheaper
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where
-from catalogue.server.cdx_paging import Block, cut, marks, pages_of
+from catalogue.selection import select_stored
+from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest, Operator
 from catalogue.surt import KeyInterval, Match, merge
 
@@ -29,6 +31,8 @@ _PART_BLOCKS = 5
 """Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
 """Of a part, which is sorted in memory."""
+_MAX_LISTED = 50_000
+"""Blocks of a result that is cut by the list of blocks."""
 _BATCH_ROWS = 8192
 """Rows converted to lines together; each takes some kilobytes."""
 _EXPRESSION_SECONDS = 10.0
@@ -54,13 +58,16 @@ class Page:
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
     intervals = request.pattern.intervals
-    question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).columnar
+    found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals)
+    columnar = found.question.columnar_only()
     blocks: Sequence[Block] = ()
-    if question.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
+    if columnar is None:
+        blocks = _cut_by_list(catalogue, crawl, request)
+    elif columnar.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
         blocks = [Block(intervals, 1)]
         if request.pattern.match is not Match.EXACT:
-            groups = sum(len(candidate.row_groups) for candidate in question.scope.candidates)
-            blocks = cut(intervals, marks(question.key_bounds(pages=groups <= _MAX_INDEXED)))
+            few = columnar.candidate_row_groups <= _MAX_INDEXED
+            blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
     if request.counts_pages and len(blocks) == 1 and not _has_captures(catalogue, crawl, request):
         blocks = ()
     pages = pages_of(blocks, request.page_size)
@@ -72,8 +79,23 @@ def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
         len(pages),
         sum(block.size for block in blocks),
         tuple(reversed(read) if request.reverse else read),
-        question.scope.missing,
+        columnar.scope.missing if columnar else (),
     )
+
+
+def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Sequence[Block]:
+    """Cut a result by the stored list of blocks, where no footers are stored; empty if there are no blocks."""
+    intervals = request.pattern.intervals
+    if request.pattern.match is Match.EXACT:
+        return [Block(intervals, 1)]
+    listed = catalogue.session.block_lists.get(crawl)
+    if not isinstance(listed, StoredList) or sum(map(listed.count, intervals)) > _MAX_LISTED:
+        raise TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
+    found = []
+    for interval in intervals:
+        part = listed.find(interval)
+        found += [Mark(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
+    return cut(intervals, found) if found else ()
 
 
 def read_part(
@@ -173,19 +195,30 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
     first, last = request.times
     where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
     query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
-    return run_query(catalogue.session, query, crawl, SUBSETS)
+    return _run(catalogue, query, crawl)
+
+
+def _run(catalogue: Catalogue, query: ResolvedQuery, crawl: str) -> Captures:
+    """Run a query of a crawl of which footers or the list of blocks are stored.
+
+    Raises:
+        NotHarvested: if neither is.
+    """
+    session = catalogue.session
+    stored = {*session.metadata().requested_crawls, *session.block_lists.stored}
+    return run_cheaper(session, query, select_stored(session, stored, crawl, SUBSETS), SUBSETS)
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     if not (request.first or request.last):
         return True
     found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
-    return bool(found.columnar.scope.candidates)
+    return found.question.candidate_row_groups > 0
 
 
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
+    return any(batch.num_rows for batch in _run(catalogue, query, crawl).batches(warn=False))
 
 
 def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
