@@ -8,7 +8,7 @@ from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
 from catalogue.errors import NotHarvested, QueryError, SourceError
-from catalogue.formatting import comma_separated, format_cost, plural
+from catalogue.formatting import comma_separated, format_cost, join_first, plural
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
@@ -46,6 +46,12 @@ def select_captures(
         _harvest(catalogue, parameters)
     try:
         captures = captures_for(catalogue, parameters)
+        if budget and captures.plan.searches:
+            budget.check(captures.plan)
+            if len(captures.plan.searches) > 1 and sys.stderr.isatty():
+                options.say(f"{plural(len(captures.plan.searches), 'crawl')}: {format_cost(captures.plan)}")
+            captures.fetch_indexes()
+            captures = _harvested_if_cheaper(catalogue, parameters, captures)
     except NotHarvested as error:
         if options.table is not None or error.call is None:
             raise
@@ -90,6 +96,21 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
     crawls = " ".join(_harvest_arguments(parameters)["crawls"])
     if not confirmed(f"{problem}. Harvesting {crawls} takes {format_cost(needed)}. Harvest now?"):
         raise refused from error
+
+
+def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], captures: "Captures") -> "Captures":
+    """Offer on a terminal to harvest crawls whose blocks take more than a harvest."""
+    crawls = [each.crawl for each in captures.plan.ways if each.suggests_harvest]
+    if not (crawls and can_ask()):
+        return captures
+    arguments = _harvest_arguments(parameters) | {"crawls": crawls}
+    needed = catalogue.harvest_estimate(**arguments)
+    takes = f"The blocks of {join_first(crawls)} take {format_cost(captures.plan)}"
+    if not confirmed(f"{takes}. Harvesting takes {format_cost(needed)}, and makes queries cheaper. Harvest now?"):
+        return captures
+    with resumable():
+        catalogue.harvest(**arguments)
+    return captures_for(catalogue, parameters)
 
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import QueryError
-from catalogue.formatting import plural
+from catalogue.formatting import plural, size
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.cdx_context import CdxContext
 from catalogue.plan.context import PlanContext
@@ -16,10 +16,11 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import of_crawls
 from catalogue.plan.question import AnySource
-from catalogue.plan.ways import CrawlWay, Way
+from catalogue.plan.ways import HARVEST_BYTES, HARVEST_REQUESTS, CrawlWay, Way
 from catalogue.query.query import CDX, COLUMNAR
 from catalogue.source.byte_ranges import FileVersion
 
+_NO_FOOTERS = "no footers are stored"
 _COMPLETENESS = 30.0
 """Seconds that a complete answer may take longer than one without the files that are not stored."""
 
@@ -113,13 +114,16 @@ class ChoiceContext:
         if crawl in self._cdx.refused:
             return ""
         if crawl not in self._stored:
-            return "no footers are stored"
+            return _NO_FOOTERS
         is_least = way.requests <= 1 and way.bytes <= self._cost.max_gap
         return "one request is the least" if is_least and not explain else ""
 
     def _way(self, crawl: str, sure: str | None, cdx: Way, columnar: Way | None) -> CrawlWay:
         if crawl in self._cdx.refused and columnar:
             return CrawlWay(crawl, columnar, str(self._cdx.refused[crawl]).partition(";")[0])
+        if sure == _NO_FOOTERS and self._price(cdx) > self._cost.price(HARVEST_REQUESTS, HARVEST_BYTES):
+            harvest = f"their harvest takes {HARVEST_REQUESTS} requests, {size(HARVEST_BYTES)}, and would save requests"
+            return CrawlWay(crawl, cdx, f"{sure}; {harvest}", suggests_harvest=True)
         if sure or columnar is None:
             return CrawlWay(crawl, cdx, sure or "", columnar)
         by_cdx, by_columnar = (self._price(each) for each in (cdx, columnar))
@@ -190,9 +194,9 @@ def _ways(plan: ReadPlan, crawls: Iterable[str], index: str) -> dict[str, Way]:
     waves = plan.round_trips - max(searched.values(), default=0)
     ways = {}
     for crawl in crawls:
-        count, size = math.ceil(requests[crawl]), math.ceil(received[crawl])
+        count, length = math.ceil(requests[crawl]), math.ceil(received[crawl])
         trips = searched.get(crawl, 0) + waves if count else 0
-        ways[crawl] = Way(index, count, size, trips, plan.cost.seconds(count, size, trips))
+        ways[crawl] = Way(index, count, length, trips, plan.cost.seconds(count, length, trips))
     return ways
 
 

@@ -9,6 +9,8 @@ from catalogue.formatting import duration, plural, size
 from catalogue.query.query import CDX, COLUMNAR
 
 _NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
+HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000
+"""Usual cost of a harvest of the footers of one subset of a crawl."""
 _MOST_SHOWN = 10
 """Crawls whose index is shown one by one."""
 
@@ -36,6 +38,8 @@ class CrawlWay:
     why: str
     other: Way | None = None
     """The other index; None if it cannot answer, or its cost was not needed for the choice."""
+    suggests_harvest: bool = False
+    """Whether a harvest of the footers takes less than this way, and later queries of the crawl too."""
 
     def summary(self) -> dict[str, Any]:
         def costs(way: Way) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Answers of the cheaper index of each crawl: the rows and the order of one index, and the costs of a plan."""
 
+import json
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import catalogue
+from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.columns import COLUMNS
@@ -18,6 +21,7 @@ from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
+from tests.harvest.test_block_lists import CRAWL, publish
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
 from tests.support.commands import Command
@@ -188,3 +192,40 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
     refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
     assert (refused.status, refused.out) == (1, "")
     assert "is not a line of a list of blocks" in refused.err
+
+
+def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
+    publish(tmp_path / "mirror", make_list(60_000), CRAWL)
+    asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
+    words = ["--crawl", CRAWL, "--json"]
+    site = asks("plan", "*.org", "--indexes", *words).json()
+    assert site["requests"] > 0
+    assert [each["why"] for each in site["crawls"]] == [
+        "no footers are stored; their harvest takes 300 requests, 25.5 MB, and would save requests"
+    ]
+    assert asks("plan", "example.com", *words).json()["crawls"][0]["why"] == "no footers are stored"
+    refused = asks("query", "*", "--crawl", CRAWL)
+    assert (refused.status, refused.out) == (2, "")
+    assert "too many blocks to read; harvest the columnar index" in refused.err
+    assert f"catalogue harvest --crawl {CRAWL}" in refused.err
+
+
+def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
+    crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2024) for week in range(5, 45, 4)]
+    lines = make_list(3000)
+    for crawl in crawls:
+        publish(tmp_path / "mirror", lines, crawl)
+    listed = [{"id": crawl, "name": crawl, "from": "2014-01-01", "to": "2014-01-02"} for crawl in crawls]
+    (tmp_path / "mirror/collinfo.json").write_text(json.dumps(listed))
+    with FaultServer(tmp_path / "mirror") as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        ran = asks("query", "https://example.com/", "--crawl", "all")
+        assert (ran.status, ran.out) == (2, "")
+        assert f"this takes {14 * len(crawls):,} requests" in ran.err
+        assert re.search(r"about \d+ (s|min)", ran.err)
+        assert {exchange.path for exchange in server.log} == {"collinfo.json"}
+        server.reset()
+        plan = asks("plan", "https://example.com/", "--crawl", "all", "--indexes", "--json").json()
+        assert len(server.log) <= 14 * len(crawls)
+        assert plan["requests"] == len(crawls)
+        assert {each["index"] for each in plan["crawls"]} == {"cdx"}
