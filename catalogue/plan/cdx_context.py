@@ -1,13 +1,13 @@
 """Plan a query of the CDX index: search the lists of blocks, then read the blocks."""
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from catalogue.cdx.cluster import count_shards, list_path, shards_path
 from catalogue.cdx.list_search import FIRST_SEARCH, NEXT_SEARCH, ClusterSearch, Predictor
 from catalogue.cdx.rows import COLUMNS
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import FileChanged, NotFound, QueryError
 from catalogue.formatting import join_first, size
 from catalogue.plan.cost import Cost
@@ -33,7 +33,7 @@ class CdxContext:
         self,
         query: ResolvedQuery,
         crawls: Iterable[str],
-        subsets: Sequence[str],
+        subsets: Collection[str],
         searches: Searches,
         source: Callable[[], PoliteSource],
         cost: Cost,
@@ -44,7 +44,7 @@ class CdxContext:
         Args:
             query: the query.
             crawls: names of crawls.
-            subsets: in the order of the result.
+            subsets: in any order; the result has that of ``SUBSETS``.
             searches: earlier searches, to which new ones are added.
             source: returns the source.
             cost: of the source.
@@ -56,7 +56,7 @@ class CdxContext:
         self.query = query
         self.source = source
         self._crawls = newest_first(crawls)
-        self._subsets = tuple(subsets)
+        self._subsets = tuple(subset for subset in SUBSETS if subset in subsets)
         self._searches = searches
         self._cost = cost
         self._predict = predict

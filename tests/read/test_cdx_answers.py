@@ -133,6 +133,17 @@ def test_conditions_hold_in_both_indexes(
     assert other.num_rows
 
 
+def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(
+    columnar: Catalogue, crawls: tuple[str, ...]
+) -> None:
+    crawl, subsets = newest_first(crawls)[0], ["robotstxt", "crawldiagnostics", "warc"]
+    for index in ("columnar", "cdx"):
+        rows = columnar.captures("*.com", crawls=crawl, subsets=subsets, columns=["url_surtkey"], index=index)
+        found = rows.to_arrow().column("subset").to_pylist()
+        assert found == sorted(found, key=SUBSETS.index)
+        assert len({*found}) > 1
+
+
 def test_limit_returns_the_first_rows(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
     whole = columnar.captures("*.example.com", crawls=[*crawls], index="cdx").to_arrow()
     for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
