@@ -19,6 +19,9 @@ from catalogue.source.parallel import map_in_order
 if TYPE_CHECKING:
     import duckdb
 
+_ALL_TYPED = "CC-MAIN-2018-39"
+"""The first crawl with languages, which are newer than detected media types: a later block has none only by chance."""
+
 _Job = tuple[PlannedBlocks, BlockRead]
 
 
@@ -74,7 +77,8 @@ def _matching(planned: PlannedBlocks, block: Block, residuals: dict[bool, Residu
     found = list(block.find(planned.intervals))
     if found:
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        matching, _ = residuals[not block.has_detected_types].keep(rows, planned.intervals)
+        typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
+        matching, _ = residuals[not typed].keep(rows, planned.intervals)
         if matching.num_rows:
             yield matching
 
