@@ -38,7 +38,7 @@ _GROUPS, _PAGES = 4, 25
 _FREQUENT_SHARE = 100
 _ROWS, _LINES, _FEWEST_LINES = 2_000_000, 3_000, 200
 """Rows of a full crawl, lines of its blocks, and lines of the blocks of small crawls."""
-_SMALL, _FEWEST_SMALL = 100, 8
+_SMALL, _FEWEST_SMALL = 100, 5
 """How many times smaller the blocks of every fourth shard are, and their lines in small crawls."""
 
 
