@@ -114,7 +114,7 @@ _BEFORE_PLACE = ("content_mime_type", "content_mime_detected", "fetch_status")
 
 
 class SyntheticRows:
-    """Makes rows in parts: neighbouring sites in the order of their keys."""
+    """Makes rows in parts of neighbouring sites, in the order of their keys."""
 
     def __init__(self, rows: int, frequent: int, seed: int) -> None:
         """Choose sites and the parts of URLs.
@@ -131,8 +131,8 @@ class SyntheticRows:
         sites = _sites(random, words, rows // _ROWS_A_SITE)
         self._sites = [*sites.items()]
         sizes = np.minimum(numbers.pareto(1.0, len(sites)) + 0.05, 500.0)
-        ends = np.linspace(0, 1, len(sites) + 1)[1:] if not sizes.sum() else np.cumsum(sizes) / sizes.sum()
-        self._counts = np.diff(np.rint(ends * (rows - frequent)).astype(np.int64), prepend=0)
+        ends = np.rint(np.cumsum(sizes) / sizes.sum() * (rows - frequent)).astype(np.int64)
+        self._counts = np.diff(ends, prepend=0)
         self._heads = _parts(_heads(random, words), "http://x.example", "example,x)")
         self._tails = _parts(_tails(random, words), "http://x.example/h", "example,x)/h")
         self._robots = len(self._heads.url) - 2
