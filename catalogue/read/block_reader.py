@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from catalogue.read.reader import ReadEvents
 
 
+_ALL_TYPED = "CC-MAIN-2018-39"
+"""The first crawl with languages, which are newer than detected media types: a later block has none only by chance."""
+
+
 class _Job(NamedTuple):
     planned: PlannedBlocks
     read: BlockRead
@@ -109,6 +113,7 @@ def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) ->
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-            matching, _ = residuals[not block.has_detected_types].keep(rows, planned.intervals)
+            typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
+            matching, _ = residuals[not typed].keep(rows, planned.intervals)
             if matching.num_rows:
                 yield matching

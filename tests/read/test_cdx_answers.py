@@ -4,6 +4,7 @@ import gzip
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -17,12 +18,15 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import RAW, cdx_table
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
 from tests.read.test_answers import in_order, random_patterns
+from tests.support.cdx_indexes import make_index
 from tests.support.commands import Command
+from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
 
 READ = [*COLUMNS, "crawl", "subset"]
@@ -131,6 +135,47 @@ def test_conditions_hold_in_both_indexes(
         one, other = (table.select(["url_surtkey"]) for table in (one, other))
     assert comparable(other).equals(comparable(one))
     assert other.num_rows
+
+
+def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(
+    columnar: Catalogue, crawls: tuple[str, ...]
+) -> None:
+    crawl, subsets = newest_first(crawls)[0], ["robotstxt", "crawldiagnostics", "warc"]
+    for index in ("columnar", "cdx"):
+        rows = columnar.captures("*.com", crawls=crawl, subsets=subsets, columns=["url_surtkey"], index=index)
+        found = rows.to_arrow().column("subset").to_pylist()
+        assert found == sorted(found, key=SUBSETS.index)
+        assert len({*found}) > 1
+
+
+def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
+    """A block of one line may have no detected type in any crawl."""
+    folder, keys = tmp_path / "mirror", [f"com,example)/{number}" for number in range(4)]
+    all_detected = pa.array(["application/pdf", None, "text/html", None], pa.string())
+    for crawl, detected in {"CC-MAIN-2014-10": pa.nulls(4, pa.string()), "CC-MAIN-2022-33": all_detected}.items():
+        rows = table(
+            keys,
+            content_mime_type=pa.array(["text/html", "text/plain", "text/html", "text/html"]),
+            content_mime_detected=detected,
+            fetch_time=pa.array([datetime(2022, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("ms", "UTC")),
+            warc_filename=pa.array([f"crawl-data/{crawl}/segments/1/warc/x.warc.gz"] * 4),
+            warc_record_offset=pa.array(range(4), pa.int64()),
+            warc_record_length=pa.array(range(4), pa.int64()),
+        )
+        crawl_of(folder, rows, crawl=crawl)
+        (batch,) = rows.to_batches()
+        index = make_index(crawl, cdx_table(batch).column(RAW).to_pylist(), lines_a_block=1)
+        for path, data in (index.files | {shards_path(crawl): gzip.compress("\n".join(index.shards).encode())}).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(data)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
+        cat.harvest(["2014-10", "2022-33"])
+        for index_name in ("columnar", "cdx"):
+            captures = cat.captures(
+                "*.com", crawls=["2014-10", "2022-33"], mime="text/html", columns=["url_surtkey"], index=index_name
+            )
+            found = [(row["crawl"][len("CC-MAIN-") :], row["url_surtkey"][-1]) for row in captures]
+            assert found == [("2022-33", "2"), ("2014-10", "0"), ("2014-10", "2"), ("2014-10", "3")]
 
 
 def test_limit_returns_the_first_rows(columnar: Catalogue, crawls: tuple[str, ...]) -> None:

@@ -1,12 +1,20 @@
 """The slow tests with small counts; ``python -m tests.slow`` runs them at full size."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from tests.slow import mutations, parsers, traffic
+from catalogue.cdx.cluster import list_path, parse_blocks
+from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.surt import exact_interval, url_surtkey
+from tests.slow import both_indexes, mutations, parsers, traffic
 from tests.support.sources import TEMPORARY
+from tests.support.synthetic_crawl import write_synthetic_crawl
+from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
 
 FINDINGS = {
     "a host with half a character": ("surt", b"dns:example\x80.com"),
@@ -48,3 +56,32 @@ def test_parsers_survive_earlier_findings(name: str) -> None:
 def test_damaged_bytes_are_refused_or_parsed_consistently(folder: Path) -> None:
     accepted: Any = parsers.run(1000, 1, folder)["accepted"]
     assert min(accepted.values()) > 0
+
+
+def test_both_indexes_return_the_same_rows_in_order(tmp_path: Path) -> None:
+    compared: Any = both_indexes.run(40, 1, tmp_path, rows=60_000)["compared"]
+    assert compared["rows"] > 5000
+    assert compared["empty"] < 20
+    assert compared["known"] > 10
+
+
+def test_synthetic_crawl_has_the_rare_cases_of_real_ones(tmp_path: Path) -> None:
+    crawl, again = (write_synthetic_crawl(tmp_path / name, 60_000, 2) for name in "ab")
+    assert crawl.rows == again.rows
+    paths = sorted(path.relative_to(crawl.folder) for path in crawl.folder.rglob("cc-index/**/*.*") if path.is_file())
+    assert all((crawl.folder / path).read_bytes() == (again.folder / path).read_bytes() for path in paths)
+    keys = crawl.rows.column("url_surtkey")
+    listed = parse_blocks(CRAWL, (crawl.folder / list_path(CRAWL)).read_bytes())
+    frequent = listed.blocks_for(exact_interval(url_surtkey(FREQUENT_URL).encode()))
+    assert len(frequent) > 3
+    assert len({listed.shard(place) for place in frequent}) == 2
+    assert len(listed.columns) == crawl.blocks > 1000
+    assert all(pc.any(pc.match_substring(keys, each)).as_py() for each in TRAPS)
+    assert pc.max(pc.binary_length(keys)).as_py() > 3000
+    for subset in SUBSETS:
+        files = [pq.ParquetFile(crawl.folder / path) for path in paths if f"subset={subset}/" in str(path)]
+        ends = sorted((column[0].as_py(), column[-1].as_py()) for column in (f.read(["url_surtkey"])[0] for f in files))
+        assert any(last == first for (_, last), (first, _) in pairwise(ends))
+        assert any(last < first for (_, last), (first, _) in pairwise(ends)) or len(ends) == 2
+        assert all(file.num_row_groups == 4 for file in files)
+        assert all(file.metadata.row_group(3).column(0).has_column_index for file in files)
