@@ -218,8 +218,8 @@ class Catalogue(ReprMixin):
         Args:
             place: a folder, or an https, http or s3 address.
             crawls: crawls of the snapshot: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            compare: how many files of each crawl are compared with the source, and as many with page indexes, by one
-                request each.
+            compare: how many files of each crawl are compared with the source, as many with page indexes, and as many
+                parts of its list of blocks, by one request each, and one for the number of shards of that index.
             report: called with the progress, instead of a progress bar.
 
         Raises:
@@ -691,7 +691,7 @@ class Catalogue(ReprMixin):
         crawls: str | Iterable[str] = "all",
         report: Callable[[Progress], None] | None = None,
     ) -> Exported:
-        """Write a snapshot of what is stored: a Parquet file for each crawl, for ``pull``, and plain Parquet tables.
+        """Write a snapshot of what is stored: files for each crawl, for ``pull``, and plain Parquet tables.
 
         Written again to the same place, only crawls that have changed are written. Others can harvest at the same time.
 

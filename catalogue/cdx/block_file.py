@@ -7,7 +7,7 @@ damaged one. Pages have checksums.
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
@@ -44,6 +44,8 @@ _OPTIONS: dict[str, Any] = {
     "column_encoding": _ENCODINGS,
     "write_page_checksum": True,
 }
+_MAX_DIRECTORY = 16 << 20
+"""Bytes of the keys of a directory; real ones have less than 0.1 MB."""
 _TRAILER = 8
 """Bytes after the footer: its length and the magic."""
 
@@ -57,15 +59,19 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
         parts: consecutive parts of the list.
 
     Raises:
-        BadCdx: if a key is not UTF-8.
+        BadCdx: if a key is not UTF-8, or keys are too long.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - a plan without stored lists does not need it
 
-    firsts, blocks = [], 0
+    firsts, blocks, size = [], 0, 0
     with pq.ParquetWriter(file, FILE, **_OPTIONS) as writer:
         for part in parts:
             blocks += len(part)
-            firsts.append(part.columns.take(list(range(0, len(part), _ROW_GROUP))))  # a copy; a slice keeps all blocks
+            # A slice would keep the complete part in memory.
+            firsts.append(part.columns.take(pa.array(range(0, len(part), _ROW_GROUP), pa.int64())))
+            size += firsts[-1].nbytes
+            if size > _MAX_DIRECTORY:
+                raise BadCdx(f"{list_path(crawl)} has keys that are too long")
             writer.write_table(_table(crawl, part.columns), _ROW_GROUP)
     (directory,) = pa.Table.from_batches(firsts, COLUMNS).combine_chunks().to_batches()
     about = {"crawl": crawl, "blocks": str(blocks), "footer": _digest(file)}
@@ -148,6 +154,29 @@ class StoredList:
         """Return the number of blocks of the crawl."""
         count: int = self._file.metadata.num_rows
         return count
+
+    def digest(self) -> str:
+        """Return a digest of the contents of the file.
+
+        Raises:
+            StoreDamaged: if it was replaced.
+        """
+        with self._path.open("rb") as file:
+            if _digest(file) != _about(self._firsts)["footer"]:
+                raise self._damaged("it was replaced")
+            file.seek(0)
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+    def parts(self) -> Iterator[BlockList]:
+        """Yield the complete list in consecutive parts.
+
+        Raises:
+            StoreDamaged: if it is damaged.
+        """
+        last = len(self._keys) - 1
+        for number in range(last + 1):
+            (columns,) = self._read(range(number, number + 1)).combine_chunks().to_batches()
+            yield BlockList(self.crawl, columns, begins=number == 0, ends=number == last)
 
     def read_all(self) -> int:
         """Read the file with its checksums; return its bytes.

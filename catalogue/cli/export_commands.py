@@ -116,8 +116,8 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     """A snapshot of what is stored, which others can store by catalogue pull.
 
     PATH_OR_URL is its folder, local or anywhere fsspec can write: a Parquet file for each crawl with its footers and
-    page indexes, and the tables files, row_groups and pages for other tools. Run again, it writes only the crawls that
-    have changed. It can run during a harvest.
+    page indexes, its list of blocks of the CDX index if that is stored, and the tables files, row_groups and pages for
+    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -134,7 +134,8 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
         as_json(asdict(exported) | {"complete": exported.complete})
     else:
         crawls = plural(len(exported.crawls), "crawl")
-        options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
+        lists = f" and {plural(exported.lists, 'list')} of blocks" if exported.lists else ""
+        options.say(f"{exported.place}: {plural(exported.files, 'file')}{lists} of {crawls}")
         for problem in exported.missing:
             options.say(f"it is incomplete: {problem}")
     if not exported.complete:
@@ -154,7 +155,8 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Files of each crawl to compare with the source, and as many with page indexes; 0 for none.",
+    help="Files of each crawl to compare with the source, as many with page indexes, and as many parts of its list of "
+    "blocks; 0 for none.",
 )
 @json_option
 @common
@@ -162,8 +164,8 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     """Store a snapshot that somebody else exported, from a folder or an address.
 
     What is stored already stays. It can be stopped at any time; run again, it continues with the next crawl. Every
-    file is checked, and some footers and page indexes are compared with the source; still, the maker of a snapshot
-    could leave files out: pull from people you trust.
+    file is checked, and some footers, page indexes and parts of lists of blocks are compared with the source; still,
+    the maker of a snapshot could leave files out: pull from people you trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
@@ -176,12 +178,13 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     else:
         added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before"
         pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
+        lists = f"; {plural(pulled.lists, 'list')} of blocks added" if pulled.lists else ""
         compared = f"{pulled.compared:,} compared with the source"
         crawl_count = plural(len(pulled.crawls), "crawl")
         if pulled.unchanged == len(pulled.crawls):
             options.say(f"{crawl_count}: nothing new since the last pull")
         else:
-            options.say(f"{crawl_count}: {added}; {pages}; {compared}")
+            options.say(f"{crawl_count}: {added}; {pages}{lists}; {compared}")
         for problem in pulled.missing:
             options.say(f"the store is incomplete: {problem}")
     if pulled.missing:

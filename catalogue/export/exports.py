@@ -13,13 +13,14 @@ from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export import ducklake, ducklake_attach, ducklake_database
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
-from catalogue.harvest.snapshot import TABLES, SnapshotFile
+from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
 from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
 from catalogue.selection import missing_crawls, select_stored
 from catalogue.session import Session
 from catalogue.settings import address, install_command
+from catalogue.store.stored_blocks import crawls_with_blocks
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable
@@ -35,6 +36,8 @@ class Exported(ReprMixin):
     files: int
     missing: tuple[str, ...]
     """What was not harvested of these crawls, in sentences."""
+    lists: int = 0
+    """Lists of blocks of the CDX index, in a snapshot."""
 
     @property
     def complete(self) -> bool:
@@ -42,7 +45,8 @@ class Exported(ReprMixin):
         return not self.missing
 
     def _line(self) -> str:
-        return f"in {self.place}: {plural(self.files, 'file')} of {join_first(self.crawls)}"
+        lists = f" and {plural(self.lists, 'list')} of blocks" if self.lists else ""
+        return f"in {self.place}: {plural(self.files, 'file')}{lists} of {join_first(self.crawls)}"
 
     def _notes(self) -> Iterable[str]:
         return self.missing
@@ -95,33 +99,48 @@ def export_snapshot(
     crawls: str | Iterable[str] = "all",
     report: Callable[[Progress], None] | None = None,
 ) -> Exported:
-    chosen, files, missing = _stored_files(session, crawls)
-    at = Progress("snapshot", listed=len(files), done=0)
+    chosen, files, missing = _stored_files(session, crawls, with_lists=True)
+    harvested, listed = {*session.metadata().crawls}, {*crawls_with_blocks(session.store)}
+    lists = [crawl for crawl in chosen if crawl in listed]
+    at = Progress("snapshot", listed=len(files) + len(lists), done=0)
 
     with session.database() as connection, session.reporting(report, "files") as bar:
 
         def written(file: SnapshotFile) -> None:
-            at.done += file.count
+            at.done += 1 if isinstance(file, SnapshotList) else file.count
             at.bytes += file.size
             bar(at)
 
         tables = {view: partial(write_table, connection, view, chosen) for view in TABLES}
         made = publish(
-            place, session.store, chosen, tables, missing=missing, cache=session.settings.cache, report=written
+            place,
+            session.store,
+            [crawl for crawl in chosen if crawl in harvested],
+            tables,
+            lists=lists,
+            missing=missing,
+            cache=session.settings.cache,
+            report=written,
         )
-    return Exported(str(place), chosen, sum(file.count for file in made.files), missing)
+    return Exported(str(place), chosen, sum(file.count for file in made.files), missing, len(made.blocks))
 
 
 def _stored_files(
-    session: Session, crawls: str | Iterable[str]
+    session: Session, crawls: str | Iterable[str], *, with_lists: bool = False
 ) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """Return the selected crawls, newest first, their files, and what is missing, in sentences."""
+    """Return the selected crawls, newest first, their files, and what is missing, in sentences.
+
+    ``with_lists`` also selects crawls of which only the list of blocks is stored.
+    """
     if session.dataset != COMMON_CRAWL:
         message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
         raise QueryError(message)
     shown = session.metadata()
-    chosen = tuple(select_stored(session, shown.crawls, crawls))
-    missing = (*missing_crawls(session, shown.crawls, crawls), *shown.candidates(chosen, ()).missing)
+    stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
+    chosen = tuple(select_stored(session, stored, crawls))
+    harvested = [crawl for crawl in chosen if crawl in shown.crawls]
+    files_missing = shown.candidates(harvested, ()).missing if harvested else ()
+    missing = (*missing_crawls(session, stored, crawls), *files_missing)
     with session.database() as connection:
         return chosen, lake_files(connection, chosen), missing
 

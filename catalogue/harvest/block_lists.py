@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -85,7 +86,7 @@ def _fetch_list(
     crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
 ) -> bool:
     """Store a list; return whether it was fetched."""
-    stored = _usable(store, crawl)
+    stored = usable_list(store, crawl)
     if stored and not refresh:
         return False
     try:
@@ -112,13 +113,18 @@ def _fetch_list(
     except FormatError:
         part.unlink(missing_ok=True)
         raise
-    store.put("documents", [(LISTS + crawl, stored_response(end, source, directory))])
-    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
-        left.unlink(missing_ok=True)
+    put_list(store, crawl, stored_response(end, source), directory)
     return True
 
 
-def _usable(store: Store, crawl: str) -> StoredFile | None:
+def put_list(store: Store, crawl: str, value: StoredFile, directory: bytes) -> None:
+    """Store the directory of a list whose file has been written, and delete unfinished files."""
+    store.put("documents", [(LISTS + crawl, replace(value, data=directory))])
+    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
+        left.unlink(missing_ok=True)
+
+
+def usable_list(store: Store, crawl: str) -> StoredFile | None:
     """Return the document of a stored list; None if it is missing or damaged."""
     try:
         return store.get("documents", LISTS + crawl) if open_list(store, crawl) else None

@@ -1,4 +1,4 @@
-"""Write a snapshot: a file for each crawl, plain tables, and the manifest."""
+"""Write a snapshot: a file and a list of blocks for each crawl, plain tables, and the manifest."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,15 +19,19 @@ from catalogue.harvest.snapshot import (
     Row,
     Snapshot,
     SnapshotFile,
+    SnapshotList,
     crawl_of,
     unpack_snapshot,
     write_rows,
 )
+from catalogue.harvest.snapshot_lists import write_list
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import LocalTarget, RemoteTarget
+from catalogue.plan.block_lists import open_list
 from catalogue.settings import package_version
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
+from catalogue.store.stored_blocks import LISTS
 
 _TEMPORARY = ".growing-"
 _STARTED = "snapshot.begun"
@@ -40,22 +44,25 @@ def publish(
     crawls: Sequence[str],
     tables: Mapping[str, Callable[[Path], int]],
     *,
+    lists: Sequence[str] = (),
     missing: tuple[str, ...],
     cache: Path,
     report: Callable[[SnapshotFile], None] = lambda _: None,
 ) -> Snapshot:
-    """Write a snapshot, or update one: files of crawls without changes are kept.
+    """Write a snapshot of ``crawls``, or update one: files of crawls without changes are kept.
 
     The manifest is replaced last. Files of an export that was killed are used or removed.
 
-    ``tables`` has functions that write a Parquet file and return its number of rows. ``missing`` says in sentences what
-    was not harvested. ``report`` is called with the file of each crawl.
+    ``lists`` are the crawls whose lists of blocks are written. ``tables`` has functions that write a Parquet file and
+    return its number of rows. ``missing`` says in sentences what was not harvested. ``report`` is called with each file
+    and list.
 
     Raises:
         QueryError: if the folder has other files.
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be written to.
         DiskFailed: if this machine's disk cannot be written to.
+        StoreDamaged: if a stored value or list is damaged.
     """
     with open_folder(output, cache) as place:
         for left in place.staging.glob(f"{_TEMPORARY}*"):
@@ -70,7 +77,7 @@ def publish(
             if before is None:
                 part.touch()
                 _put(place, part, _STARTED, 0)
-            existing = {file.name: file for file in before.files} if before else {}
+            existing = {file.name: file for file in (*before.files, *before.blocks)} if before else {}
             files = []
             for crawl, paths in _paths(store, crawls).items():
                 digest, footers = write_rows(part, _rows(store, crawl, paths))
@@ -79,11 +86,16 @@ def publish(
                     file = _put(place, part, f"crawls/{crawl}.{digest}.parquet", footers)
                 files.append(file)
                 report(file)
+            blocks = []
+            for crawl in lists:
+                if listed := _list(place, part, store, crawl, existing):
+                    blocks.append(listed)
+                    report(listed)
             written = [_put(place, part, f"tables/{table}.parquet", write(part)) for table, write in tables.items()]
-            snapshot = Snapshot(now, package_version(), missing, tuple(files), tuple(written))
+            snapshot = Snapshot(now, package_version(), missing, tuple(files), tuple(written), tuple(blocks))
             part.write_bytes(snapshot.pack())
             _put(place, part, MANIFEST, 0)
-        for name in place.names() - {file.name for file in files}:
+        for name in place.names() - {file.name for file in (*files, *blocks)}:
             if crawl_of(name):
                 place.remove(name)
         if place.size(_STARTED) is not None:
@@ -126,6 +138,22 @@ def _rows(store: Store, crawl: str, paths: Sequence[str]) -> Iterator[list[Row]]
             written = [(ordinal, part) for ordinal, each in indexes if (part := each.written)]
             rows = [Row("page_index", path, ordinal, replace(value, data=part.pack())) for ordinal, part in written]
             yield [Row("footer", path, NO_ROW_GROUP, value), *rows]
+
+
+def _list(
+    place: LocalTarget | RemoteTarget, part: Path, store: Store, crawl: str, existing: Mapping[str, SnapshotFile]
+) -> SnapshotList | None:
+    """Write a stored list unless the snapshot has it; None if another process has deleted it."""
+    stored, blocks = store.get("documents", LISTS + crawl), open_list(store, crawl)
+    if stored is None or blocks is None:
+        return None
+    name = f"blocks/{crawl}.{blocks.digest()}.idx.gz"
+    file = existing.get(name)
+    if file is None or place.size(name) != file.size:
+        write_list(part, blocks, stored.size)
+        file = _put(place, part, name, len(blocks))
+    version = (stored.size, stored.etag, stored.last_modified, stored.source, stored.taken)
+    return SnapshotList(name, file.size, file.sha256, file.count, *version)
 
 
 def _put(place: LocalTarget | RemoteTarget, path: Path, name: str, count: int) -> SnapshotFile:

@@ -1,9 +1,9 @@
-"""Pull a snapshot into the store: each crawl's file is checked completely before anything of it is stored.
+"""Pull a snapshot into the store: each file of a crawl is checked completely before anything of it is stored.
 
 A digest shows that a file is what its maker wrote, not that it is true. So footers are decoded and summarized here,
-and some footers and page indexes are compared with the source. Page indexes that were derived by reading cannot be
-compared and are not stored. A maker who invents everything except what happens to be compared can still make results
-incomplete: pull snapshots of people you trust.
+and some footers, page indexes and parts of lists of blocks are compared with the source. Page indexes that were derived
+by reading cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
+still make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
@@ -21,7 +21,18 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.formatting import ReprMixin, plural
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, Snapshot, SnapshotFile, read_rows, unpack_snapshot
+from catalogue.harvest.block_lists import usable_list
+from catalogue.harvest.snapshot import (
+    CRAWL_LIST,
+    MANIFEST,
+    Row,
+    Snapshot,
+    SnapshotFile,
+    SnapshotList,
+    read_rows,
+    unpack_snapshot,
+)
+from catalogue.harvest.snapshot_lists import store_list
 from catalogue.harvest.tails import undamaged
 from catalogue.metadata_db.file_rows import of_version, packed
 from catalogue.parquet.footer import MAGIC, TRAILER
@@ -54,21 +65,26 @@ class Pulled(ReprMixin):
     crawls: tuple[str, ...]
     """Selected crawls of the snapshot, newest first."""
     unchanged: int = 0
-    """Crawls among them that an earlier pull has stored."""
+    """Crawls among them without anything new: an earlier pull has stored the same, or a list of blocks is stored."""
     files: int = 0
     """Footers that were added."""
     kept: int = 0
     """Footers that were stored already, in any version, and stay."""
     row_groups: int = 0
     """Row groups whose page indexes were added."""
+    lists: int = 0
+    """Lists of blocks of the CDX index that were added; one that is stored already stays."""
     compared: int = 0
-    """Files whose footers and page indexes were compared with the source."""
+    """Files and lists that were compared with the source."""
     missing: tuple[str, ...] = ()
     """What is not stored of these crawls now, in sentences."""
 
     def _line(self) -> str:
-        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already"
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{self._lists()}"
         return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
+
+    def _lists(self) -> str:
+        return f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
 
     def _notes(self) -> Iterator[str]:
         yield from self.missing
@@ -90,14 +106,18 @@ def pull_snapshot(
         raise unwritable(session.store_path)
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
         files = _fetch_manifest(there).select(tuple(several(crawls)))
-        names = tuple(file.crawl for file in files if file.crawl != CRAWL_LIST)
+        names = tuple(dict.fromkeys(file.crawl for file in files if file.crawl != CRAWL_LIST))
         pulled = Pulled(there.url, names)
         pull = _Pull(there, session.create_store(), session.source, compare, pulled)
         with locked(session.data / "pull.lock", session.data):
+            new = set()
             for done, file in enumerate(files, 1):
-                pull.store_file(file, session.data / "pulling.part")
+                if pull.add(file, session.data / "pulling.part"):
+                    new.add(file.crawl)
                 bar(Progress("pull", listed=len(files), done=done, bytes=there.bytes))
-    pulled.missing = session.metadata().candidates(names, ()).missing if names else ()
+    pulled.unchanged = len(names) - len(new - {CRAWL_LIST})
+    if with_footers := [file.crawl for file in files if file.crawl in names and not isinstance(file, SnapshotList)]:
+        pulled.missing = session.metadata().candidates(with_footers, ()).missing
     return pulled
 
 
@@ -138,30 +158,46 @@ class _Pull:
     compare: int
     pulled: Pulled
 
-    def store_file(self, file: SnapshotFile, path: Path) -> None:
-        """Check and store a file, completely or not at all, unless it was stored before."""
+    def add(self, file: SnapshotFile, path: Path) -> bool:
+        """Check and store a file, completely or not at all; return whether it is new."""
         note = f"snapshots/{file.crawl}/{file.sha256}"
-        if self.store.get("documents", note):
-            self.pulled.unchanged += file.crawl != CRAWL_LIST
-            return
+        is_list = isinstance(file, SnapshotList)
+        if usable_list(self.store, file.crawl) if is_list else self.store.get("documents", note):
+            return False
         with named(path):
             try:
                 _fetch(self.place, file, path)
-                summaries: dict[str, bytes] = {}
-                indexed: set[str] = set()
-                for part in self._parts(file, path):
-                    _add_new(summaries, part.summaries())
-                    indexed |= {of for of, _ in part.indexes}
-                self._compare_some(self._parts(file, path), sorted(summaries), sorted(indexed))
-                with self.store.harvesting(file.crawl):
-                    for part in self._parts(file, path):
-                        self._merge(part, summaries)
-                    self.store.put("documents", [(note, marker(source=self.place.url))])
+                if isinstance(file, SnapshotList):
+                    self._store_list(file, path)
+                else:
+                    self._store_file(file, path, note)
             except BadSnapshot as error:
                 message = f"{self.place.url}{file.name} {error}; nothing of it was stored"
                 raise BadSnapshot(message) from error
             finally:
                 path.unlink(missing_ok=True)
+        return True
+
+    def _store_file(self, file: SnapshotFile, path: Path, note: str) -> None:
+        summaries: dict[str, bytes] = {}
+        indexed: set[str] = set()
+        for part in self._parts(file, path):
+            _add_new(summaries, part.summaries())
+            indexed |= {of for of, _ in part.indexes}
+        self._compare_some(self._parts(file, path), sorted(summaries), sorted(indexed))
+        with self.store.harvesting(file.crawl):
+            for part in self._parts(file, path):
+                self._merge(part, summaries)
+            self.store.put("documents", [(note, marker(source=self.place.url))])
+
+    def _store_list(self, file: SnapshotList, path: Path) -> None:
+        version = StoredFile(b"", file.file_size, file.etag, file.last_modified, file.source, file.harvested_at)
+        value = _attributed(version, self.source.url)
+        with self.store.harvesting(file.crawl):
+            if not usable_list(self.store, file.crawl):  # it may have been stored since the first check
+                compared = store_list(file, path, value, store=self.store, source=self.source, compare=self.compare)
+                self.pulled.lists += 1
+                self.pulled.compared += compared
 
     def _parts(self, file: SnapshotFile, path: Path) -> Iterator["_Part"]:
         return (_Part(file.crawl, rows, self.source.url) for rows in read_rows(path))
@@ -221,10 +257,7 @@ class _Part:
         self.indexes: dict[tuple[str, int], StoredFile] = {}
         for kind, path, row_group, stored in sorted(rows, key=lambda row: row.kind):  # footers before page indexes
             with _invalid(path):
-                _check_value(stored)
-                # An ETag of another source has no meaning.
-                etag = stored.etag if canonical(stored.source) == canonical(source) else None
-                value = replace(stored, source=source, etag=etag)
+                value = _attributed(stored, source)
                 if kind == "page_index":
                     self._add_index(path, row_group, value)
                 elif kind == "footer":
@@ -268,6 +301,14 @@ def _invalid(path: str) -> Iterator[None]:
     except (FormatError, StoreDamaged) as error:
         message = f"has {path[:200]!r}, which is invalid: {error}"
         raise BadSnapshot(message) from error
+
+
+def _attributed(stored: StoredFile, source: str) -> StoredFile:
+    """Check a value, and attribute it to the source with which it is compared."""
+    _check_value(stored)
+    # An ETag of another source has no meaning.
+    etag = stored.etag if canonical(stored.source) == canonical(source) else None
+    return replace(stored, source=source, etag=etag)
 
 
 def _check_value(stored: StoredFile) -> None:

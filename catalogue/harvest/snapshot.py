@@ -5,6 +5,7 @@
     snapshot.json                                    the manifest
     crawls/CC-MAIN-2022-05.<contents>.parquet        what is stored of a crawl
     crawls/crawls.<contents>.parquet                 the list of crawls
+    blocks/CC-MAIN-2022-05.<contents>.idx.gz         the list of blocks of the crawl's CDX index; see snapshot_lists
     tables/files.parquet, row_groups.parquet, pages.parquet
 
 The files of crawls have required columns, PLAIN values and ZSTD pages without dictionaries, so that decoding them here
@@ -18,11 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.cdx.cluster import MAX_LIST
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first, select_crawls
 from catalogue.errors import BadSnapshot, FormatError, UnknownCrawl
 from catalogue.formatting import join_first
@@ -41,6 +43,7 @@ TABLES = ("files", "row_groups", "pages")
 _MAX_FILE = 4 << 30
 _HEX = re.compile("[0-9a-f]{64}")
 _CRAWL_FILE = re.compile(r"crawls/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.parquet")
+_LIST_FILE = re.compile(r"blocks/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.idx\.gz")
 _TABLE_FILE = re.compile(rf"tables/({'|'.join(TABLES)})\.parquet")
 
 _KINDS = ("manifest", "footer", "page_index")
@@ -71,11 +74,26 @@ class SnapshotFile:
     size: int
     sha256: str
     count: int
-    """Footers in the file of a crawl, rows in a table."""
+    """Footers in the file of a crawl, blocks in a list of blocks, rows in a table."""
 
     @property
     def crawl(self) -> str:
         return crawl_of(self.name) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotList(SnapshotFile):
+    """The complete list of blocks of a crawl's CDX index in a snapshot."""
+
+    file_size: int
+    """Bytes of the list at its source, as of the decompressed file."""
+    etag: str | None
+    last_modified: str | None
+    source: str
+    harvested_at: str
+
+
+_AnyFile = TypeVar("_AnyFile", bound=SnapshotFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +108,21 @@ class Snapshot:
     """What was not harvested of these crawls, in sentences."""
     files: tuple[SnapshotFile, ...]
     tables: tuple[SnapshotFile, ...]
+    blocks: tuple[SnapshotList, ...] = ()
+    """Earlier versions neither write nor read them."""
 
     @property
     def crawls(self) -> tuple[str, ...]:
-        return tuple(newest_first({file.crawl for file in self.files} - {CRAWL_LIST}))
+        return tuple(newest_first({file.crawl for file in (*self.files, *self.blocks)} - {CRAWL_LIST}))
 
     def select(self, words: Sequence[str]) -> tuple[SnapshotFile, ...]:
-        """Return the files of selected crawls, newest first, after that of the list of crawls."""
+        """Return the files and lists of selected crawls, newest first, after the file of the list of crawls."""
         selected = select_crawls(words, self.crawls)
         if absent := [crawl for crawl in selected if crawl not in self.crawls]:
             message = f"the snapshot does not have {absent[0]}; it has {join_first(self.crawls) or 'none'}"
             raise UnknownCrawl(message)
-        by_crawl = {file.crawl: file for file in self.files}
-        return tuple(by_crawl[crawl] for crawl in (CRAWL_LIST, *selected) if crawl in by_crawl)
+        files = (*self.files, *self.blocks)
+        return tuple(file for crawl in (CRAWL_LIST, *selected) for file in files if file.crawl == crawl)
 
     def pack(self) -> bytes:
         """Return the text of ``snapshot.json``."""
@@ -110,10 +130,11 @@ class Snapshot:
 
 
 def crawl_of(name: str) -> str | None:
-    """Return the crawl of a file by its name; None if no crawl's file has such a name."""
-    if found := _CRAWL_FILE.fullmatch(name):
+    """Return the crawl of a file or list by its name; None if none has such a name."""
+    if found := _CRAWL_FILE.fullmatch(name) or _LIST_FILE.fullmatch(name):
         with suppress(UnknownCrawl):
-            return CRAWL_LIST if found[1] == CRAWL_LIST else check_crawl_name(found[1])
+            is_crawl_list = found[1] == CRAWL_LIST and found.re == _CRAWL_FILE
+            return CRAWL_LIST if is_crawl_list else check_crawl_name(found[1])
     return None
 
 
@@ -141,22 +162,38 @@ def unpack_snapshot(data: bytes) -> Snapshot:
 
 
 def _checked(fields: dict[str, Any]) -> Snapshot:
-    if not all(isinstance(fields[name], list) for name in ("missing", "files", "tables")):
-        raise TypeError("missing, files or tables is not a list")
+    fields = {"blocks": []} | fields
+    if not all(isinstance(fields[name], list) for name in ("missing", "files", "tables", "blocks")):
+        raise TypeError("missing, files, tables or blocks is not a list")
     files, tables = (tuple(map(_file, fields[name])) for name in ("files", "tables"))
-    snapshot = Snapshot(fields["made_at"], fields["made_by"], tuple(fields["missing"]), files, tables)
+    blocks = tuple(map(_list, fields["blocks"]))
+    snapshot = Snapshot(fields["made_at"], fields["made_by"], tuple(fields["missing"]), files, tables, blocks)
     if not all(typed(text, str).isprintable() for text in (snapshot.made_at, snapshot.made_by, *snapshot.missing)):
         raise ValueError("a text has control characters")
-    names = [each.name for each in files if not each.crawl]
+    names = [each.name for each in files if not (each.crawl and _CRAWL_FILE.fullmatch(each.name))]
+    names += [each.name for each in blocks if not (each.crawl and _LIST_FILE.fullmatch(each.name))]
     if names := [*names, *(each.name for each in tables if not _TABLE_FILE.fullmatch(each.name))]:
         raise ValueError(f"file name {names[0]!r}")
-    if len({file.crawl for file in files}) < len(files):
-        raise ValueError("a crawl has two files")
+    if any(len({each.crawl for each in kind}) < len(kind) for kind in (files, blocks)):
+        raise ValueError("a crawl has two files, or two lists")
     return snapshot
 
 
 def _file(fields: dict[str, Any]) -> SnapshotFile:
-    file = SnapshotFile(fields["name"], fields["size"], fields["sha256"], fields["count"])
+    return _valid(SnapshotFile(fields["name"], fields["size"], fields["sha256"], fields["count"]))
+
+
+def _list(fields: dict[str, Any]) -> SnapshotList:
+    found = _valid(SnapshotList(**{name: fields[name] for name in get_type_hints(SnapshotList)}))
+    texts = [text for text in (found.etag, found.last_modified) if text is not None]
+    for text in (found.source, found.harvested_at, *texts):
+        typed(text, str)
+    if not 0 < typed(found.file_size, int) <= MAX_LIST:
+        raise ValueError(f"file_size of {found.name[:50]!r}")
+    return found
+
+
+def _valid(file: _AnyFile) -> _AnyFile:
     name, sha256 = typed(file.name, str), typed(file.sha256, str)
     if not _HEX.fullmatch(sha256) or not 0 < typed(file.size, int) <= _MAX_FILE or typed(file.count, int) < 0:
         raise ValueError(f"sha256, size or count of {name[:50]!r}")

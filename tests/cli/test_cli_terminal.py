@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cluster import make_list
-from tests.harvest.test_block_lists import CRAWL, publish
+from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 
 
@@ -153,7 +153,7 @@ def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, wo
 
 
 def test_offers_to_harvest_for_a_query_of_too_many_blocks(tmp_path: Path) -> None:
-    publish(tmp_path / "mirror", make_list(60_000), CRAWL)
+    write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
     asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
     seen = on_a_terminal(asks, "query", "*", "--crawl", CRAWL, typed="n\n", columns=1000)
     assert re.search(rf"too many blocks to read.*Harvesting {CRAWL} takes \d+ requests, [\d.]+ MB, about \d+ s", seen)

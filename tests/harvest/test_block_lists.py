@@ -1,6 +1,5 @@
 """Lists of blocks of the CDX index: harvested, shown, checked, used and forgotten."""
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,37 +8,23 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
-from catalogue.cdx.cluster import BlockList, count_shards, index_folder, list_path, parse_blocks, shards_path
+from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.settings import Settings
 from catalogue.surt import KeyInterval, exact_interval
+from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
 
-CRAWL, OTHER = "CC-MAIN-2022-33", "CC-MAIN-2021-49"
 LINES = make_list(20_000)
 BLOCKS = parse_blocks(CRAWL, LINES)
 PART = 16 << 20
 
 
-def publish(mirror: Path, lines: bytes, crawl: str = CRAWL) -> Path:
-    """Write a list of blocks, whose blocks do not exist."""
-    path = mirror / list_path(crawl)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lines)
-    shards = 1 + max(int(line.split(b"\t")[1][4:9]) for line in lines.splitlines())
-    names = "".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards))
-    listed = mirror / shards_path(crawl)
-    listed.parent.mkdir(parents=True, exist_ok=True)
-    listed.write_bytes(gzip.compress(names.encode()))
-    assert count_shards(crawl, listed.read_bytes()) == shards
-    return path
-
-
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    publish(tmp_path / "mirror", LINES)
+    write_list(tmp_path / "mirror", LINES)
     return tmp_path / "mirror"
 
 
@@ -100,7 +85,7 @@ def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
 
 def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
     lines = make_list(250_000)
-    publish(mirror, lines)
+    write_list(mirror, lines)
     parts = -(-(len(lines) - (16 << 10)) // PART)
     assert parts > 1
 
@@ -137,7 +122,7 @@ def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
 def test_refresh_stores_another_version(cat: Catalogue, mirror: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     other = make_list(3000)
-    publish(mirror, other)
+    write_list(mirror, other)
     assert not cat.harvest(CRAWL, index="cdx")[0].fetched
     assert cat.harvest(CRAWL, index="cdx", refresh=True)[0].fetched
     assert shown(cat) == rows_of(parse_blocks(CRAWL, other))
@@ -165,7 +150,7 @@ def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path, change: obje
     assert why in outcome.failures[list_path(CRAWL)]
     assert not cat.session.block_lists.stored
     assert not [*(cat.session.data / "blocks").iterdir()]
-    publish(mirror, LINES)
+    write_list(mirror, LINES)
     assert cat.harvest(CRAWL, index="cdx")[0].fetched
 
 
@@ -205,7 +190,7 @@ def test_moved_folder_shows_its_blocks(cat: Catalogue, tmp_path: Path, mirror: P
 
 def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
-    publish(mirror, make_list(2000), OTHER)
+    write_list(mirror, make_list(2000), OTHER)
     cat.harvest(OTHER, index="cdx")
     status = Command(tmp_path / "data", str(mirror), tmp_path)("status", "--json").json()
     assert [(each["crawl"], each["blocks"]) for each in status["blocks"]] == [(CRAWL, len(BLOCKS)), (OTHER, 2000)]

@@ -302,7 +302,8 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     made = asking("export", "snapshot", str(place), "--crawl", crawl, "--json")
     assert (made.status, made.err) == (0, "")
     files = made.json()["files"]
-    assert made.json() == {"place": str(place), "crawls": [crawl], "files": files, "complete": True, "missing": []}
+    expected = {"place": str(place), "crawls": [crawl], "files": files, "lists": 0, "complete": True, "missing": []}
+    assert made.json() == expected
     assert [file.crawl for file in manifest_of(place).files] == [CRAWL_LIST, crawl]
     ran = command("pull", str(place))
     assert ran.status == 0

@@ -21,9 +21,9 @@ from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
-from tests.harvest.test_block_lists import CRAWL, publish
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
+from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 
@@ -195,7 +195,7 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
 
 
 def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
-    publish(tmp_path / "mirror", make_list(60_000), CRAWL)
+    write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
     asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
     words = ["--crawl", CRAWL, "--json"]
     site = asks("plan", "*.org", "--indexes", *words).json()
@@ -214,7 +214,7 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
     crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2024) for week in range(5, 45, 4)]
     lines = make_list(3000)
     for crawl in crawls:
-        publish(tmp_path / "mirror", lines, crawl)
+        write_list(tmp_path / "mirror", lines, crawl)
     listed = [{"id": crawl, "name": crawl, "from": "2014-01-01", "to": "2014-01-02"} for crawl in crawls]
     (tmp_path / "mirror/collinfo.json").write_text(json.dumps(listed))
     with FaultServer(tmp_path / "mirror") as server:

@@ -1,0 +1,67 @@
+"""Snapshots of a list of blocks, and how to change them."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from benchmarks.cluster import make_list
+from catalogue import Catalogue
+from catalogue.harvest.snapshot import MANIFEST
+from catalogue.settings import Settings
+from tests.support.block_lists import CRAWL, OTHER, write_list
+from tests.support.snapshots import manifest_of
+
+__all__ = ["CRAWL", "OTHER"]
+LINES = make_list(9000)
+OTHERS = make_list(5000, seed=2, shards=7)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    write_list(tmp_path / "mirror", LINES)
+    return tmp_path / "mirror"
+
+
+@pytest.fixture
+def settings(mirror: Path, tmp_path: Path) -> Settings:
+    return Settings(source=str(mirror), cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def mine(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    """A catalogue that has the list and no footers."""
+    with catalogue.open(tmp_path / "mine", settings=settings) as cat:
+        cat.harvest(CRAWL, index="cdx")
+        yield cat
+
+
+@pytest.fixture
+def theirs(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    with catalogue.open(tmp_path / "theirs", settings=settings) as cat:
+        yield cat
+
+
+@pytest.fixture
+def place(mine: Catalogue, tmp_path: Path) -> Path:
+    mine.export_snapshot(tmp_path / "snapshot")
+    return tmp_path / "snapshot"
+
+
+def change_list(place: Path, data: bytes | None = None, **fields: object) -> None:
+    """Change the published list and its entry, with a manifest that fits."""
+    manifest = json.loads((place / MANIFEST).read_bytes())
+    (entry,) = manifest["blocks"]
+    if data is not None:
+        (place / entry["name"]).write_bytes(data)
+        entry |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    entry |= fields
+    (place / MANIFEST).write_text(json.dumps(manifest))
+
+
+def published(place: Path) -> Path:
+    (listed,) = manifest_of(place).blocks
+    return place / listed.name
