@@ -166,7 +166,7 @@ def test_incomplete_captures_say_what_is_missing(untaught_data: Path, settings: 
         crawl = stored_crawls(cat.session)[0]
         removed = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
         forget(cat, removed)
-        found = cat.captures("*", crawls=crawl)
+        found = cat.captures("*", crawls=crawl, index="columnar")
         assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
 
 

@@ -52,7 +52,7 @@ def stored_subsets(cat: Catalogue) -> set[str]:
 def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path, crawl: str) -> None:
     warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
     harvest_part(cat, crawl, warc_files)
-    found = cat.captures("*.example.com", crawls=crawl)
+    found = cat.captures("*.example.com", crawls=crawl, index="columnar")
     assert stored_subsets(cat) == {"warc"}
     assert not found.complete
     missing = " ".join(found.plan.missing)
@@ -60,7 +60,7 @@ def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path
     assert "robotstxt," in missing
     assert "warc," not in missing
     cat.harvest(crawl, subsets="all")
-    assert cat.captures("*.example.com", crawls=crawl).complete
+    assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
 
 
 def test_status_counts_missing_files_of_all_subsets(cat: Catalogue, command: Command, crawl: str) -> None:
@@ -107,7 +107,7 @@ def test_check_repairs_a_damaged_request(cat: Catalogue, command: Command, crawl
     assert command("check").status == 1
     assert command("check", "--repair").status == 0
     assert command("check").status == 0
-    assert not cat.captures("*.example.com", crawls=crawl).complete
+    assert not cat.captures("*.example.com", crawls=crawl, index="columnar").complete
 
 
 def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, crawl: str) -> None:
@@ -115,9 +115,9 @@ def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, cra
     cat.harvest(crawl, subsets="robotstxt")
     with Store(cat.session.data / STORE_NAME) as store:
         store.delete("documents", [f"requested/{crawl}/robotstxt"])
-    found = cat.captures("*.example.com", crawls=crawl)
+    found = cat.captures("*.example.com", crawls=crawl, index="columnar")
     assert not found.complete
     assert all("warc," in problem for problem in found.plan.missing)
     assert "--subset warc" in next_steps(cat.session)[0].command
     cat.harvest(crawl, subsets="robotstxt")
-    assert cat.captures("*.example.com", crawls=crawl).complete
+    assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete

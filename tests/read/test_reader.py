@@ -224,11 +224,11 @@ def test_subset_without_any_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / robots).parent.mkdir()
     (tmp_path / robots).write_bytes(b"no Parquet at all")
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
-        assert cat.captures("*").complete
+        assert cat.captures("*", index="columnar").complete
         (outcome,) = cat.harvest(CRAWL, subsets="all", refresh=True)
         assert list(outcome.failures) == [robots]
-        assert not cat.captures("*").complete
-        assert cat.captures("*", subsets="warc").complete
+        assert not cat.captures("*", index="columnar").complete
+        assert cat.captures("*", subsets="warc", index="columnar").complete
 
 
 def test_undecodable_footer_affects_only_its_file(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_undecodable_footer_affects_only_its_file(tmp_path: Path) -> None:
             store.put("files", [(victim, replace(stored, data=b"junk"))])
         assert list(cat.files()["path"]) == [other]
         assert victim in cat.failures()["reason"].iloc[0]
-        assert not cat.captures("*").complete
+        assert not cat.captures("*", index="columnar").complete
 
 
 def test_invalid_list_of_crawls_does_not_stop_a_named_crawl(tmp_path: Path) -> None:
