@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from catalogue.check.block_lists import check_lists
+from catalogue.check.check_lists import check_lists
 from catalogue.check.compare_files import Comparison
 from catalogue.check.compare_indexes import compare_indexes
 from catalogue.check.findings import COMPARED, EMPTY, REPAIR, Checked, Finding, Share

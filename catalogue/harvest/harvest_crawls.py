@@ -163,7 +163,7 @@ def harvest_crawls(
             for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
                 try:
                     if of_index == CDX:
-                        from catalogue.harvest.block_lists import harvest_blocks
+                        from catalogue.harvest.harvest_blocks import harvest_blocks
 
                         outcome = harvest_blocks(
                             crawl, store=store, source=session.source, refresh=refresh, report=progress

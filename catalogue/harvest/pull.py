@@ -21,7 +21,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.formatting import ReprMixin, plural
-from catalogue.harvest.block_lists import usable_list
+from catalogue.harvest.harvest_blocks import usable_list
 from catalogue.harvest.snapshot import (
     CRAWL_LIST,
     MANIFEST,

@@ -14,7 +14,7 @@ from catalogue.atomic_files import make_folder, whole_file
 from catalogue.cdx.block_file import StoredList, block_count, write_blocks
 from catalogue.cdx.cluster import count_shards, format_blocks, list_path, parse_file, shards_path
 from catalogue.errors import BadCdx, BadSnapshot, FileChanged, NotFound, StoreDamaged
-from catalogue.harvest.block_lists import put_list
+from catalogue.harvest.harvest_blocks import put_list
 from catalogue.harvest.snapshot import SnapshotList
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource

@@ -14,7 +14,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
-from catalogue.metadata_db.block_lists import list_rows, show_rows
+from catalogue.metadata_db.blocks_view import list_rows, show_rows
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.incoming import incoming
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
