@@ -119,6 +119,17 @@ class KnownLines:
             lines = f"{one.last[:200]!r}, {other.first[:200]!r}"
             raise BadCdx(f"{list_path(self.crawl)}, byte {other.start:,}: the lines are not in order: {lines}")
 
+    def check_shards(self, shards: int) -> None:
+        """Compare the end of the list with the number of shards of the crawl.
+
+        Raises:
+            BadCdx: if the last line, which must be known, is not of the last shard.
+        """
+        last = self._fragments[-1]
+        start = last.end - len(last.last)
+        parse_blocks(self.crawl, last.last, start=start, ends=last.end == self.version.size, shards=shards)
+        self.shards = shards
+
     @property
     def blocks(self) -> int | None:
         """Number of blocks of the crawl; None if the last line is not known."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, list_path
+from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, count_shards, list_path, shards_path
 from catalogue.cdx.known_lines import Gap, KnownLines, parse_line
 from catalogue.errors import BadCdx, NotParquet
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -44,8 +44,8 @@ class SearchCost(NamedTuple):
         return SearchCost(self.requests + other.requests, self.bytes + other.bytes)
 
 
-START = SearchCost(4, 30_000)
-"""Of the number of shards, the end of the list, and what a first key takes longer than others."""
+START = SearchCost(3, 30_000)
+"""Of the end of the list, and what a first key takes longer than others."""
 NEXT_SEARCH = SearchCost(9, 130_000)
 """Of a key."""
 PREDICTED_SEARCH = SearchCost(3, 150_000)
@@ -81,6 +81,7 @@ class ClusterSearch:
         known: KnownLines | None = None,
         predict: Predictor | None = None,
         shards: int | None = None,
+        check_end: bool = False,
     ) -> None:
         """Take what is known.
 
@@ -90,6 +91,8 @@ class ClusterSearch:
             known: lines that earlier searches read.
             predict: makes searches shorter, and never wrong.
             shards: number of shards of the crawl, if known; a shorter list is an error.
+            check_end: if it is not known: before a block is taken for the last one, compare it with the list of the
+                crawl's files, which takes a request. A list without its last shards is an error then.
         """
         self.crawl = crawl
         self._path = list_path(crawl)
@@ -97,6 +100,7 @@ class ClusterSearch:
         self._known = known
         self.predict = predict
         self._shards = shards
+        self._check_end = check_end
         self.bytes = 0
         """Bytes received so far."""
 
@@ -125,14 +129,21 @@ class ClusterSearch:
         if start < end:
             for part in self.known.missing(ByteRange(start, end)):
                 self._read_all(part)
+        if self._is_unchecked_end(end):
+            response = self._source.get(shards_path(self.crawl))
+            self.bytes += len(response.body)
+            self.known.check_shards(count_shards(self.crawl, response.body))
         return self.known.list(start, end)
+
+    def _is_unchecked_end(self, border: int) -> bool:
+        return self._check_end and border == self.known.version.size and self.known.shards is None
 
     def knows(self, interval: KeyInterval) -> bool:
         """Return whether ``find`` makes no request."""
         if self._known is None:
             return False
         start, end = self._known.border(interval.start), self._known.border(interval.end)
-        if not (isinstance(start, int) and isinstance(end, int)):
+        if not (isinstance(start, int) and isinstance(end, int)) or self._is_unchecked_end(end):
             return False
         return start >= end or not self._known.missing(ByteRange(start, end))
 

@@ -5,7 +5,7 @@ The blocks that start in a piece have some 30,000 rows. The intervals of all pie
 
 import math
 
-from catalogue.cdx.cluster import MAX_LINE, key_of, list_path
+from catalogue.cdx.cluster import MAX_LINE, count_shards, key_of, list_path, shards_path
 from catalogue.cdx.known_lines import KnownLines
 from catalogue.cdx.list_search import ClusterSearch
 from catalogue.errors import BadCdx
@@ -42,6 +42,8 @@ class ListPieces:
         if not isinstance(search, ClusterSearch):
             search = lists.search(crawl)
         self._known = search.known
+        if self._known.shards is None:
+            self._known.check_shards(count_shards(crawl, source.get(shards_path(crawl)).body))
 
     def __len__(self) -> int:
         return math.ceil(self._known.version.size / PIECE)

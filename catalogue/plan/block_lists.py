@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.cluster import count_shards, shards_path
 from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import StoreDamaged, StoreError
@@ -84,7 +83,7 @@ class BlockLists:
                 self._notify(f"{error}; until then the list is searched at the source")
                 del self._stored[crawl]
         elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
-            known = ClusterSearch(self._source(), crawl, known=lines)
+            known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)
         if known:
             self._lists[crawl] = known
         return known
@@ -108,16 +107,8 @@ class BlockLists:
         return None
 
     def search(self, crawl: str) -> ClusterSearch:
-        """Begin to search the list of a crawl, of which nothing is known; for any thread.
-
-        Raises:
-            NotFound: if the source has no CDX index of the crawl.
-        """
-        source = self._source()
-        response = source.get(shards_path(crawl))
-        search = ClusterSearch(source, crawl, shards=count_shards(crawl, response.body))
-        search.bytes += len(response.body)
-        self._lists[crawl] = search
+        """Begin to search the list of a crawl, of which nothing is known; for any thread."""
+        search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
         return search
 
     def save(self, crawl: str) -> None:

@@ -230,7 +230,7 @@ def test_request_count_of_one_interval(copied: Path, crawl: str, tmp_path: Path)
         seen = [(exchange.path, exchange.range_header) for exchange in server.log]
         assert len(seen) == len({*seen})
         paths = [path for path, _ in seen]
-        assert paths[:2] == [shards_path(crawl), list_path(crawl)]
+        assert paths[:2] == [list_path(crawl), shards_path(crawl)]
         announced = int(ran.err.split("1 interval of keys in 1 crawl: ")[1].split(" request")[0])
         assert len(seen) <= 2 + announced
         assert f"(--seed 5); {len(seen)} requests" in ran.err
