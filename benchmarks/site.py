@@ -24,6 +24,7 @@ from benchmarks.paced import LATENCY, serving
 from benchmarks.peers import CACHE, CDX_TOOLKIT, DATAFUSION, DUCKDB, POLARS, PYARROW, RECIPE, available
 from benchmarks.processes import Failed, run, wait_for_quiet
 from benchmarks.proxy import DelayingProxy
+from benchmarks.real_blocks import with_blocks
 from benchmarks.real_size import CRAWL, FULL
 from benchmarks.report import Value, say, table
 from benchmarks.site_crawl import captures_of, choose_sites, make_cluster, make_crawl
@@ -34,6 +35,9 @@ from catalogue.commoncrawl.manifests import manifest_path
 FILES, RUNS = 300, 3
 
 _OURS = "benchmarks.clients.site_ours"
+_BLOCKS = "benchmarks.clients.site_blocks"
+BLOCKS = "catalogue, list of blocks"
+"""``catalogue`` with the CDX index alone."""
 _TOOLKIT = "benchmarks.clients.site_cdx"
 _PEERS = {
     RECIPE: "benchmarks.clients.site_recipe",
@@ -43,7 +47,7 @@ _PEERS = {
     DATAFUSION: "benchmarks.clients.site_datafusion",
 }
 """Modules, by name in the tables; all request ranges of the files."""
-_PREPARED = (OURS, RECIPE)
+_PREPARED = (OURS, BLOCKS, RECIPE)
 """Clients that store footers on disk."""
 
 
@@ -65,11 +69,13 @@ def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - all benchmarks ha
     folder = make_crawl(CACHE, rows=FULL, files=FILES)
     last = folder / path_of(CRAWL, FILES - 1)
     sites = choose_sites(last)
+    folder = with_blocks(folder, path_of(CRAWL, FILES - 1), [site.low for site in sites])
     pythons, missing = available([*_PEERS, CDX_TOOLKIT])
     with ExitStack() as stack:
         server, rate = stack.enter_context(serving(folder, path_of(CRAWL, FILES - 1)))
         task = Queries(server.url, FILES, sites)
         turns: dict[str, Turn] = {OURS: partial(task.ask, [_OURS], prepare=True)}
+        turns[BLOCKS] = partial(task.ask, [_BLOCKS], prepare=True)
         for peer, module in _PEERS.items():
             if peer in pythons:
                 turns[peer] = partial(task.ask, within(pythons[peer], module), prepare=peer == RECIPE)
@@ -197,7 +203,7 @@ def _median(measured: Sequence[Measured], name: str) -> Measured | None:
 
 def _results(sites: Sequence[Site], took: dict[str, list[Measured]], missing: dict[str, str]) -> Iterator[Result]:
     first, *others = sites
-    clients = (OURS, *_PEERS, CDX_TOOLKIT)
+    clients = (OURS, BLOCKS, *_PEERS, CDX_TOOLKIT)
     cold = f"One site out of {FILES} files, {first.captures:,} captures, nothing stored"
     yield from (_result(cold, client, (PREPARE, first.domain), took, missing) for client in clients)
     stored = "The same, in a new process, footers stored"

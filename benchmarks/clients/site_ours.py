@@ -11,7 +11,7 @@ from catalogue.settings import Settings
 
 def harvest(task: Task) -> int:
     """Harvest the footers of all files, as ``catalogue harvest`` does."""
-    with Catalogue(Session(task.folder / "data", _settings(task))) as cat:
+    with Catalogue(Session(task.folder / "data", settings_of(task))) as cat:
         return sum(len(harvested.fetched) for harvested in cat.harvest(task.crawl))
 
 
@@ -21,13 +21,13 @@ def ask(task: Task) -> Ask:
 
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         if not opened:
-            opened.append(Catalogue(Session(task.folder / "data", _settings(task))))
+            opened.append(Catalogue(Session(task.folder / "data", settings_of(task))))
         return opened[0].captures(site.pattern, columns=COLUMNS).to_arrow()
 
     return asked
 
 
-def _settings(task: Task) -> Settings:
+def settings_of(task: Task) -> Settings:
     # Pages are not cached, so only footers and page indexes are stored between queries.
     cache = task.folder / "cache"
     return Settings(source=task.source, cache=cache, cache_size=0, latency=LATENCY, bandwidth=RATE)
