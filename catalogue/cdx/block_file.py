@@ -18,6 +18,7 @@ import pyarrow.ipc
 
 from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
 from catalogue.errors import BadCdx, StoreDamaged
+from catalogue.parquet.arrow_arrays import text
 from catalogue.surt import KeyInterval
 
 FILE = pa.schema(
@@ -224,7 +225,7 @@ class StoredList:
             table = self._file.read_row_groups([*groups], columns=_READ, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
-        first = pc.binary_join_element_wise(table.column("first_key"), table.column("first_time"), " ")
+        first = pc.binary_join_element_wise(table.column("first_key"), table.column("first_time"), text(" "))
         columns = [first.cast(pa.binary()), *(table.column(name) for name in COLUMNS.names[1:])]
         return pa.table(columns, schema=COLUMNS)
 

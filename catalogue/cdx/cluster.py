@@ -19,6 +19,7 @@ import pyarrow.csv
 
 from catalogue.commoncrawl.manifests import inflate
 from catalogue.errors import BadCdx, BadManifest
+from catalogue.parquet.arrow_arrays import booleans, integers
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import KeyInterval
 
@@ -175,8 +176,8 @@ class BlockList:
 
     def reads(self, blocks: Places, *, max_length: int = MAX_READ) -> list[BlockRead]:
         """Merge neighbouring blocks of a shard into requests of at most ``max_length`` bytes, or of one block."""
-        shards, offsets = (self.columns.column(name).to_numpy() for name in ("shard", "offset"))
-        ends = offsets + self.columns.column("length").to_numpy()
+        shards, offsets, lengths = (integers(self.columns.column(name)) for name in ("shard", "offset", "length"))
+        ends = offsets + lengths
         found = []
         at = blocks.start
         while at < blocks.stop:
@@ -279,11 +280,11 @@ def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
     """Return where a line contradicts the one before it, and how."""
     firsts = columns.column("first")
-    shard, offset, length, number = (columns.column(name).to_numpy() for name in COLUMNS.names[1:])
+    shard, offset, length, number = (integers(columns.column(name)) for name in COLUMNS.names[1:])
     same = shard[1:] == shard[:-1]
     expected = np.where(same, offset[:-1] + length[:-1], 0)
     return [
-        (pc.greater(firsts[:-1], firsts[1:]).to_numpy(zero_copy_only=False), "the key is less than the key before it"),
+        (booleans(pc.greater(firsts[:-1], firsts[1:])), "the key is less than the key before it"),
         (number[1:] != number[:-1] + 1, "the number of the block is not the next one"),
         (~same & (shard[1:] != shard[:-1] + 1), "the shard is not the next one"),
         (offset[1:] != expected, "the block does not start at the end of the block before it"),

@@ -17,6 +17,7 @@ from catalogue.cdx.blocks import FoundLines, block_error
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import BadCdx
+from catalogue.parquet.arrow_arrays import binaries, integer, text
 
 _STATUS = "status"
 _REQUIRED = ("url", "filename", *NUMBERS.values())
@@ -58,13 +59,13 @@ def _convert(crawl: str, parts: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
     place = pc.extract_regex(fields["filename"], _ARCHIVE)
     columns = {name: fields[field] for name, field in TEXTS.items()}
     columns |= {name: _checked(fields[field], _NUMBER).cast(pa.int64()) for name, field in NUMBERS.items()}
-    columns |= {"url_surtkey": pa.array(keys, pa.binary()).cast(pa.string()), "fetch_time": _times(times)}
+    columns |= {"url_surtkey": binaries(keys).cast(pa.string()), "fetch_time": _times(times)}
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "warc_segment": place.field("segment")}
     columns |= {name: place.field(name) for name in ("crawl", "subset")}
     rows = pa.RecordBatch.from_pydict({name: columns[name] for name in COLUMNS}, schema=_CAPTURES)
     if any(fields[name].null_count for name in _REQUIRED) or place.null_count:
         raise _Invalid
-    if not pc.all(pc.equal(rows.column("crawl"), crawl), min_count=0).as_py():
+    if not pc.all(pc.equal(rows.column("crawl"), text(crawl)), min_count=0).as_py():
         raise _Invalid
     rows.validate(full=True)
     return rows
@@ -99,15 +100,16 @@ def _checked(values: pa.Array, form: str) -> pa.Array:
 
 
 def _times(stamps: Sequence[bytes]) -> pa.Array:
-    digits = _checked(pa.array(stamps, pa.binary()).cast(pa.string()), _STAMP)
+    digits = _checked(binaries(stamps).cast(pa.string()), _STAMP)
     return pc.replace_substring_regex(digits, _STAMP, r"\1-\2-\3T\4:\5:\6Z").cast(SCHEMA.field("fetch_time").type)
 
 
 def _statuses(texts: pa.Array) -> pa.Array:
-    numbers = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _SHORT), fill_value=False), texts, None)
-    values = pc.fill_null(numbers.cast(pa.int32()), _NO_STATUS)
-    fits = pc.and_(pc.greater_equal(values, _LOWEST), pc.less_equal(values, _HIGHEST))
-    return pc.if_else(fits, values, _NO_STATUS).cast(pa.int16())
+    none, lowest, highest = (integer(value, pa.int32()) for value in (_NO_STATUS, _LOWEST, _HIGHEST))
+    numbers = pc.if_else(pc.match_substring_regex(texts, _SHORT), texts, text(str(_NO_STATUS))).cast(pa.int32())
+    values = pc.coalesce(numbers, none)
+    fits = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
+    return pc.if_else(fits, values, none).cast(pa.int16())
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:

@@ -21,6 +21,20 @@ def texts(values: Sequence[str]) -> pa.StringArray:
     return binaries([value.encode() for value in values]).cast(pa.string())
 
 
+def text(value: str) -> pa.StringScalar:
+    return texts([value])[0]
+
+
+def integer(value: int, kind: pa.DataType) -> pa.Scalar:
+    return positions(np.array([value])).cast(kind)[0]
+
+
+def integers(values: pa.Array) -> np.ndarray:
+    """Return integers without nulls as a NumPy array."""
+    kind = np.dtype(f"i{values.type.bit_width // 8}")
+    return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
+
+
 def moment(milliseconds: int) -> pa.Scalar:
     """Return a timestamp from milliseconds since 1970 UTC."""
     return pa.Array.from_buffers(pa.timestamp("ms", "UTC"), 1, [None, pa.py_buffer(pack("<q", milliseconds))])[0]
@@ -41,6 +55,12 @@ def fractions(values: np.ndarray) -> pa.DoubleArray:
 def flags(values: np.ndarray) -> pa.BooleanArray:
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
+
+
+def booleans(values: pa.BooleanArray) -> np.ndarray:
+    """Return values without nulls as a NumPy array."""
+    bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
+    return bits[values.offset : values.offset + len(values)].astype(bool)
 
 
 def numbers(values: pa.ChunkedArray) -> np.ndarray:

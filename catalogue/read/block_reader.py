@@ -11,6 +11,7 @@ from catalogue.cdx.blocks import inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.errors import FileChanged
+from catalogue.parquet.arrow_arrays import text
 from catalogue.plan.plan import PlannedBlocks, ReadPlan
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual
@@ -76,7 +77,7 @@ def block_tables(
         for job, response in _noting(fetched, jobs, events):
             for rows in _matching(job, response, residuals):
                 for subset in job.planned.subsets:
-                    some = rows.filter(pc.equal(rows.column("subset"), subset)).select(plan.row_schema.names)
+                    some = rows.filter(pc.equal(rows.column("subset"), text(subset))).select(plan.row_schema.names)
                     if some.num_rows:
                         waiting.setdefault(order.place(job.planned.crawl, subset), []).append(some)
             for place in sorted(each for each in waiting if each.subset == first):

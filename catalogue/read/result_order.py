@@ -5,11 +5,11 @@ from heapq import merge
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.parquet.arrow_arrays import numbers
 from catalogue.plan.plan import ReadPlan
 
 
@@ -38,8 +38,8 @@ class ResultOrder:
     def _parts(self, table: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
         """Split a table with the columns crawl and subset into one for each place."""
         names = [table.column(name).combine_chunks() for name in ("crawl", "subset")]
-        changes = [pc.not_equal(name[1:], name[:-1]).to_numpy(zero_copy_only=False) for name in names]
-        cuts = (np.flatnonzero(changes[0] | changes[1]) + 1).tolist()
+        changes = pc.or_(*(pc.not_equal(name[1:], name[:-1]) for name in names))
+        cuts = (numbers(pa.chunked_array([pc.indices_nonzero(changes)])) + 1).tolist()
         for start, end in pairwise([0, *cuts, table.num_rows]):
             if start < end:
                 yield self.place(*(name[start].as_py() for name in names)), table.slice(start, end - start)
