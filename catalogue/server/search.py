@@ -22,10 +22,10 @@ from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, languages, media_types, statuses
-from catalogue.query.query import COLUMNAR, Query
+from catalogue.query.query import Query
 from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
-from catalogue.selection import select_stored
+from catalogue.selection import select_known
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
@@ -214,10 +214,11 @@ class SearchResult:
     plan: ReadPlan
     seconds: float
     files: int
+    """Stored files of the columnar index of these crawls."""
     bytes: int
     """Bytes of these files."""
-    space: KeySpace
-    """Key map of the newest crawl that is read, or of the newest."""
+    space: KeySpace | None
+    """Key map of the newest crawl of which files are read, or of the newest; None if blocks answer for all."""
     others: tuple[str, ...]
     """Other crawls that are read."""
 
@@ -225,17 +226,20 @@ class SearchResult:
 def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -> SearchResult:
     """Run a search, with ``more`` columns."""
     started = perf_counter()
-    stored = {row["crawl"]: row for row in crawl_rows(catalogue.session) if row["files_harvested"]}
-    crawls = select_stored(catalogue.session, list(stored), search.query.crawls)
+    rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
+    stored = [crawl for crawl, row in rows.items() if row["files_harvested"] or row["blocks"]]
     limit = search.start + search.limit + 1
-    query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit, index=COLUMNAR)
+    words = () if search.query.crawls == ("all",) else search.query.crawls
+    query = replace(search.query, crawls=words, columns=(*_COLUMNS, *more), limit=limit)
     captures = find_captures(catalogue.session, query)
+    crawls = select_known(catalogue.session, stored, words or "all")
     first = captures.plan
     table = None
     if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
-    read = newest_first(file.crawl for path in plan.paths if (file := catalogue.session.dataset.file(path)))
+    read = newest_first(file.crawl for path in plan.index_files if (file := catalogue.session.dataset.file(path)))
+    of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return SearchResult(
         tuple(crawls),
         None if table is None else _rows(table, search),
@@ -243,9 +247,9 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
         first,
         plan,
         perf_counter() - started,
-        sum(stored[crawl]["files_harvested"] for crawl in crawls),
-        sum(stored[crawl]["file_size"] for crawl in crawls),
-        captures.space(),
+        sum(row["files_harvested"] for row in of_files),
+        sum(row["file_size"] or 0 for row in of_files),
+        None if plan.blocks and not read else captures.space(),
         tuple(read[1:]),
     )
 

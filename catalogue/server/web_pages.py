@@ -131,7 +131,7 @@ class _Static(StaticFiles):
 @_with_errors
 async def _home(request: Request) -> Response:
     crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
-    choices = _choices(request, crawls)
+    choices = _choices(crawls)
     return _page(request, "home.html", crawls=crawls, choices=choices, form=Form(crawls=("latest",)))
 
 
@@ -147,7 +147,7 @@ async def _crawl(request: Request) -> Response:
         request,
         "crawl.html",
         crawl=crawl,
-        choices=_choices(request, crawls),
+        choices=_choices(crawls),
         form=Form(crawls=(name,)),
         on_demand=service_of(request).harvester is not None,
     )
@@ -178,7 +178,7 @@ async def _search(request: Request) -> Response:
         return _page(request, "search.html", status, headers, **values)
 
     try:
-        choices = _choices(request, await run_query(request, lambda catalogue: crawl_rows(catalogue.session)))
+        choices = _choices(await run_query(request, lambda catalogue: crawl_rows(catalogue.session)))
         if not request.query_params:
             return page(form=Form(crawls=("latest",)))
         search = parse_form(form)
@@ -222,13 +222,13 @@ def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
     return crawl_rows(catalogue.session)
 
 
-def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    on_demand = service_of(request).harvester is not None
+def _choices(crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
     found = []
     for row in crawls:
-        if row["files_harvested"] or (on_demand and row["has_table"]):
-            label = " · ".join(filter(None, (row["crawl"], row["name"])))
-            found.append((row["crawl"], label if row["files_harvested"] else f"{label} (not harvested yet)"))
+        label = " · ".join(filter(None, (row["crawl"], row["name"])))
+        is_stored = row["files_harvested"] or row["blocks"]
+        if is_stored or row["has_table"]:
+            found.append((row["crawl"], label if is_stored else f"{label} (not harvested)"))
     return found
 
 
@@ -244,7 +244,7 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one else "",
         "site": _site(form, search),
-        "map": svg.draw_query(found.space, found.plan, limited=found.more),
+        "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
         "rest": max(0, len(found.others) - _MAX_OTHERS),
     }

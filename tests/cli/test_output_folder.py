@@ -140,14 +140,14 @@ def test_subset_that_is_not_stored_makes_the_result_incomplete(
     stored, missing = whole_crawls[0], whole_crawls[-1]
     assert command("harvest", "--crawl", stored, "--subset", "all").status == 0
     assert command("harvest", "--crawl", missing).status == 0
-    question = ["query", "*.org", "--subset", "crawldiagnostics", *URLS]
+    question = ["query", "*.org", "--subset", "crawldiagnostics", "--index", "columnar", *URLS]
     in_a_file = command(*question, "-o", "found.jsonl")
     for _ in range(2):
         ran = command(*question, "-o", "found/")
         assert ran.status == in_a_file.status == 1
         assert f"files of {missing}, crawldiagnostics, are not harvested" in ran.err
     assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [stored]
-    of_one = [*question, "--index", "columnar", "--crawl", missing]
+    of_one = [*question, "--crawl", missing]
     assert command(*of_one, "-o", "none/").err == command(*of_one, "-o", "none.jsonl").err
     assert not (tmp_path / "none").exists()
 

@@ -212,7 +212,7 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         assert outcome["harvested"] == len(rest)
         status = command("status", "--json").json()
         assert [failure["path"] for failure in status["failures"]] == [missing.path]
-        requested = command("query", "*.example.com", "--crawl", crawl, "--format", "jsonl")
+        requested = command("query", "*.example.com", "--index", "columnar", "--crawl", crawl, "--format", "jsonl")
         assert requested.status == 1
         assert "may be incomplete" in requested.err
         script.off()

@@ -111,3 +111,21 @@ def test_pages_are_complete_and_disjoint(servers: dict[str, str], crawl_and_urls
         assert [line for text in texts for line in lines_of(text)] == whole
         pages[name] = [lines_of(text) for text in texts]
     assert pages["both"] == pages["columnar"]
+
+
+def test_search_page_shows_captures_of_blocks(
+    whole_settings: Settings, servers: dict[str, str], crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    host = urls[0].split("/")[2]
+    query = urlencode({"url": f"{host}/*", "crawl": crawl})
+    with serving(tmp_path / "nothing", whole_settings) as empty:
+        by_files, by_blocks, by_search = (
+            get(address, f"/search.csv?{query}").text for address in (servers["columnar"], servers["cdx"], empty)
+        )
+        assert by_files.splitlines()[1:]
+        assert by_files == by_blocks == by_search
+        shown = get(empty, f"/search?{query}")
+        assert shown.status == 200
+        assert "Blocks of the CDX index" in shown.text
+        assert f"{crawl} · " in get(empty, "/").text

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -132,6 +132,7 @@ def incomplete_source(
     """Settings of a source with a damaged file, harvested into the folder of its cache."""
     copy, folder = tmp_path_factory.mktemp("torn") / "mirror", tmp_path_factory.mktemp("incomplete_source")
     copytree(mirror, copy)
+    rmtree(copy / "cc-index/collections", ignore_errors=True)  # the other index, which would complete the answers
     manifest = copy / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     paths = gzip.decompress(manifest.read_bytes()).decode().splitlines()
     torn = next(each for each in paths if "crawldiagnostics" in each)

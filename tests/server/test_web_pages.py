@@ -141,7 +141,7 @@ def test_waits_for_a_harvest_with_and_without_scripts(tmp_path: Path) -> None:
     with serving(tmp_path / "data", settings, on_demand=True) as address:
         offered = page(get(address)).one("select", id="crawl").all("option")
         answer = search(address, url="example.com", crawl=CRAWL)
-    assert offered[-1].text == f"{CRAWL} (not harvested yet)"
+    assert offered[-1].text == f"{CRAWL} (not harvested)"
     script = re.search("<script>(.*)</script>", answer.text, re.DOTALL)
     assert script
     digest = base64.b64encode(sha256(script[1].encode()).digest()).decode()
