@@ -34,8 +34,8 @@ _PEERS = {
 _STORED, _BLOCKS, _AGAIN, _SEARCH = (
     "footers stored",
     "list of blocks stored",
-    "second query, by blocks",
-    "first query, by search",
+    "second query by blocks",
+    "first query by search",
 )
 _JOBS = dict.fromkeys(["cold", _STORED, _BLOCKS, _SEARCH], "nothing stored")
 _JOBS |= dict.fromkeys(["second query", _AGAIN, "warm"], "repeated")

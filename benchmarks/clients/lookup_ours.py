@@ -49,11 +49,15 @@ def ours(query: Query) -> Steps:
 
     opened, by_blocks = (open_catalogue(query, Path.home() / folder) for folder in ("indexes", BLOCKS))
     look_up(query, opened)
-    look_up(query, by_blocks, index="auto")
-    return {
-        "list of blocks stored": lambda: ask(BLOCKS, index="auto"),
-        "second query, by blocks": lambda: look_up(query, by_blocks, index="auto"),
-        "first query, by search": lambda: ask("nothing", index="auto"),
+    steps = {}
+    if (by_blocks.session.data / "blocks").exists():
+        look_up(query, by_blocks, index="auto")
+        steps = {
+            "list of blocks stored": lambda: ask(BLOCKS, index="auto"),
+            "second query by blocks": lambda: look_up(query, by_blocks, index="auto"),
+            "first query by search": lambda: ask("nothing", index="auto"),
+        }
+    return steps | {
         "footers stored": lambda: ask("footers"),
         "indexes stored": lambda: ask("indexes"),
         "second query": lambda: look_up(query, opened),

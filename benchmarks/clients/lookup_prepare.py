@@ -5,11 +5,13 @@ folder has the manifest.
 """
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.clients.lookup_asking import COLUMNS, Query
 from benchmarks.clients.lookup_ours import BLOCKS, look_up, open_catalogue
 from benchmarks.real_size import CRAWL
+from catalogue.errors import UnknownCrawl
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.store.database import Store
 
@@ -24,7 +26,7 @@ def main(query: Query) -> None:
             cat.harvest(CRAWL)
             if columns:
                 look_up(query, cat, columns)
-    with open_catalogue(query, Path.home() / BLOCKS) as cat:
+    with open_catalogue(query, Path.home() / BLOCKS) as cat, suppress(UnknownCrawl):  # of a source without it
         cat.harvest(CRAWL, index="cdx")
     with Store(Path.home() / "cold" / "footers.sqlite") as store:
         store.delete("files", store.keys("files"))

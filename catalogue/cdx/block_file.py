@@ -147,7 +147,7 @@ class StoredList:
         if digest != about["footer"]:
             raise self._damaged("it was replaced or damaged")
         self._file = pq.ParquetFile(path, page_checksum_verification=True)
-        self._last: tuple[range, pa.Table] = (range(0), pa.table([], pa.schema([])))
+        self._last: tuple[range, BlockList] | None = None
         """Row groups that were decoded last."""
         self._lock = Lock()
 
@@ -213,11 +213,14 @@ class StoredList:
         """
         groups = self._groups(interval)
         with self._lock:
-            if self._last[0] != groups:
-                self._last = groups, self._read(groups)
-            table = self._last[1]
+            if self._last is None or self._last[0] != groups:
+                self._last = groups, self._part(groups)
+            return self._last[1]
+
+    def _part(self, groups: range) -> BlockList:
+        """Return the blocks of row groups, and the one after them, whose key ends the others."""
         after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
-        (columns,) = pa.concat_tables([table, after]).combine_chunks().to_batches()
+        (columns,) = pa.concat_tables([self._read(groups), after]).combine_chunks().to_batches()
         return BlockList(self.crawl, columns, begins=groups.start == 0, ends=groups.stop == len(self._keys))
 
     def _read(self, groups: range) -> pa.Table:

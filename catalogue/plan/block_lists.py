@@ -1,6 +1,6 @@
 """The lists of blocks of the CDX index that a session uses: stored ones, and searches of others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -111,12 +111,13 @@ class BlockLists:
         search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
         return search
 
-    def save(self, crawl: str) -> None:
-        """Store what a search has read."""
-        search = self._lists.get(crawl)
-        if isinstance(search, ClusterSearch) and search.lines:
-            with suppress(StoreError):
-                save_lines(self._create_store(), self._source().url, search.lines)
+    def save(self, crawls: Iterable[str]) -> None:
+        """Store what the searches of crawls have read."""
+        found = [self._lists.get(crawl) for crawl in crawls]
+        known = [each.lines for each in found if isinstance(each, ClusterSearch) and each.lines]
+        with suppress(StoreError):
+            if known:
+                save_lines(self._create_store(), self._source().url, known)
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
         """Return the version of a file with blocks; None if nothing was read of it yet."""
@@ -132,10 +133,11 @@ class BlockLists:
             self._unsaved.add(crawl)
 
     def save_versions(self) -> None:
-        while self._unsaved:
-            crawl = self._unsaved.pop()
-            with suppress(StoreError):
-                save_versions(self._create_store(), self._source().url, crawl, self._versions[crawl])
+        versions = {crawl: self._versions[crawl] for crawl in self._unsaved if crawl in self._versions}
+        self._unsaved.clear()
+        with suppress(StoreError):
+            if versions:
+                save_versions(self._create_store(), self._source().url, versions)
 
     def drop(self, crawl: str) -> None:
         """Forget what is known of an index by searching, because it is another version now."""

@@ -189,8 +189,7 @@ class CdxContext:
                 report(received)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            for crawl in predictors:
-                self._lists.save(crawl)
+            self._lists.save(predictors)
 
     def _search(self, crawl: str, predict: Predictor | None) -> int:
         """Search a list; return about the bytes that were received."""

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -232,15 +232,17 @@ class Store:
                     summaries[path] = decode(value)
         return summaries
 
-    def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
-        """Store summaries of files, in one transaction; a read-only store ignores them.
+    def add_facts(self, facts: Iterable[tuple[str, StoredFile]], *, briefly: bool = False) -> None:
+        """Store summaries of files, or what searches found, in one transaction; a read-only store ignores them.
 
-        They are derived from the files, so they do not change the state of the store.
+        They can be derived or found again, so they do not change the state of the store. With ``briefly``, another
+        process that is writing is not waited for.
         """
         if self.read_only:
             return
         values = ((path, encode(stored, compress_small=False)) for path, stored in facts)
-        with self._exclusive_connection() as connection, self._transaction(None):
+        waiting = self._short_busy_timeout() if briefly else nullcontext()
+        with self._exclusive_connection() as connection, waiting, self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
     def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:

@@ -4,7 +4,7 @@ Both are values of the table ``facts``, whose changes do not outdate the metadat
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -19,19 +19,22 @@ _MOST = 4 << 20
 """Bytes of lines that are stored of one list; whoever searches more harvests the list."""
 
 
-def save_lines(store: Store, source: str, known: KnownLines) -> None:
-    """Store the lines that a search of a source knows, unless there are many.
+def save_lines(store: Store, source: str, known: Iterable[KnownLines]) -> None:
+    """Store the lines that searches of a source know, except where there are many.
 
     Raises:
         StoreError: if they cannot be stored.
     """
-    fragments = [*known]
-    if sum(len(each.data) for each in fragments) <= _MOST:
-        header = {"shards": known.shards, "parts": [[each.start, len(each.data)] for each in fragments]}
-        body = b"".join([json.dumps(header).encode(), b"\n", *(each.data for each in fragments)])
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        stored = StoredFile(body, known.version.size, known.version.etag, None, source, now)
-        store.add_facts([(SEARCHES + known.crawl, stored)])
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    values = []
+    for each in known:
+        fragments = [*each]
+        if sum(len(fragment.data) for fragment in fragments) <= _MOST:
+            header = {"shards": each.shards, "parts": [[part.start, len(part.data)] for part in fragments]}
+            body = b"".join([json.dumps(header).encode(), b"\n", *(part.data for part in fragments)])
+            stored = StoredFile(body, each.version.size, each.version.etag, None, source, now)
+            values.append((SEARCHES + each.crawl, stored))
+    store.add_facts(values, briefly=True)
 
 
 def stored_lines(store: Store, source: str, crawl: str) -> KnownLines | None:
@@ -51,14 +54,17 @@ def _cut(data: bytes, at: int, parts: list[list[int]]) -> Iterator[Fragment]:
         at += length
 
 
-def save_versions(store: Store, source: str, crawl: str, versions: Mapping[str, FileVersion]) -> None:
-    """Store the versions of files with blocks by path, by which their cached bytes are found.
+def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str, FileVersion]]) -> None:
+    """Store the versions of files with blocks by crawl and path, by which their cached bytes are found.
 
     Raises:
         StoreError: if they cannot be stored.
     """
-    data = json.dumps({path: [each.size, each.etag] for path, each in versions.items()}).encode()
-    store.add_facts([(SHARDS + crawl, marker(data=data, source=source))])
+    values = []
+    for crawl, of_files in versions.items():
+        data = json.dumps({path: [each.size, each.etag] for path, each in of_files.items()}).encode()
+        values.append((SHARDS + crawl, marker(data=data, source=source)))
+    store.add_facts(values, briefly=True)
 
 
 def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVersion]:
