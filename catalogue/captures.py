@@ -193,7 +193,7 @@ class Captures(ReprMixin):
         self._length = None if self._counts else length
 
     def _found(self, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
-        plan = self.fetch_indexes(report=report)
+        plan = self.plan
         self._uncounted.clear()
         if not plan.waves:
             return

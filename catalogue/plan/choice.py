@@ -44,7 +44,6 @@ class ChoiceContext:
         cdx: CdxContext,
         cost: Cost,
         notify: Callable[[str], None],
-        gaps: Sequence[str] = (),
     ) -> None:
         """Prepare a plan.
 
@@ -54,7 +53,6 @@ class ChoiceContext:
             stored: these crawls.
             cdx: the query of all crawls, of which the former are optional.
             cost: of the source.
-            gaps: sentences about crawls that are not among them.
             notify: called with a sentence when the CDX index cannot answer, and the other one does.
         """
         self.query = cdx.query
@@ -65,7 +63,6 @@ class ChoiceContext:
         self._cdx = cdx
         self._cost = cost
         self._notify = notify
-        self._gaps = tuple(gaps)
         self._told: set[str] = set()
 
     @property
@@ -75,9 +72,7 @@ class ChoiceContext:
 
     def limited(self, limit: int) -> "ChoiceContext":
         columnar = self._columnar.limited(limit) if self._columnar else None
-        return ChoiceContext(
-            self._crawls, columnar, self._stored, self._cdx.limited(limit), self._cost, self._notify, self._gaps
-        )
+        return ChoiceContext(self._crawls, columnar, self._stored, self._cdx.limited(limit), self._cost, self._notify)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
         """Plan the query, or one that counts its captures.
@@ -99,8 +94,7 @@ class ChoiceContext:
         ways = [
             self._way(crawl, by_cdx.get(crawl), cdx_ways[crawl], columnar_ways.get(crawl)) for crawl in self._crawls
         ]
-        missing = list(self._gaps)
-        missing += [text for each in ways if each.way.index == COLUMNAR for text in self._stored[each.crawl].missing]
+        missing = [text for each in ways if each.way.index == COLUMNAR for text in self._stored[each.crawl].missing]
         return _combined(columnar, cdx, ways, missing)
 
     def _tell(self) -> None:
@@ -149,8 +143,8 @@ class ChoiceContext:
         """Return the query of the columnar index; None if that is not stored of all crawls."""
         if self._columnar is None or self._stored.keys() != {*self._crawls}:
             return None
-        missing = (*self._gaps, *(text for crawl in self._crawls for text in self._stored[crawl].missing))
-        return self._columnar.with_missing(missing)
+        missing = (text for crawl in self._crawls for text in self._stored[crawl].missing)
+        return self._columnar.with_missing(tuple(missing))
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
         """See ``PlanContext``."""

@@ -2,8 +2,7 @@
 
 import gzip
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copytree
@@ -22,7 +21,6 @@ from catalogue.cdx.lines import RAW, cdx_table
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.conftest import harvest_all
 from tests.read.test_answers import in_order, random_patterns
 from tests.support.cdx_indexes import make_index
 from tests.support.commands import Command
@@ -32,19 +30,6 @@ from tests.support.faults import FaultServer
 READ = [*COLUMNS, "crawl", "subset"]
 SHARE = 4
 """Each crawl gets one of so many of the patterns."""
-
-
-@pytest.fixture(scope="module")
-def whole_settings(whole_mirror: Path, settings: Settings) -> Settings:
-    return replace(settings, source=str(whole_mirror))
-
-
-@pytest.fixture(scope="module")
-def columnar(whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Everything is harvested, and what queries need of lists of blocks is searched."""
-    data = harvest_all(whole_settings, tmp_path_factory.mktemp("columnar") / "data")
-    with catalogue.open(data, settings=whole_settings) as cat:
-        yield cat
 
 
 @pytest.fixture(scope="module")

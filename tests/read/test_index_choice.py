@@ -20,7 +20,6 @@ from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
-from tests.conftest import harvest_all
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
 from tests.support.block_lists import CRAWL, write_list
@@ -28,18 +27,6 @@ from tests.support.commands import Command
 from tests.support.faults import FaultServer
 
 READ = [*COLUMNS, "crawl", "subset"]
-
-
-@pytest.fixture(scope="module")
-def whole_settings(whole_mirror: Path, settings: Settings) -> Settings:
-    return replace(settings, source=str(whole_mirror))
-
-
-@pytest.fixture(scope="module")
-def columnar(whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    data = harvest_all(whole_settings, tmp_path_factory.mktemp("columnar") / "data")
-    with catalogue.open(data, settings=whole_settings) as cat:
-        yield cat
 
 
 @pytest.fixture(scope="module")
