@@ -20,7 +20,7 @@ from benchmarks.real_size import CRAWL, INDEX_FILE, QUERIES
 from benchmarks.report import say
 from benchmarks.zipnum import blocks
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.cdx.lines import lines_of
 
 BLOCKS, SHARDS = 1_200_000, 300
 _BEFORE, _AFTER = 4_500, 10_500
@@ -65,7 +65,7 @@ def _real_blocks(file: pq.ParquetFile, low: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _lines(batch: pa.RecordBatch) -> Sequence[str]:
-    return sorted(cdx_table(batch).column(RAW).to_pylist(), key=str.encode)
+    return sorted(lines_of(batch), key=str.encode)
 
 
 def _write(folder: Path, real: Sequence[Sequence[tuple[str, bytes]]]) -> None:

@@ -71,6 +71,11 @@ class Block:
         return len(self._starts) - 1
 
     @property
+    def size(self) -> int:
+        """Bytes that it takes in memory."""
+        return len(self._data) + self._starts.nbytes
+
+    @property
     def has_detected_types(self) -> bool:
         """Whether a line has a detected media type; old crawls have none."""
         return b'"mime-detected"' in self._data

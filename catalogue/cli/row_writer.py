@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
-from catalogue.cdx.lines import Output, cdx_table, write_lines
+from catalogue.cdx.line_formats import Output, write_lines
+from catalogue.cdx.lines import lines_of
 from catalogue.cli.tables import table
 from catalogue.errors import QueryError
 from catalogue.parquet.arrow_arrays import texts, without_zones
@@ -54,7 +55,7 @@ def write(
             case "jsonl" | "json":
                 return _write_json(batches, file, array=format_ == "json")
             case "cdxj":
-                return _write_texts(batches, file, lambda batch: write_lines(cdx_table(batch), Output.CDXJ))
+                return _write_texts(batches, file, lambda batch: write_lines(lines_of(batch), Output.CDXJ))
             case "url":
                 return _write_texts(batches, file, _urls)
             case "csv" | "tsv":

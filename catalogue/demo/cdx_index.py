@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.demo.pages import Row
 
@@ -19,7 +19,7 @@ def cdx_files(crawl: str, rows: Sequence[Row], missing: Collection[str]) -> dict
     """Return the files of the CDX index of rows of all subsets, by path, without the columns ``missing`` then."""
     schema = pa.schema([field for field in SCHEMA if field.name not in missing])
     (batch,) = pa.Table.from_pylist([*rows], schema).combine_chunks().to_batches()
-    lines = sorted({line.encode() for line in cdx_table(batch).column(RAW).to_pylist()})
+    lines = sorted({line.encode() for line in lines_of(batch)})
     files: dict[str, bytes] = {}
     listed: list[bytes] = []
     for shard, of_shard in enumerate(_pieces(lines, -(-len(lines) // _SHARDS))):

@@ -121,10 +121,10 @@ class BlockLists:
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
         """Return the version of a file with blocks; None if nothing was read of it yet."""
-        if crawl not in self._versions:
-            store = self._store()
-            self._versions[crawl] = stored_versions(store, self._source().url, crawl) if store else {}
-        return self._versions[crawl].get(path)
+        known = self._versions.setdefault(crawl, {})
+        if path not in known and (store := self._store()):  # other threads and processes store versions too
+            self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known
+        return known.get(path)
 
     def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
         """Note the version of a file with blocks; ``save_versions`` stores it."""

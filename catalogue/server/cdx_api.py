@@ -2,25 +2,30 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.cdx.lines import write_lines
+from catalogue.cdx.line_formats import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.metadata_db.candidates import MARGIN
+from catalogue.server.cdx_filters import Operator
+from catalogue.server.cdx_paging import Page
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
-from catalogue.server.cdx_search import Page, find_page, read_part
+from catalogue.server.cdx_search import CdxSearch, select_lines
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import KeyInterval
 
+_FEW_LINES = 500
+"""Lines that take less time than the way to another thread and back."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
@@ -35,14 +40,17 @@ async def collinfo(request: Request) -> Response:
 async def index(request: Request) -> Response:
     """Answer a CDX request, in several parts if it is long."""
     service, query = service_of(request), parse_request(parse_query(request.scope["query_string"]))
+    name = request.path_params["crawl"]
     not_found = f"No Captures found for: {query.url}"
-    find = partial(_find, service, request.path_params["crawl"], query)
-    try:
-        crawl, page, rows, lines = await run_query(request, find, key=(request.path_params["crawl"], query))
-    except NotHarvested as error:
-        crawl, page, rows, lines = "", Page(missing=(str(error),)), 0, b""
-        not_found = f"{not_found}; {error}"
-    else:
+    found = _find_in_memory(service, name, query)
+    if found is None:
+        try:
+            found = await run_query(request, partial(_find, service, name, query), key=(name, query))
+        except NotHarvested as error:
+            found = _Found("", Page(missing=(str(error),)), 0, b"")
+            not_found = f"{not_found}; {error}"
+    crawl, page, number, lines = found
+    if crawl:
         service.check_complete([crawl], page.missing)
     headers = incomplete(page.missing)
     if query.counts_pages:
@@ -51,7 +59,7 @@ async def index(request: Request) -> Response:
     if not 0 <= query.page < max(1, page.pages):
         last = max(0, page.pages - 1)
         return error_answer(400, f"Page {query.page} invalid: First Page is 0, Last Page is {last}", **headers)
-    parts = _parts(request, crawl, query, page, rows, lines)
+    parts = _parts(request, crawl, query, page, number, lines)
     first = await anext(parts, b"")
     if not first:
         return error_answer(404, not_found, **headers)
@@ -91,19 +99,56 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
     return entry | {name: f"{time:%Y-%m-%dT%H:%M:%S}" for name, time in times.items() if time}
 
 
-def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> tuple[str, Page, int, bytes]:
-    """Return the crawl, the requested page, and the number of captures and the lines of its first part."""
+class _Found(NamedTuple):
+    """The requested page."""
+
+    crawl: str
+    page: Page
+    number: int
+    """Lines of its first part."""
+    lines: bytes
+    """These lines."""
+
+
+def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | None:
+    """Find a page of few lines in memory; None if it is not there."""
+    memory, state = service.memory, service.state()
+    crawl = memory.crawl(state, name)
+    if crawl is None or _is_outside(crawl, query):
+        return None
+    page = memory.page(state, crawl.id, query)
+    if page is None:
+        return None
+    if query.counts_pages or not page.parts:
+        return _Found(crawl.id, page, 0, b"")
+    lines = memory.lines(state, crawl.id, page.parts[0])
+    if lines is None or len(lines) > _FEW_LINES or any(each.operator is Operator.MATCHES for each in query.filters):
+        return None
+    return _written(crawl.id, page, query, select_lines(lines, query))
+
+
+def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> _Found:
+    """Find a page, and read its first part."""
     crawl = service.crawls.find(catalogue, name)
     if not query.counts_pages and _is_outside(crawl, query):
-        return crawl.id, Page(), 0, b""
-    page = find_page(catalogue, crawl.id, query)
-    first = _read(crawl.id, query, page.parts[0], catalogue) if page.parts and not query.counts_pages else (0, b"")
-    return crawl.id, page, *first
+        return _Found(crawl.id, Page(), 0, b"")
+    search = CdxSearch(catalogue, crawl.id, service.memory)
+    page = search.find_page(query)
+    service.memory.keep_crawl(search.state, crawl)
+    if query.counts_pages or not page.parts:
+        return _Found(crawl.id, page, 0, b"")
+    return _written(crawl.id, page, query, search.read_part(query, page.parts[0]))
 
 
-def _read(crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue) -> tuple[int, bytes]:
-    rows = read_part(catalogue, crawl, query, intervals)
-    return rows.num_rows, write_lines(rows, query.output, query.fields)
+def _written(crawl: str, page: Page, query: CdxRequest, lines: Sequence[str]) -> _Found:
+    return _Found(crawl, page, len(lines), write_lines(lines, query.output, query.fields))
+
+
+def _read(
+    service: Service, crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue
+) -> tuple[int, bytes]:
+    lines = CdxSearch(catalogue, crawl, service.memory).read_part(query, intervals)
+    return len(lines), write_lines(lines, query.output, query.fields)
 
 
 async def _parts(
@@ -117,7 +162,7 @@ async def _parts(
             query = replace(query, limit=query.limit - rows)
         if following is None or query.limit == 0:
             return
-        read = partial(_read, crawl, query, following)
+        read = partial(_read, service_of(request), crawl, query, following)
         rows, lines = await run_query(request, read, key=(crawl, query, following))
 
 

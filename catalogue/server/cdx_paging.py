@@ -34,6 +34,20 @@ class Block:
     """Approximate number of blocks of the CDX index, at least 1."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a result, not read yet."""
+
+    pages: int = 0
+    """Number of pages; 0 without captures."""
+    blocks: int = 0
+    """Blocks of all pages."""
+    parts: tuple[tuple[KeyInterval, ...], ...] = ()
+    """Read one after the other; empty if the page does not exist."""
+    missing: tuple[str, ...] = ()
+    """Messages about files that are not stored."""
+
+
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
     """Return keys to cut at, given for each row group the bounds and rows of its pages in order, or its own."""
     found = []

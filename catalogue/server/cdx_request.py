@@ -1,17 +1,14 @@
 """Parameters of the CDX API, parsed; see https://github.com/webrecorder/pywb/wiki/CDX-Server-API."""
 
-import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from catalogue.cdx.lines import FIELDS, RAW, Output
+from catalogue.cdx.line_formats import Output
 from catalogue.errors import QueryError
 from catalogue.query.times import time_bounds
+from catalogue.server.cdx_filters import Filter, parse_filter
 from catalogue.surt import Match, Pattern, parse_pattern
 
 PAGE_SIZE = 5
@@ -23,75 +20,12 @@ _EARLIEST, _LATEST = "10000101000000", "29991231235959"
 _FALSE = {"", "0", "false", "f", "off"}
 _OUTPUTS = {"cdxj": Output.CDXJ, "json": Output.JSON, "text": Output.TEXT}
 _AFTER_HOST = re.compile(r"(?<![:/])[/?]")
-_MAX_FILTERS, _MAX_FILTER_LENGTH = 50, 2000
+_MAX_FILTERS = 50
 _MAX_FIELDS = 100
 _MAX_PARAMETERS = 200
 _INVALID_BYTES = re.compile("[\udc80-\udcff]")
 _UNSUPPORTED = ("showPagedIndex", "resolveRevisits", "collapseTime")
 """Parameters of pywb that no known client of Common Crawl's server sends."""
-_ALIASES = {
-    "u": "url",
-    "original": "url",
-    "statuscode": "status",
-    "mimetype": "mime",
-    "m": "mime",
-    "s": "length",
-    "l": "length",
-    "o": "offset",
-    "d": "digest",
-    "t": "timestamp",
-    "k": "urlkey",
-    "f": "filename",
-    "charset": "encoding",
-}
-"""Other names of fields in filters, as in pywb; ``s`` is not the status."""
-_TEXT_COLUMNS = {"mime": "content_mime_type", "mime-detected": "content_mime_detected", "digest": "content_digest"}
-
-
-class Operator(enum.Enum):
-    """How a filter compares; the value is its prefix."""
-
-    CONTAINS = ""
-    EQUALS = "="
-    MATCHES = "~"
-    """An RE2 expression, anchored at the start; its time is proportional to the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """``[!][=|~]field:value``."""
-
-    operator: Operator
-    field: str
-    """Empty for the complete line."""
-    value: str
-    inverted: bool = False
-
-    def mask(self, table: pa.RecordBatch) -> pa.Array:
-        """Select captures of a table of CDX fields; a missing field is an empty text."""
-        if self.field and self.field not in FIELDS:
-            values = pa.array([""] * table.num_rows, pa.string())
-        else:
-            values = table.column(self.field or RAW).fill_null("")
-        match self.operator:
-            case Operator.CONTAINS:
-                selected = pc.match_substring(values, self.value)
-            case Operator.EQUALS:
-                selected = pc.equal(values, self.value)
-            case Operator.MATCHES:
-                selected = pc.match_substring_regex(values, _anchored(self.value))
-        return pc.invert(selected) if self.inverted else selected
-
-    @property
-    def sql(self) -> str | None:
-        """Return a condition on index columns for pruning by statistics; all selected rows meet it."""
-        if self.inverted or self.operator is not Operator.EQUALS:
-            return None
-        if self.field == "status" and re.fullmatch("[1-9][0-9]{2}", self.value, re.ASCII):
-            return f"fetch_status = {self.value}"
-        if self.field in _TEXT_COLUMNS and re.fullmatch(r"[\w.+/-]+", self.value, re.ASCII):
-            return f"{_TEXT_COLUMNS[self.field]} = '{self.value}'"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,30 +121,6 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
         reverse=_is_true(single.get("reverse")) or single.get("sort") == "reverse",
         closest=_timestamp(single, "closest"),
     )
-
-
-def parse_filter(text: str) -> Filter:
-    if len(text) > _MAX_FILTER_LENGTH:
-        raise QueryError(f"Invalid value for filter= param: it has more than {_MAX_FILTER_LENGTH:,} characters")
-    rest = text.removeprefix("!")
-    operator = Operator(rest[0]) if rest[:1] in {"=", "~"} else Operator.CONTAINS
-    field, colon, value = rest.removeprefix(operator.value).partition(":")
-    if not colon:
-        field, value = "", field
-    found = Filter(operator, _ALIASES.get(field, field), value, inverted=rest != text)
-    if operator is Operator.MATCHES:
-        for pattern in (value, _anchored(value)):  # the value alone too: its parentheses could close the group
-            try:
-                pc.match_substring_regex(pa.array([""]), pattern)
-            except pa.ArrowInvalid as error:
-                reason = str(error).rpartition(": ")[2]
-                message = f"Invalid value for filter= param: {text[:200]} ({reason}; expressions are RE2's)"
-                raise QueryError(message) from error
-    return found
-
-
-def _anchored(pattern: str) -> str:
-    return rf"\A(?:{pattern})"
 
 
 def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:

@@ -1,28 +1,29 @@
 """Answers to CDX requests: find pages, read them in parts, filter and sort."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
+from catalogue.cdx.line_formats import time_of
+from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_cheaper
-from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where
 from catalogue.selection import select_stored
-from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
-from catalogue.server.cdx_request import CdxRequest, Operator
+from catalogue.server.cdx_blocks import lines_of_blocks
+from catalogue.server.cdx_filters import apply_filters
+from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, Page, cut, marks, pages_of
+from catalogue.server.cdx_request import CdxRequest
+from catalogue.server.memory import Memory, size_of
 from catalogue.surt import KeyInterval, Match, merge
 
 _MAX_INDEXED = 300
@@ -35,28 +36,114 @@ _MAX_LISTED = 50_000
 """Blocks of a result that is cut by the list of blocks."""
 _BATCH_ROWS = 8192
 """Rows converted to lines together; each takes some kilobytes."""
-_EXPRESSION_SECONDS = 10.0
-"""For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
-_MAX_SLICE, _QUICK = 256, 0.05
-"""Rows filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
+_MAX_KEPT = 50_000
+"""Lines of a part that are kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of a result, not read yet."""
+class CdxSearch:
+    """Searches of a crawl; what they find is kept in memory. For one thread."""
 
-    pages: int = 0
-    """Number of pages; 0 without captures."""
-    blocks: int = 0
-    """Blocks of all pages."""
-    parts: tuple[tuple[KeyInterval, ...], ...] = ()
-    """Read one after the other; empty if the page does not exist."""
-    missing: tuple[str, ...] = ()
-    """Messages about files that are not stored."""
+    def __init__(self, catalogue: Catalogue, crawl: str, memory: Memory) -> None:
+        self.crawl = crawl
+        self._catalogue = catalogue
+        self._memory = memory
+        self.state = catalogue.session.store.state()
+
+    def find_page(self, request: CdxRequest) -> Page:
+        """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
+        page = self._memory.page(self.state, self.crawl, request)
+        if page is None:
+            page = _find_page(self._catalogue, self.crawl, request)
+            self._memory.keep_page(self.state, self.crawl, request, page)
+        return page
+
+    def read_part(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> list[str]:
+        """Read a part of a page: the selected lines in the requested order.
+
+        Raises:
+            TooExpensive: if it has too many captures.
+        """
+        lines = self._memory.lines(self.state, self.crawl, intervals)
+        if lines is None:
+            lines = lines_of_blocks(self._catalogue.session, self.crawl, intervals, self._memory, self.state)
+            if lines is None:
+                return self._read_rows(request, intervals)
+            self._memory.keep_lines(self.state, self.crawl, intervals, lines)
+        return select_lines(lines, request)
+
+    def _read_rows(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> list[str]:
+        """Read a part by the cheaper index, without captures that statistics rule out by a filter."""
+        where = request.where
+        read = request if where else replace(request, first="", last="")
+        captures = _captures(self._catalogue, self.crawl, read, intervals)
+        every: list[str] = []
+
+        def batches() -> Iterator[list[str]]:
+            for batch in captures.batches(warn=False):
+                for start in range(0, batch.num_rows, _BATCH_ROWS):
+                    lines = lines_of(batch.slice(start, _BATCH_ROWS))
+                    if not where and len(every) <= _MAX_KEPT:
+                        every.extend(lines)
+                    yield lines
+
+        found: list[str] = []
+        size = 0
+        for lines in filter_lines(batches(), request):
+            found += lines
+            size += size_of(lines)
+            if request.limit and len(found) > request.limit + _BATCH_ROWS:
+                found = order_lines(found, request)
+                size = size_of(found)
+            if len(found) > _MAX_ROWS or size > _MAX_BYTES:
+                message = (
+                    f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
+                    "use a smaller limit=, a narrower url=, or: catalogue query"
+                )
+                raise TooExpensive(message)
+        if not where and len(every) <= _MAX_KEPT:
+            self._memory.keep_lines(self.state, self.crawl, intervals, sorted(every))
+        return order_lines(found, request)
 
 
-def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
+def select_lines(lines: list[str], request: CdxRequest) -> list[str]:
+    """Select lines, which are in order, and return them in the requested order, up to the limit.
+
+    Raises:
+        TooExpensive: if the filters take too long.
+    """
+    if request.filters or request.first or request.last:
+        lines = [line for some in filter_lines([lines], request) for line in some]
+    if request.closest:
+        return order_lines(lines, request)
+    return (lines[::-1] if request.reverse else lines)[: request.limit]
+
+
+def filter_lines(batches: Iterable[Sequence[str]], request: CdxRequest) -> Iterator[Sequence[str]]:
+    """Yield the lines of the requested time that all filters select; see ``apply_filters``."""
+    if request.first or request.last:
+        first, last = request.first, request.last or "~"
+        batches = ([line for line in batch if first <= time_of(line) <= last] for batch in batches)
+    return apply_filters(batches, request.filters) if request.filters else iter(batches)
+
+
+def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
+    """Sort lines (so by key, then time), or by distance from a time, and apply the limit."""
+    found = sorted(lines, reverse=request.reverse and not request.closest)
+    if request.closest:
+        moment = timestamp_to_datetime(request.closest, tz_aware=True)  # pads and clamps as pywb does
+        found.sort(key=lambda line: _distance(time_of(line), moment))
+    return found[: request.limit]
+
+
+def _distance(stamp: str, moment: datetime) -> float:
+    """Return seconds from a time; infinite for an invalid timestamp."""
+    try:
+        return abs((datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) - moment).total_seconds())
+    except ValueError:
+        return math.inf
+
+
+def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     intervals = request.pattern.intervals
     found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals)
     columnar = found.question.columnar_only()
@@ -98,99 +185,6 @@ def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Seque
     return cut(intervals, found) if found else ()
 
 
-def read_part(
-    catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
-) -> pa.RecordBatch:
-    """Read a part of a page: CDX fields in the requested order.
-
-    Raises:
-        TooExpensive: if it has too many captures.
-    """
-    captures = _captures(catalogue, crawl, request, intervals)
-    found: list[pa.RecordBatch] = []
-    last: pa.RecordBatch | None = None
-    rows = size = 0
-
-    def candidates() -> Iterator[pa.RecordBatch]:
-        for batch in captures.batches(warn=False):
-            for start in range(0, batch.num_rows, _BATCH_ROWS):
-                piece = batch.slice(start, _BATCH_ROWS)
-                yield cdx_table(rows_before(piece, last, request) if last else piece)
-
-    for batch in filter_tables(candidates(), request, time.thread_time):
-        found.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if request.limit and rows > request.limit + _BATCH_ROWS:
-            found = [sort_captures(found, request)]
-            last = found[0].slice(request.limit - 1)
-            rows, size = found[0].num_rows, found[0].nbytes
-        if rows > _MAX_ROWS or size > _MAX_BYTES:
-            message = (
-                f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
-                "use a smaller limit=, a narrower url=, or: catalogue query"
-            )
-            raise TooExpensive(message)
-    return sort_captures(found, request)
-
-
-def filter_tables(
-    tables: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
-) -> Iterator[pa.RecordBatch]:
-    """Filter tables of CDX fields; ``clock`` returns CPU seconds.
-
-    Raises:
-        TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
-    """
-    timed = any(each.operator is Operator.MATCHES for each in request.filters)
-    left, size = _EXPRESSION_SECONDS, 1
-    for table in tables:
-        if not timed:
-            yield filter_table(table, request)
-            continue
-        at = 0
-        while at < table.num_rows:
-            began = clock()
-            selected = filter_table(table.slice(at, size), request)
-            took = clock() - began
-            left -= took
-            if left < 0:
-                message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
-                raise TooExpensive(message)
-            at += size
-            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
-            yield selected
-
-
-def filter_table(table: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    masks = [each.mask(table) for each in request.filters]
-    masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
-    masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
-    return table.filter(reduce(pc.and_, masks)) if masks else table
-
-
-def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Select index rows that are not after a capture, given as a row of CDX fields."""
-    fields = places_of(rows)
-    if request.closest:
-        near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
-        return rows.filter(pa.array(near <= far))
-    places, bound = (pc.binary_join_element_wise(each[KEY], each[TIME], " ") for each in (fields, last))
-    is_before = pc.greater_equal if request.reverse else pc.less_equal
-    return rows.filter(is_before(places, bound[0]))
-
-
-def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
-    """Sort captures by their lines (so by key, then time), or by distance from a time, and apply the limit."""
-    table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
-    order = pc.sort_indices(table.column(RAW)).to_numpy()
-    if request.closest:
-        order = order[np.argsort(_distances(table.column(TIME), request.closest)[order], kind="stable")]
-    elif request.reverse:
-        order = order[::-1]
-    found = table.take(positions(order[: request.limit])).combine_chunks()
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names=found.schema.names)
-
-
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
     where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
@@ -219,11 +213,3 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in _run(catalogue, query, crawl).batches(warn=False))
-
-
-def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
-    """Return seconds from a time; infinite for invalid timestamps."""
-    moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
-    times = np.asarray(pc.strptime(stamps, format="%Y%m%d%H%M%S", unit="s", error_is_null=True).cast(pa.int64()))
-    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)
-    return distances

@@ -12,6 +12,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import CrawlList, OnDemandHarvester
+from catalogue.server.memory import MEMORY, Memory
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Clock, SystemClock
@@ -34,6 +35,7 @@ class Service:
         patience: float = 20.0,
         on_demand: bool = False,
         strict: bool = False,
+        memory: int = MEMORY,
         notify: Callable[[str], None] = lambda _: None,
         clock: Callable[[], Clock] = SystemClock,
     ) -> None:
@@ -47,13 +49,16 @@ class Service:
             patience: seconds that a request to the source may wait.
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
+            memory: bytes that the CDX API keeps in memory.
             notify: called with messages.
             clock: of the rate limit.
         """
         self.strict = strict
         self.crawls = CrawlList()
         self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
+        self.memory = Memory(memory)
         self._first.session.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
+        self._store = self._first.session.open_store(create=False)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         others = [Catalogue(self._first.session.share()) for _ in range(at_once - 1)]
         self._catalogues = [self._first, *others]
@@ -72,6 +77,10 @@ class Service:
         """Clients of each pending query."""
         self._documents: Documents | None = None
         self._lock = Lock()
+
+    def state(self) -> str:
+        """Return the state of the store, see ``Store.state``; for the thread of the event loop."""
+        return self._store.state()
 
     @property
     def at_once(self) -> int:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.lines import Output, cdx_table, write_lines
+from catalogue.cdx.line_formats import Output, write_lines
+from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import SCHEMA
 from tests.support.mirrors import one_of_each_crawl
@@ -45,7 +46,7 @@ def written(*rows: dict[str, Any], output: Output = Output.CDXJ, fields: list[st
     names = {name: None for row in rows for name in row}
     schema = pa.schema([SCHEMA.field(name) for name in names])
     batch = pa.RecordBatch.from_pylist([dict.fromkeys(names) | row for row in rows], schema=schema)
-    return write_lines(cdx_table(batch), output, fields).decode().splitlines()
+    return write_lines(lines_of(batch), output, fields).decode().splitlines()
 
 
 def fields_of(row: dict[str, Any]) -> dict[str, str]:
@@ -100,7 +101,7 @@ def test_leaves_out_invalid_status() -> None:
 
 def test_writes_no_lines_without_rows() -> None:
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    assert [write_lines(cdx_table(empty), output) for output in Output] == [b"", b"", b""]
+    assert [write_lines(lines_of(empty), output) for output in Output] == [b"", b"", b""]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_json_agrees_with_python(texts: list[str]) -> None:
 def test_writes_rows_of_every_crawl(mirror: Path) -> None:
     for path in one_of_each_crawl(mirror):
         table = pq.read_table(path, coerce_int96_timestamp_unit="ms").slice(0, 500).combine_chunks()
-        lines = write_lines(cdx_table(table.to_batches()[0]), Output.CDXJ).decode().splitlines()
+        lines = write_lines(lines_of(table.to_batches()[0]), Output.CDXJ).decode().splitlines()
         for line, row in zip(lines, table.to_pylist(), strict=True):
             key, time, fields = line.split(" ", 2)
             assert (key, time) == (row["url_surtkey"], format_timestamp(row["fetch_time"]))

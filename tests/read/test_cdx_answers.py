@@ -17,7 +17,7 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.columns import COLUMNS
-from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
@@ -149,7 +149,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         )
         crawl_of(folder, rows, crawl=crawl)
         (batch,) = rows.to_batches()
-        index = make_index(crawl, cdx_table(batch).column(RAW).to_pylist(), lines_a_block=1)
+        index = make_index(crawl, lines_of(batch), lines_a_block=1)
         for path, data in (index.files | {shards_path(crawl): gzip.compress("\n".join(index.shards).encode())}).items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)

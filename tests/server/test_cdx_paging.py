@@ -18,7 +18,8 @@ from catalogue.parquet.model import Bounds
 from catalogue.selection import stored_crawls
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
-from catalogue.server.cdx_search import find_page, read_part
+from catalogue.server.cdx_search import CdxSearch
+from catalogue.server.memory import Memory
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
@@ -90,10 +91,9 @@ def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> 
     """Return the number of pages, and the lines of one."""
     parameters = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
     request = parse_request([*parameters.items()])
-    page = find_page(cat, crawl, request)
-    lines: list[str] = []
-    for intervals in page.parts:
-        lines += read_part(cat, crawl, request, intervals).column("line").to_pylist()
+    search = CdxSearch(cat, crawl, Memory(0))
+    page = search.find_page(request)
+    lines = [line for intervals in page.parts for line in search.read_part(request, intervals)]
     return page.pages, lines
 
 
@@ -133,7 +133,7 @@ def test_pages_are_complete_and_do_not_change_while_reading_learns(
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
-    page = find_page(harvested, crawl, parse_request([("url", "example.com")]))
+    page = CdxSearch(harvested, crawl, Memory()).find_page(parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts)) == (1, 1, 1)
     assert harvested.requests == before
 
@@ -142,7 +142,7 @@ def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
     request = parse_request([("url", "*.com"), ("from", "2099")])
     before = harvested.requests
     for crawl in stored_crawls(harvested.session):
-        assert find_page(harvested, crawl, request).parts == ()
+        assert CdxSearch(harvested, crawl, Memory()).find_page(request).parts == ()
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
-    assert find_page(harvested, stored_crawls(harvested.session)[0], counting).pages > 0
+    assert CdxSearch(harvested, stored_crawls(harvested.session)[0], Memory()).find_page(counting).pages > 0

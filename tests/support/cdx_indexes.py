@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from benchmarks.zipnum import blocks
 from catalogue.cdx.blocks import FoundLines, find_lines
 from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks, shards_path
-from catalogue.cdx.lines import RAW, cdx_table
+from catalogue.cdx.lines import lines_of
 from catalogue.surt import KeyInterval
 
 
@@ -72,7 +72,7 @@ def indexes_of(whole_mirror: Path, rows: pa.Table) -> list[CdxIndex]:
     made = []
     for crawl in sorted(set(rows["crawl"].to_pylist())):
         (batch,) = rows.filter(pc.equal(rows["crawl"], crawl)).combine_chunks().to_batches()
-        made.append(make_index(crawl, sorted(cdx_table(batch).column(RAW).to_pylist(), key=str.encode)))
+        made.append(make_index(crawl, sorted(lines_of(batch), key=str.encode)))
     return made
 
 

@@ -1,0 +1,136 @@
+"""Filters of the CDX API, applied to lines."""
+
+import enum
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.cdx.line_formats import fields_of
+from catalogue.errors import QueryError, TooExpensive
+from catalogue.parquet.arrow_arrays import texts
+
+_ALIASES = {
+    "u": "url",
+    "original": "url",
+    "statuscode": "status",
+    "mimetype": "mime",
+    "m": "mime",
+    "s": "length",
+    "l": "length",
+    "o": "offset",
+    "d": "digest",
+    "t": "timestamp",
+    "k": "urlkey",
+    "f": "filename",
+    "charset": "encoding",
+}
+"""Other names of fields in filters, as in pywb; ``s`` is not the status."""
+_TEXT_COLUMNS = {"mime": "content_mime_type", "mime-detected": "content_mime_detected", "digest": "content_digest"}
+_MAX_LENGTH = 2000
+_EXPRESSION_SECONDS = 10.0
+"""For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
+_MAX_SLICE, _QUICK = 256, 0.05
+"""Lines filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
+
+
+class Operator(enum.Enum):
+    """How a filter compares; the value is its prefix."""
+
+    CONTAINS = ""
+    EQUALS = "="
+    MATCHES = "~"
+    """An RE2 expression, anchored at the start; its time is proportional to the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """``[!][=|~]field:value``."""
+
+    operator: Operator
+    field: str
+    """Empty for the complete line."""
+    value: str
+    inverted: bool = False
+
+    def select(self, lines: Sequence[str]) -> list[str]:
+        """Select lines; a missing field is an empty text."""
+        values = [fields_of(line).get(self.field, "") for line in lines] if self.field else lines
+        match self.operator:
+            case Operator.CONTAINS:
+                selected = [self.value in value for value in values]
+            case Operator.EQUALS:
+                selected = [self.value == value for value in values]
+            case Operator.MATCHES:
+                selected = pc.match_substring_regex(texts(values), _anchored(self.value)).to_pylist()
+        return [line for line, is_selected in zip(lines, selected, strict=True) if is_selected != self.inverted]
+
+    @property
+    def sql(self) -> str | None:
+        """Return a condition on index columns for pruning by statistics; all selected rows meet it."""
+        if self.inverted or self.operator is not Operator.EQUALS:
+            return None
+        if self.field == "status" and re.fullmatch("[1-9][0-9]{2}", self.value, re.ASCII):
+            return f"fetch_status = {self.value}"
+        if self.field in _TEXT_COLUMNS and re.fullmatch(r"[\w.+/-]+", self.value, re.ASCII):
+            return f"{_TEXT_COLUMNS[self.field]} = '{self.value}'"
+        return None
+
+
+def parse_filter(text: str) -> Filter:
+    """Parse a filter.
+
+    Raises:
+        QueryError: if it is too long, or not an expression of RE2.
+    """
+    if len(text) > _MAX_LENGTH:
+        raise QueryError(f"Invalid value for filter= param: it has more than {_MAX_LENGTH:,} characters")
+    rest = text.removeprefix("!")
+    operator = Operator(rest[0]) if rest[:1] in {"=", "~"} else Operator.CONTAINS
+    field, colon, value = rest.removeprefix(operator.value).partition(":")
+    if not colon:
+        field, value = "", field
+    found = Filter(operator, _ALIASES.get(field, field), value, inverted=rest != text)
+    if operator is Operator.MATCHES:
+        for pattern in (value, _anchored(value)):  # the value alone too: its parentheses could close the group
+            try:
+                pc.match_substring_regex(texts([""]), pattern)
+            except pa.ArrowInvalid as error:
+                reason = str(error).rpartition(": ")[2]
+                message = f"Invalid value for filter= param: {text[:200]} ({reason}; expressions are RE2's)"
+                raise QueryError(message) from error
+    return found
+
+
+def _anchored(pattern: str) -> str:
+    return rf"\A(?:{pattern})"
+
+
+def apply_filters(
+    batches: Iterable[Sequence[str]], filters: Sequence[Filter], *, clock: Callable[[], float] = time.thread_time
+) -> Iterator[Sequence[str]]:
+    """Yield the lines that all filters select; ``clock`` returns CPU seconds.
+
+    Raises:
+        TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS`` in all.
+    """
+    timed = any(each.operator is Operator.MATCHES for each in filters)
+    left, size = _EXPRESSION_SECONDS, 1
+    for lines in batches:
+        at = 0
+        while at < len(lines):
+            began = clock()
+            selected = lines[at : at + size] if timed else lines
+            at += len(selected)
+            for each in filters:
+                selected = each.select(selected)
+            took = clock() - began
+            left -= took
+            if timed and left < 0:
+                message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
+                raise TooExpensive(message)
+            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
+            yield selected
