@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.errors import NotHarvested
 from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
-from catalogue.metadata_db.connection import readable, reading
 from catalogue.metadata_db.queries import statement
-from catalogue.metadata_db.refresh import refresh
 from catalogue.selection import stored_crawl, stored_crawls
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
     """Return the rows of a statement over the views, as dicts, without updating page indexes."""
+    from catalogue.metadata_db.connection import readable, reading
+
     session.metadata()
     with readable(), reading(session.database_path) as connection:
         found = connection.execute(sql, parameters or None).fetchall()
@@ -72,6 +72,8 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     with session.database() as connection:
         rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
+        from catalogue.metadata_db.refresh import refresh
+
         path = session.writable_database(changes=True)
         refresh(path, session.store, session.dataset, column_chunks=requested)
 

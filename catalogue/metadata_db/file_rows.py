@@ -8,13 +8,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.metadata_db.incoming import incoming
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.stored_file import StoredFile, with_note
+
+if TYPE_CHECKING:
+    import duckdb
 
 _FORM = 6
 """Version of the summaries; those of another version are derived again."""
@@ -119,7 +121,7 @@ def _line(new: NewFile) -> bytes:
     return b'{%b, "found": %b}\n' % (place.encode(), new.facts.data)
 
 
-def add_files(db: duckdb.DuckDBPyConnection, files: Iterable[NewFile], folder: Path) -> None:
+def add_files(db: "duckdb.DuckDBPyConnection", files: Iterable[NewFile], folder: Path) -> None:
     """Add files; ``folder`` is for temporary files."""
     with incoming(folder, _INCOMING, map(_line, files)) as source:
         db.execute(f"CREATE OR REPLACE TEMP TABLE incoming_files AS FROM {source}")

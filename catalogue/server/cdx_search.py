@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
@@ -17,7 +16,6 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_cheaper
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
-from catalogue.query.where import parse_where
 from catalogue.selection import select_stored
 from catalogue.server.cdx_blocks import lines_of_blocks
 from catalogue.server.cdx_filters import apply_filters
@@ -130,6 +128,8 @@ def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
     """Sort lines (so by key, then time), or by distance from a time, and apply the limit."""
     found = sorted(lines, reverse=request.reverse and not request.closest)
     if request.closest:
+        from warcio.timeutils import timestamp_to_datetime
+
         moment = timestamp_to_datetime(request.closest, tz_aware=True)  # pads and clamps as pywb does
         found.sort(key=lambda line: _distance(time_of(line), moment))
     return found[: request.limit]
@@ -187,7 +187,11 @@ def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Seque
 
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
-    where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
+    where = None
+    if request.where:
+        from catalogue.query.where import parse_where
+
+        where = parse_where(request.where, pa.schema([]), catalogue.session.dataset)
     query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
     return _run(catalogue, query, crawl)
 
