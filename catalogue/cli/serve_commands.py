@@ -3,9 +3,10 @@
 import ipaddress
 import os
 import shutil
+import sys
 import tempfile
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -42,16 +43,49 @@ _COMMANDS = [
 ]
 
 
+def _cores() -> int:
+    """Return the number of cores that this process may use, up to 8; 1 where processes cannot share a port."""
+    return min(len(os.sched_getaffinity(0)), 8) if sys.platform == "linux" else 1
+
+
 @click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any free one.")
 @click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets, when it is requested.")
 @click.option("--strict", is_flag=True, help="Refuse queries (422) that harvested files may not answer completely.")
 @click.option(
-    "--at-once", type=click.IntRange(1, 64), default=4, show_default=True, help="Queries answered in parallel."
+    "--at-once",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Queries that each process answers in parallel.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=_cores,
+    show_default="a process a core, at most 8",
+    help="Processes; each has its own memory.",
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(0, 1 << 20),
+    default=512,
+    show_default=True,
+    help="MB that each process keeps of what the CDX API reads.",
 )
 @common
-def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, strict: bool, at_once: int) -> None:
+def serve(
+    options: Common,
+    *,
+    host: str,
+    port: int,
+    harvest_on_demand: bool,
+    strict: bool,
+    at_once: int,
+    workers: int,
+    memory: int,
+) -> None:
     """Serve the CDX API of index.commoncrawl.org, a JSON API and web pages.
 
     Clients of that server need only the new address. They find all crawls, and the captures of harvested ones. The
@@ -65,11 +99,9 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
     try:
-        from catalogue.server import run
+        from catalogue.server import ServerOptions, run
     except ModuleNotFoundError as error:
         raise QueryError(f"serving needs {error.name}; run: {install_command('serve')}") from error
-    from catalogue.server.service import Service
-
     if options.table is not None:
         raise QueryError("only Common Crawl's index is served; leave out --table")
     settings = options.settings()
@@ -79,11 +111,19 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
         if not _is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
-    service = Service(
-        settings.data, settings, at_once=at_once, on_demand=harvest_on_demand, strict=strict, notify=options.say
+    server = ServerOptions(
+        settings,
+        host,
+        port,
+        workers=workers,
+        at_once=at_once,
+        memory=memory << 20,
+        on_demand=harvest_on_demand,
+        strict=strict,
+        log=options.verbose,
+        say=options.say,
     )
-    with closing(service):
-        run(service, host, port, ready=ready, log=options.verbose)
+    run(server, ready=ready)
 
 
 def _is_loopback(host: str) -> bool:

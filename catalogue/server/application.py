@@ -1,10 +1,7 @@
-"""The application, and a server of it on a socket."""
+"""The application, and a server of it."""
 
-import os
 import re
 import resource
-import socket
-from collections.abc import Callable
 from contextlib import suppress
 
 import uvicorn
@@ -17,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.errors import CatalogueError
 from catalogue.server import archived_pages, cdx_api, json_api, web_pages
 from catalogue.server.connections import Connection, Server
 from catalogue.server.responses import on_error
@@ -76,29 +73,11 @@ def application(service: Service | None = None) -> FastAPI:
     return app
 
 
-def run(service: Service, host: str, port: int, *, ready: Callable[[str], None], log: bool = False) -> None:
-    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
-
-    Raises:
-        QueryError: if it cannot listen there.
-    """
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        # Python's own text repeats the address; unknown names have no number.
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another --port") from error
-    with listening:
-        name = f"[{host}]" if ":" in host else host
-        ready(f"http://{name}:{listening.getsockname()[1]}")
-        server_of(service, log=log, max_connections=_raise_file_limit() // 2).run(sockets=[listening])
-
-
 def server_of(
-    service: Service, *, log: bool = False, max_connections: int = _MAX_CONNECTIONS, head_seconds: int = _HEAD_SECONDS
+    service: Service, *, log: bool = False, max_connections: int | None = None, head_seconds: int = _HEAD_SECONDS
 ) -> uvicorn.Server:
     """Return a server for ``max_connections``; each has ``head_seconds`` to send the head of a request."""
+    max_connections = max_connections or _raise_file_limit() // 2
     config = uvicorn.Config(
         application(service),
         log_level="info" if log else "error",

@@ -119,6 +119,7 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
     page = memory.page(state, crawl.id, query)
     if page is None:
         return None
+    page = page.ordered(reverse=query.reverse)
     if query.counts_pages or not page.parts:
         return _Found(crawl.id, page, 0, b"")
     lines = memory.lines(state, crawl.id, page.parts[0])

@@ -47,6 +47,9 @@ class Page:
     missing: tuple[str, ...] = ()
     """Messages about files that are not stored."""
 
+    def ordered(self, *, reverse: bool) -> "Page":
+        return replace(self, parts=self.parts[::-1]) if reverse else self
+
 
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
     """Return keys to cut at, given for each row group the bounds and rows of its pages in order, or its own."""

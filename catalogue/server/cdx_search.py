@@ -53,7 +53,7 @@ class CdxSearch:
         if page is None:
             page = _find_page(self._catalogue, self.crawl, request)
             self._memory.keep_page(self.state, self.crawl, request, page)
-        return page
+        return page.ordered(reverse=request.reverse)
 
     def read_part(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> list[str]:
         """Read a part of a page: the selected lines in the requested order.
@@ -165,7 +165,7 @@ def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     return Page(
         len(pages),
         sum(block.size for block in blocks),
-        tuple(reversed(read) if request.reverse else read),
+        tuple(read),
         columnar.scope.missing if columnar else (),
     )
 

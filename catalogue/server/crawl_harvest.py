@@ -19,6 +19,7 @@ from catalogue.errors import (
     NotHarvested,
     SourceError,
     SourceUnavailable,
+    StoreLocked,
     UnknownCrawl,
 )
 from catalogue.harvest.harvest_crawls import crawl_list
@@ -135,9 +136,10 @@ class OnDemandHarvester:
 
     def _harvest(self, harvest: _Harvest) -> None:
         crawl = harvest.progress.name
-        self._notify(f"{crawl} was requested; harvesting it")
 
         def report(at: Progress) -> None:
+            if not harvest.progress.listed:
+                self._notify(f"{crawl} was requested; harvesting it")
             harvest.progress = at
             if self._closed:
                 raise SourceUnavailable("the server was stopped")
@@ -151,6 +153,11 @@ class OnDemandHarvester:
                 outcomes = catalogue.harvest(crawl, subsets="all", report=report)
             progress = [outcome.progress for outcome in outcomes]
             messages = [f"{crawl}: {at.done} of {at.listed} files are stored, {at.failed} failed" for at in progress]
+        except StoreLocked:  # another process of the server harvests it
+            with self._lock:
+                self._running = None
+                del self._harvests[crawl]
+            return
         except Exception as error:  # noqa: BLE001 - the crawl must not stay pending
             internal = not isinstance(error, CatalogueError)
             failure = f"{crawl} could not be harvested: {'internal error' if internal else error}"

@@ -29,6 +29,11 @@ class Memory:
         self._size = 0
         self._lock = Lock()
 
+    @property
+    def size(self) -> int:
+        """Bytes of all values, about."""
+        return self._size
+
     def crawl(self, state: str, name: str) -> Crawl | None:
         """Return a crawl that was requested by its complete name."""
         found: Crawl | None = self._get((state, name))
@@ -38,7 +43,7 @@ class Memory:
         self._put((state, crawl.id), crawl, 0)
 
     def page(self, state: str, crawl: str, request: CdxRequest) -> Page | None:
-        """Return the page of a request, which does not depend on its filters."""
+        """Return the page of a request; it does not depend on filters, and its parts are in the order of keys."""
         found: Page | None = self._get((state, crawl, _of_page(request)))
         return found
 
@@ -91,7 +96,6 @@ def _of_page(request: CdxRequest) -> tuple[Hashable, ...]:
         request.page,
         request.page_size,
         request.counts_pages,
-        request.reverse,
         bool(request.closest),
         request.first,
         request.last,

@@ -1,0 +1,173 @@
+"""The processes of a server. All listen at one port, and the system divides connections among them.
+
+They share the data folder, the cache on disk and the rate limit. Each has its own memory.
+"""
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Pipe, wait
+from multiprocessing.context import SpawnProcess
+from threading import Thread
+from types import FrameType, TracebackType
+from typing import NoReturn, Self
+
+from catalogue.errors import CatalogueError, QueryError
+from catalogue.server.application import server_of
+from catalogue.server.memory import MEMORY
+from catalogue.server.service import Service
+from catalogue.settings import Settings
+
+CAN_SHARE_PORT = sys.platform == "linux"
+"""Whether the system divides the connections to a port among processes."""
+_SHORT_LIFE = 10.0
+"""Seconds; a process that ends sooner is not started again."""
+_LAST_SECONDS = 10.0
+"""For a process to end before it is killed."""
+_GC_OBJECTS = 100_000
+"""New objects between searches for cycles."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Options of a server, the same for each of its processes."""
+
+    settings: Settings
+    host: str
+    port: int = 0
+    """0 for any free one."""
+    workers: int = 1
+    """Processes."""
+    at_once: int = 4
+    memory: int = MEMORY
+    on_demand: bool = False
+    strict: bool = False
+    """These four are those of ``Service``, for each process."""
+    log: bool = False
+    """Whether requests are printed."""
+    say: Callable[[str], None] = print
+    """Prints a message; a function that processes can send to each other."""
+
+    def service(self) -> Service:
+        return Service(
+            self.settings.data,
+            self.settings,
+            at_once=self.at_once,
+            on_demand=self.on_demand,
+            strict=self.strict,
+            memory=self.memory,
+            notify=self.say,
+        )
+
+
+def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
+    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
+
+    Raises:
+        QueryError: if it cannot listen there.
+    """
+    with closing(options.service()) as service, _listen(options) as listening:
+        address = listening.getsockname()
+        ready(f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{address[1]}")
+        with _OtherProcesses(replace(options, port=address[1])):
+            server_of(service, log=options.log).run(sockets=[listening])
+
+
+def _listen(options: ServerOptions) -> socket.socket:
+    shared = options.workers > 1
+    if shared and not CAN_SHARE_PORT:
+        raise QueryError("this system cannot divide connections among processes; leave out --workers")
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        first = _bound(options, family, options.port)
+        if not shared:
+            return first
+        port = first.getsockname()[1]  # of no other server: those that share a port are not refused
+        first.close()
+        return _bound(options, family, port, shared=True)
+    except OSError as error:
+        # Python's own text repeats the address; unknown names have no number.
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        message = f"cannot listen at {options.host}, port {options.port} ({why}); choose another --port"
+        raise QueryError(message) from error
+
+
+def _bound(options: ServerOptions, family: int, port: int, *, shared: bool = False) -> socket.socket:
+    return socket.create_server((options.host, port), family=family, backlog=1024, reuse_port=shared)
+
+
+class _OtherProcesses:
+    """The processes beside this one; one that ends is replaced."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._processes: dict[SpawnProcess, float] = {}
+        """With the times of their starts."""
+        self._stop, self._stopping = Pipe()
+        self._watcher = Thread(target=self._watch, name="processes")
+
+    def __enter__(self) -> Self:
+        for _ in range(self._options.workers - 1):
+            self._start()
+        self._watcher.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._stop.close()
+        self._watcher.join()
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join(_LAST_SECONDS)
+            process.kill()
+
+    def _start(self) -> None:
+        process = get_context("spawn").Process(target=_serve, args=(self._options,))
+        process.start()
+        self._processes[process] = time.monotonic()
+
+    def _watch(self) -> None:
+        while self._stopping not in wait([self._stopping, *(each.sentinel for each in self._processes)]):
+            for process in [each for each in self._processes if each.exitcode is not None]:
+                lived = time.monotonic() - self._processes.pop(process)
+                again = "another one is started" if lived > _SHORT_LIFE else "it is not started again"
+                self._options.say(f"a process of the server ended with status {process.exitcode}; {again}")
+                if lived > _SHORT_LIFE:
+                    self._start()
+
+
+def _serve(options: ServerOptions) -> None:
+    """Serve in a process beside the first one, until that ends or terminates this one."""
+    gc.set_threshold(_GC_OBJECTS)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _exit)
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        with (
+            closing(options.service()) as service,
+            _bound(options, family, options.port, shared=True) as listening,
+        ):
+            server = server_of(service, log=options.log)
+
+            def stop_with_first() -> None:
+                first = parent_process()
+                if first:
+                    wait([first.sentinel])
+                server.should_exit = True
+
+            Thread(target=stop_with_first, daemon=True).start()
+            server.run(sockets=[listening])
+    except CatalogueError as error:
+        options.say(str(error))
+        sys.exit(1)
+
+
+def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)

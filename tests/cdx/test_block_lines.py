@@ -1,0 +1,81 @@
+"""Lines of blocks are written as their rows are, whether they are converted or not."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.cdx.block_lines import written_lines
+from catalogue.cdx.blocks import FoundLines
+from catalogue.cdx.lines import lines_of
+from catalogue.cdx.rows import captures_of
+from catalogue.errors import BadCdx
+from tests.cdx.test_rows import CRAWL, FAULTS, FIELDS, FILE, SHARD, line
+
+
+def found(*lines: bytes) -> FoundLines:
+    return FoundLines(SHARD, 17927, 11, b"".join(text + b"\n" for text in lines))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("around", [0, 2])
+def test_refuses_what_is_no_row(fault: str, around: int) -> None:
+    bad, message = FAULTS[fault]
+    with pytest.raises(BadCdx, match=message) as raised:
+        written_lines(CRAWL, found(*[line()] * around, bad, *[line()] * around))
+    assert f"{SHARD}, block at byte 17,927, line {11 + around}: " in str(raised.value)
+
+
+@pytest.mark.parametrize("day", ["0229", "0230", "0431", "0631", "1131", "0000", "0100", "1301", "0132"])
+def test_refuses_days_that_do_not_exist(day: str) -> None:
+    text = line().replace(b" 20220816", f" 2022{day}".encode())
+    with pytest.raises(BadCdx, match="invalid key, time or text"):
+        written_lines(CRAWL, found(text))
+
+
+@pytest.mark.parametrize("stamp", ["20200229000000", "20221231235959", "20220131000000", "20220430120000"])
+def test_accepts_days_that_exist(stamp: str) -> None:
+    text = line().replace(b"20220816185132", stamp.encode())
+    assert written_lines(CRAWL, found(text)) == [text.decode()]
+
+
+VALUES = {
+    "url": ["https://example.com/\u00e9", 'a"b', "\\", "", "https://example.com/ x"],
+    "status": ["404", "-1", "0200", "", "x", "99999", "2000"],
+    "length": ["0", "007", "999999999999999"],
+    "offset": ["00", "1"],
+    "filename": [f"common-crawl/{FILE}", FILE.replace("/warc/", "/robotstxt/"), FILE.replace("x.warc", 'x".warc')],
+    "charset": ["", "\u2028"],
+    "languages": ["eng,fra"],
+    "truncated": ["length"],
+    "redirect": ["https://example.org/\u00fc", "/"],
+    "nosuch": ["x"],
+}
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in VALUES.items()}),
+        min_size=1,
+        max_size=6,
+    ),
+    st.booleans(),
+    st.sampled_from([FIELDS, dict(reversed(FIELDS.items())), FIELDS | {"mime": "unk"}]),
+)
+def test_lines_are_those_of_their_rows(
+    changes: list[dict[str, str]],
+    ascii_only: bool,  # noqa: FBT001 - given by Hypothesis
+    fields: dict[str, str],
+) -> None:
+    lines = [
+        f"com,example)/ 20220816185132 {json.dumps(fields | change, ensure_ascii=ascii_only)}".encode()
+        for change in changes
+    ]
+    assert written_lines(CRAWL, found(*lines)) == lines_of(captures_of(CRAWL, [found(*lines)]))
+
+
+def test_lines_of_every_crawl(scanned: dict[str, list[bytes]]) -> None:
+    for crawl, lines in scanned.items():
+        every = FoundLines(SHARD, 17927, 1, b"".join(lines))
+        assert written_lines(crawl, every) == lines_of(captures_of(crawl, [every]))

@@ -1,0 +1,171 @@
+"""What the CDX API keeps in memory changes no answer, is limited, and is not used after the store has changed."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+import catalogue
+from catalogue.cdx.blocks import Block
+from catalogue.server.cdx_paging import Page
+from catalogue.server.cdx_request import parse_request
+from catalogue.server.memory import Memory
+from catalogue.server.service import Service
+from catalogue.settings import Settings
+from catalogue.surt import EVERYTHING
+from tests.server.test_cdx_by_blocks import crawl_and_urls, requests, whole_settings
+from tests.support.faults import FaultServer
+from tests.support.serving import Answer, get, running, serving
+
+__all__ = ["crawl_and_urls", "whole_settings"]
+
+INDEXES = ["columnar", "cdx", "both"]
+
+
+@pytest.fixture(scope="module", params=INDEXES)
+def data(
+    request: pytest.FixtureRequest,
+    whole_settings: Settings,
+    crawl_and_urls: tuple[str, list[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    folder = tmp_path_factory.mktemp("memory") / "data"
+    with catalogue.open(folder, settings=whole_settings) as cat:
+        cat.harvest(crawl_and_urls[0], subsets="all", index=request.param)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def servers(data: Path, whole_settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Addresses of servers without memory, with some kilobytes, and with enough for everything."""
+    with (
+        serving(data, whole_settings, memory=0) as without,
+        serving(data, whole_settings, memory=60_000) as little,
+        serving(data, whole_settings) as enough,
+    ):
+        yield without, little, enough
+
+
+def shown(answer: Answer) -> tuple[int, bytes, dict[str, str]]:
+    return answer.status, answer.body, {name: text for name, text in answer.headers.items() if name != "date"}
+
+
+def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
+    crawl, urls = crawl_and_urls
+    chance = random.Random(27)
+    asked = []
+    for words in requests(urls, 60):
+        options = chance.choice(
+            [
+                *({}, {}, {"output": "json"}, {"output": "text"}, {"showNumPages": "true"}, {"pageSize": "1"}),
+                *({"fl": "url,charset,nosuch"}, {"closest": "2022"}, {"from": "2018", "to": "202208"}, {"page": "1"}),
+                {"output": "json", "filter": "!~url:.*[a-m]$"},
+            ]
+        )
+        asked.append(f"/{crawl}-index?{urlencode(words | options)}")
+    for path in chance.sample(asked, len(asked)) + chance.choices(asked, k=2 * len(asked)):
+        expected, *others = (shown(get(address, path)) for address in servers)
+        assert expected[0] in {200, 400, 404}
+        for other in others:
+            assert other == expected, path
+
+
+def test_repeated_requests_read_nothing(
+    data: Path, whole_mirror: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    hosts = sorted({url.split("/")[2] for url in urls})
+    paths = [f"/{crawl}-index?{urlencode({'url': url})}" for url in (*urls[::50], f"{hosts[0]}/*", f"*.{hosts[1]}")]
+    copied = shutil.copytree(data, tmp_path / "data")
+    with FaultServer(whole_mirror) as source:
+        settings = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with serving(copied, settings) as address:
+            first = [get(address, path) for path in paths]
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+            source.reset()
+            assert [get(address, path).body for path in paths] == [each.body for each in first]
+            for more in ("&output=json", "&filter=status:2", "&limit=1", "&fl=url", "&sort=reverse"):
+                assert {get(address, path + more).status for path in paths} <= {404, *(each.status for each in first)}
+            assert not source.log
+
+
+def test_other_urls_of_a_block_read_nothing(
+    whole_mirror: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    with FaultServer(whole_mirror) as source:
+        settings = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(crawl, index="cdx")
+        with serving(tmp_path / "data", settings) as address:
+            source.reset()
+            for url in urls[::10]:
+                assert get(address, f"/{crawl}-index?{urlencode({'url': url})}").status == 200
+            read = [(each.path, each.headers["range"]) for each in source.log if each.path.endswith(".gz")]
+    assert 0 < len(read) == len({*read}) < len(urls) / 20
+
+
+def test_changes_of_the_store_are_seen(
+    whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, _ = crawl_and_urls
+    path = f"/{crawl}-index?url=*.com&pageSize=1000"
+    with (
+        catalogue.open(tmp_path / "data", settings=whole_settings) as cat,
+        serving(tmp_path / "data", whole_settings) as address,
+    ):
+        lines = set()
+        for index in ("columnar", "cdx"):
+            for _ in range(2):
+                assert get(address, path).status == 404
+            cat.harvest(crawl, subsets="all", index=index)
+            for _ in range(2):
+                answer = get(address, path)
+                assert answer.status == 200
+                lines.add(answer.text.count("\n"))
+            cat.forget(crawl)
+        assert get(address, path).status == 404
+        assert len(lines) == 1
+
+
+def test_memory_is_limited(data: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]]) -> None:
+    crawl, urls = crawl_and_urls
+    service = Service(data, whole_settings, at_once=2, memory=100_000)
+    sizes = []
+    with running(service) as address:
+        for url in urls[::20]:
+            get(address, f"/{crawl}-index?{urlencode({'url': url})}")
+            sizes.append(service.memory.size)
+    service.close()
+    assert 0 < max(sizes) <= 100_000
+
+
+def test_drops_what_was_not_used_for_the_longest_time() -> None:
+    memory = Memory(10_000)
+    blocks = [Block("x", number, b"%01000d 20220101000000 {}\n" % number) for number in range(10)]
+    for block in blocks:
+        memory.keep_block("", block)
+        memory.block("", "x", 0)
+    kept = [number for number in range(10) if memory.block("", "x", number)]
+    assert kept == [0, *range(11 - len(kept), 10)]
+    assert 4 < len(kept) < 10
+    assert memory.size <= 10_000
+    memory.keep_lines("", "x", (EVERYTHING,), ["x" * 9000])
+    assert memory.lines("", "x", (EVERYTHING,)) is None
+    assert [number for number in range(10) if memory.block("", "x", number)] == kept
+
+
+def test_other_filters_are_the_same_page() -> None:
+    memory = Memory()
+    asked = [("url", "example.com/*"), ("page", "2")]
+    memory.keep_page("1", "x", parse_request(asked), Page(3))
+    for more in ([("filter", "x")], [("sort", "reverse")], [("fl", "url")], [("limit", "1")], [("output", "json")]):
+        assert memory.page("1", "x", parse_request(asked + more)) == Page(3)
+    for more in ([("pageSize", "1")], [("from", "2022")], [("closest", "2022")]):
+        assert memory.page("1", "x", parse_request(asked + more)) is None
+    assert memory.page("2", "x", parse_request(asked)) is None
+    assert memory.page("1", "y", parse_request(asked)) is None

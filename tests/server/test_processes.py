@@ -1,0 +1,116 @@
+"""Several processes at one port: all answer, all end with the first one, and one harvests a crawl."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue.server import CAN_SHARE_PORT
+from catalogue.settings import Settings
+from tests.support.commands import Command
+from tests.support.serving import get, serving
+
+pytestmark = pytest.mark.skipif(not CAN_SHARE_PORT, reason="only Linux divides connections among processes")
+
+
+def children(number: int) -> set[int]:
+    """Return the server's processes beside the first one."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = re.search(r"PPid:\s+(\d+)", (folder / "status").read_text())
+                command = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if parent and int(parent[1]) == number and b"spawn_main" in command:
+                found.add(int(folder.name))
+    return found
+
+
+def listening(port: int) -> int:
+    """Return the number of sockets that listen at a port."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines)
+
+
+@contextmanager
+def started(asking: Command, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """Start ``serve`` with two processes, and wait until both listen."""
+    with asking.start_anew("serve", "--port", "0", "--workers", "2", *words) as process:
+        assert process.stderr
+        try:
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline().decode())
+            assert found
+            while listening(int(found[1])) < 2:
+                assert process.poll() is None
+            yield process, found[0]
+        finally:
+            process.kill()
+
+
+def is_running(number: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_all_answer(asking: Command, crawl: str) -> None:
+    path = f"/{crawl}-index?url=*.example.com&output=json"
+    with started(asking) as (process, address):
+        (other,) = children(process.pid)
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: get(address, path).body, range(200)))
+        assert len({*answers}) == 1
+        ran = asking("serve", "--port", address.rpartition(":")[2], "--workers", "2")
+        assert ran.status == 2
+        assert "Address already in use" in ran.err
+        assert answers[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert not is_running(other)
+        assert process.stderr
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_all_end_when_the_first_is_killed(asking: Command) -> None:
+    with started(asking) as (process, address):
+        (other,) = children(process.pid)
+        process.kill()
+        process.wait(30)
+        while is_running(other):
+            pass
+        with pytest.raises(ConnectionRefusedError):
+            get(address)
+
+
+def test_the_first_answers_alone_if_the_other_ends_at_once(asking: Command) -> None:
+    with started(asking) as (process, address):
+        (other,) = children(process.pid)
+        os.kill(other, signal.SIGKILL)
+        assert process.stderr
+        assert b"ended with status -9; it is not started again" in process.stderr.readline()
+        assert [get(address, "/collinfo.json").status for _ in range(8)] == [200] * 8
+
+
+def test_waits_for_the_harvest_of_another_process(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    path = f"/{crawl}-index?url=example.com/*"
+    with (
+        catalogue.open(tmp_path / "data", settings=settings) as cat,
+        serving(tmp_path / "data", settings, on_demand=True) as address,
+    ):
+        with cat.session.create_store().harvesting(crawl):
+            answers = [get(address, path) for _ in range(20)]
+        assert {answer.status for answer in answers} == {503}
+        assert all(int(answer.headers["retry-after"]) <= 10 for answer in answers)
+        while get(address, path).status == 503:
+            pass
+        assert get(address, path).status == 200
