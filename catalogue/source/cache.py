@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -49,6 +50,10 @@ class RangeCache:
 
     def get(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bytes | None:
         """Return the bytes of a range, joined from entries; None if bytes are missing. Remove damaged entries."""
+        if self.limit and requested.end <= pin.size:
+            file = self._file(url, path, pin, requested)
+            if _is_regular(file) and (whole := _read(file, len(requested))) is not None:
+                return whole  # found without listing the entries
         entries = self._entries(url, path, pin)
         while cover := _cover(entries, requested):
             body, position = [], requested.start
@@ -203,6 +208,13 @@ def _list(folder: Path, is_valid: Callable[[str], object], *, folders: bool = Fa
             with os.scandir(folder) as entries:
                 return [entry for entry in entries if is_valid(entry.name) and kind(entry, follow_symlinks=False)]
     return []
+
+
+def _is_regular(file: Path) -> bool:
+    """Return whether a file exists, without following links."""
+    with suppress(OSError):
+        return stat.S_ISREG(file.lstat().st_mode) and not file.parent.is_symlink()
+    return False
 
 
 def _digest(file: Path, body: bytes) -> bytes:
