@@ -56,7 +56,7 @@ def _cores() -> int:
 @click.option(
     "--at-once",
     type=click.IntRange(1, 64),
-    default=4,
+    default=2,
     show_default=True,
     help="Queries that each process answers in parallel.",
 )

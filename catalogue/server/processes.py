@@ -45,7 +45,7 @@ class ServerOptions:
     """0 for any free one."""
     workers: int = 1
     """Processes."""
-    at_once: int = 4
+    at_once: int = 2
     memory: int = MEMORY
     on_demand: bool = False
     strict: bool = False

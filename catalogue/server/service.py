@@ -30,7 +30,7 @@ class Service:
         data: Path,
         settings: Settings,
         *,
-        at_once: int = 4,
+        at_once: int = 2,
         max_queued: int = 512,
         patience: float = 20.0,
         on_demand: bool = False,
