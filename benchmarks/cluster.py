@@ -11,7 +11,7 @@ from zlib import crc32
 from benchmarks.crawls import CRAWL
 from benchmarks.report import table
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
-from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import ClusterSearch, Predictor, predict_from
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from catalogue.source.retry import PoliteSource
@@ -52,8 +52,8 @@ def main(*, full: bool) -> None:
     other = parse_blocks(CRAWL, make_list(len(blocks) * 24 // 25, seed=2))
     predictions: dict[str, Predictor | None] = {
         "nothing": None,
-        "row groups of the crawl": shares_of(row_groups(blocks)),
-        "the list of another crawl": other.share,
+        "row groups of the crawl": predict_from(row_groups(blocks)),
+        "the list of another crawl": Predictor(other.share),
     }
     with TemporaryDirectory() as folder:
         path = Path(folder) / list_path(CRAWL)
