@@ -22,7 +22,7 @@ from catalogue.surt import KeyInterval
 
 PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
-_PREDICTED_PROBE = 128 << 10
+_PREDICTED_PROBE = 160 << 10
 """The same where a key is predicted."""
 _ESTIMATED = 0.98
 """Share of an estimated size after which the end of the list is read instead, because the list may be shorter."""
