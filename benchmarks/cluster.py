@@ -2,23 +2,26 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 from benchmarks.crawls import CRAWL
 from benchmarks.report import table
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
-from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import ClusterSearch, Predictor, predict_from
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from catalogue.source.retry import PoliteSource
 from catalogue.surt import exact_interval
 
 _BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100
-_ROW_GROUP = 333
-"""Blocks for the rows of a row group, if each subset had a third of them."""
+_SUBSETS = ((0.81, 10), (0.16, 2), (0.03, 1))
+"""Share of the rows, and row groups a shard, of each subset."""
+_ROWS = 2985
+"""Rows of a block of 3,000 lines that are in the columnar index."""
 
 _TLDS = {
     "com": 46,
@@ -34,6 +37,8 @@ _TLD_NAMES, _TLD_SHARES = list(_TLDS), list(accumulate(_TLDS.values()))
 _SYLLABLES = [f"{first}{vowel}" for first in "bcdfghklmnprstvwz" for vowel in "aeio"]
 _HOSTS = ("", "", "", "www,", "blog,", "shop,", "m,", "en,", "forum,", "news,")
 _FOLDERS = ("news", "product", "products", "category", "tag", "blog", "forum", "wiki", "en", "de", "index.php", "item")
+_ESCAPED = ("cn,", "gr,", "jp,", "ru,")
+"""Top-level domains of sites with many percent escapes in their keys."""
 _BIG = 4000
 """Sites that fill several blocks."""
 
@@ -47,8 +52,8 @@ def main(*, full: bool) -> None:
     other = parse_blocks(CRAWL, make_list(len(blocks) * 24 // 25, seed=2))
     predictions: dict[str, Predictor | None] = {
         "nothing": None,
-        "row groups of the crawl": shares_of(_row_groups(blocks)),
-        "the list of another crawl": other.share,
+        "row groups of the crawl": predict_from(row_groups(blocks)),
+        "the list of another crawl": Predictor(other.share),
     }
     with TemporaryDirectory() as folder:
         path = Path(folder) / list_path(CRAWL)
@@ -63,10 +68,14 @@ def main(*, full: bool) -> None:
     )
 
 
-def _row_groups(blocks: BlockList) -> Iterator[tuple[bytes, bytes, int]]:
-    for subset in range(3):
-        for at in range(subset * _ROW_GROUP // 3, len(blocks), _ROW_GROUP):
-            yield blocks.key(at), blocks.key(min(at + _ROW_GROUP, len(blocks)) - 1), _ROW_GROUP
+def row_groups(blocks: BlockList) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield bounds and rows of the row groups that the columnar index of a generated list would have."""
+    shards = blocks.shard(len(blocks) - 1) + 1
+    for share, count in _SUBSETS:
+        borders = [len(blocks) * number // (shards * count) for number in range(shards * count + 1)]
+        for start, end in pairwise(borders):
+            if start < end:
+                yield blocks.key(start), blocks.key(end - 1), int(share * _ROWS * (end - start))
 
 
 def _row(name: str, folder: Path, blocks: BlockList, predict: Predictor | None) -> list[str | float]:
@@ -101,7 +110,7 @@ def make_list(blocks: int, *, seed: int = 1, shards: int = 300) -> bytes:
     big = [_site(names) for _ in range(_BIG)]
     weights = list(accumulate((1 + place) ** -0.8 * rng.uniform(0.7, 1.4) for place in range(_BIG)))
     firsts = sorted(
-        f"{rng.choices(big, cum_weights=weights)[0] if rng.random() < 0.35 else _site(rng)}){_path(rng)} "
+        f"{_url(rng.choices(big, cum_weights=weights)[0] if rng.random() < 0.35 else _site(rng), rng)} "
         f"202208{rng.randint(7, 20):02}{rng.randrange(240000):06}"
         for _ in range(blocks)
     )
@@ -123,8 +132,12 @@ def _site(rng: Random) -> str:
     return f"{tld},{name}{',' if (host := rng.choice(_HOSTS)) else ''}{host.rstrip(',')}"
 
 
-def _path(rng: Random) -> str:
-    folders = "".join(f"/{rng.choice(_FOLDERS)}" for _ in range(rng.randint(0, 2)))
-    words = "-".join("".join(rng.choices(_SYLLABLES, k=3)) for _ in range(rng.randint(0, 3)))
+def _url(site: str, rng: Random) -> str:
+    """Return a key of a site; the keys of a site and of a top-level domain have similar lengths."""
+    style = crc32(site.encode())
+    folders = "".join(f"/{rng.choice(_FOLDERS)}" for _ in range(rng.randint(0, style % 3)))
+    words = ["".join(rng.choices(_SYLLABLES, k=3)) for _ in range(rng.randint(0, style % 7))]
+    if site.startswith(_ESCAPED):
+        words = ["".join(f"%d0%{ord(letter):02x}" for letter in word) for word in words[:2]]
     query = f"?id={rng.randrange(10**6)}" if rng.random() < 0.3 else ""
-    return f"{folders}/{words}{query}"
+    return f"{site}){folders}/{'-'.join(words)}{query}"

@@ -71,10 +71,12 @@ def select_known(session: Session, stored: Collection[str], crawls: str | Iterab
     """
     if not stored:
         return select_listed(session, crawls)
-    listed = listed_crawls(session.store) if session.store_path.exists() else []
+    words = parse_crawl_words(several(crawls), stored)
+    needs_list = not {"latest", "all", *stored}.issuperset(words)
+    listed = listed_crawls(session.store) if needs_list and session.store_path.exists() else []
     known = {*stored, *listed}
     chosen: set[str] = set()
-    for word in parse_crawl_words(several(crawls), stored):
+    for word in words:
         if word not in known and next(plain_names([word]), None):
             chosen.update(select_listed(session, word))
         else:

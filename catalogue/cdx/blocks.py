@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.cdx.cluster import BlockList, BlockRead
-from catalogue.commoncrawl.manifests import inflate
+from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.surt import END, KeyInterval
 

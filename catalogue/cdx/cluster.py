@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from catalogue.commoncrawl.manifests import inflate
+from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import booleans, integers
 from catalogue.source.byte_ranges import ByteRange

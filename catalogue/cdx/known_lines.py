@@ -109,6 +109,21 @@ class KnownLines:
                 if one.end == other.start:
                     self._fragments[left : left + 2] = [Fragment(one.start, one.data + other.data)]
 
+    def add_part(self, start: int, body: bytes) -> bool:
+        """Add the complete lines of a part of the file of which nothing is known; return whether there are any.
+
+        Raises:
+            BadCdx: see ``add``; or if the file, or a known line, does not start or end where a line does.
+        """
+        end = start + len(body)
+        if not body.endswith(b"\n") and (end == self.version.size or any(end == each.start for each in self)):
+            raise BadCdx(f"{list_path(self.crawl)}: byte {end:,} is not the end of a line")
+        first = 0 if start == 0 or any(start == each.end for each in self) else body.find(b"\n") + 1
+        last = body.rfind(b"\n") + 1
+        if first < last:
+            self.add(start + first, body[first:last])
+        return first < last
+
     def _check(self, one: Fragment, other: Fragment) -> None:
         if one.end == other.start:
             parse_blocks(self.crawl, one.last + other.first, start=other.start - len(one.last), ends=False)
@@ -129,12 +144,6 @@ class KnownLines:
         start = last.end - len(last.last)
         parse_blocks(self.crawl, last.last, start=start, ends=last.end == self.version.size, shards=shards)
         self.shards = shards
-
-    @property
-    def blocks(self) -> int | None:
-        """Number of blocks of the crawl; None if the last line is not known."""
-        last = self._fragments[-1] if self._fragments else None
-        return parse_line(last.last)[1] if last and last.end == self.version.size else None
 
     def border(self, key: bytes) -> int | Gap:
         """Return the offset of the first line with a key not less than ``key``, or the gap that may have it.

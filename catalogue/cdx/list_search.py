@@ -1,17 +1,19 @@
 """Search a crawl's list of blocks by small ranges, where the list is not stored.
 
 A search needs the last line with a key less than an interval, the first line after the interval, and the lines between.
-Each is found by probes of 16 kB in a shrinking gap between known lines. What was read stays known for later searches.
+Each is found by probes in a shrinking gap between known lines. What was read stays known for later searches. The first
+probe also tells size and version of the list. It is at the end, or where row groups of the same crawl predict the key.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
-from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, count_shards, list_path, shards_path
-from catalogue.cdx.known_lines import Gap, KnownLines, parse_line
-from catalogue.errors import BadCdx, NotParquet
+from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, count_shards, key_of, list_path, shards_path
+from catalogue.cdx.known_lines import Gap, KnownLines
+from catalogue.errors import BadCdx, FileChanged, NotParquet
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
@@ -20,16 +22,18 @@ from catalogue.surt import KeyInterval
 
 PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
+_PREDICTED_PROBE = 160 << 10
+"""The same where a key is predicted."""
+_ESTIMATED = 0.98
+"""Share of an estimated size after which the end of the list is read instead, because the list may be shorter."""
+_ROWS, _LINE = 3000, 53
+"""Rows of a block, and bytes of a line of the list without its key; both are estimates."""
 _COMPLETE_GAP = 192 << 10
 """Gaps up to this size are read completely."""
 _PIECE = 8 << 20
 """Largest range of one request."""
 _MAX_PROBES = 64
 """More than bisection of the largest list needs."""
-_NEAR, _NEAR_PROBE = 3 << 20, 48 << 10
-"""Predicted distance from a known line below which a larger probe may find the key, and its least size."""
-_ERROR = 0.4
-"""Size of such a probe, as a share of the distance."""
 _TRUSTED = 4
 """Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
 
@@ -45,29 +49,38 @@ class SearchCost(NamedTuple):
 
 
 START = SearchCost(3, 30_000)
-"""Of the end of the list, and what a first key takes longer than others."""
-NEXT_SEARCH = SearchCost(9, 130_000)
+"""Of the end of the list, and what a first key takes longer than others; nothing where the size is estimated."""
+NEXT_SEARCH = SearchCost(9, 330_000)
 """Of a key."""
-PREDICTED_SEARCH = SearchCost(3, 150_000)
+PREDICTED_SEARCH = SearchCost(3, 400_000)
 """Of a key whose place is predicted."""
 
-Predictor = Callable[[bytes], float]
-"""Returns the share of a crawl's lines whose keys are less than a key, from 0 to 1; it never decreases."""
+
+class Predictor(NamedTuple):
+    """Predicts where keys are in a list."""
+
+    share: Callable[[bytes], float]
+    """Returns the share of the list before a key, from 0 to 1; it never decreases."""
+    size: int | None = None
+    """Estimated bytes of the list; None if they cannot be estimated."""
 
 
-def shares_of(groups: Iterable[tuple[bytes, bytes, int]]) -> Predictor:
+def predict_from(groups: Iterable[tuple[bytes, bytes, int]]) -> Predictor:
     """Predict from row groups of the columnar index of the same crawl.
 
     Args:
         groups: least key, greatest key and number of rows of each row group of all subsets, in any order. Half of a
-            group that may have the key counts as before it.
+            group that may have the key counts as before it. Lines of the list are as long as the bounds around them.
     """
-    listed = list(groups)
+    listed = [(first, last, rows * (2 * _LINE + len(first) + len(last))) for first, last, rows in groups]
     firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
     first_keys, last_keys = ([key for key, _ in bounds] for bounds in (firsts, lasts))
-    started, ended = ([0, *accumulate(rows for _, rows in bounds)] for bounds in (firsts, lasts))
-    total = started[-1] or 1
-    return lambda key: (started[bisect_left(first_keys, key)] + ended[bisect_left(last_keys, key)]) / (2 * total)
+    started, ended = ([0, *accumulate(size for _, size in bounds)] for bounds in (firsts, lasts))
+    twice = started[-1]
+    return Predictor(
+        lambda key: (started[bisect_left(first_keys, key)] + ended[bisect_left(last_keys, key)]) / (2 * twice or 1),
+        twice // (2 * _ROWS),
+    )
 
 
 class ClusterSearch:
@@ -112,9 +125,7 @@ class ClusterSearch:
     @property
     def known(self) -> KnownLines:
         """The lines read so far; the first use of a new search reads the end of the list."""
-        if self._known is None:
-            self._known = self._open()
-        return self._known
+        return self._known or self._open(self._end())
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
@@ -155,26 +166,38 @@ class ClusterSearch:
         start, end = self._border(interval.start), self._border(interval.end)
         return ByteRange(start, end) if start < end else None
 
-    def _open(self) -> KnownLines:
+    def _open(self, response: Response) -> KnownLines:
+        """Take the version of the list and the first lines from a response."""
+        self.bytes += len(response.body)
+        size = response.total_size
+        if size > MAX_LIST:
+            raise BadCdx(f"{self._path} has {size:,} bytes; at most {MAX_LIST:,} are accepted")
+        known = KnownLines(self.crawl, FileVersion(size, response.etag), shards=self._shards)
+        known.add_part(response.start, response.body)
+        self._known = known
+        return known
+
+    def _end(self) -> Response:
         try:
-            tail = get_tail(self._source, self._path, PROBE)
+            return get_tail(self._source, self._path, PROBE)
         except NotParquet as error:  # by its general meaning, the file is empty
             raise BadCdx(f"{self._path} is empty") from error
-        self.bytes += len(tail.body)
-        if tail.total_size > MAX_LIST:
-            raise BadCdx(f"{self._path} has {tail.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
-        known = KnownLines(self.crawl, FileVersion(tail.total_size, tail.etag), shards=self._shards)
-        if not tail.body.endswith(b"\n"):
-            raise BadCdx(f"{self._path} ends within a line")
-        first = 0 if tail.start == 0 else tail.body.find(b"\n") + 1
-        if first < len(tail.body):
-            known.add(tail.start + first, tail.body[first:])
-        return known
+
+    def _around(self, key: bytes) -> Response:
+        """Read the list where a key is predicted; its end, if the size is not estimated or the key is near the end."""
+        share, size = self.predict or (None, None)
+        if share and size:
+            start = max(0, int(share(key) * size) - _PREDICTED_PROBE // 2)
+            if start + _PREDICTED_PROBE <= _ESTIMATED * size:
+                with suppress(FileChanged, NotParquet):  # the list is shorter than estimated, or empty
+                    return self._source.get(self._path, ByteRange(start, start + _PREDICTED_PROBE))
+        return self._end()
 
     def _border(self, key: bytes) -> int:
         """Return the offset of the first line with a key not less than ``key``, and know the line before it."""
+        known = self._known or self._open(self._around(key))
         for probes in range(_MAX_PROBES):
-            found = self.known.border(key)
+            found = known.border(key)
             if isinstance(found, int):
                 return found
             self._read(found, self._probe(key, found, probes))
@@ -184,40 +207,23 @@ class ClusterSearch:
         """Choose the part of a gap to read next."""
         if len(gap) <= _COMPLETE_GAP:
             return ByteRange(gap.start, gap.end)
-        length = PROBE
-        middle = (gap.start + gap.end) // 2
-        if self.predict and self.known.blocks and (probes < _TRUSTED or probes % 2):
-            middle, length = self._predicted(self.predict, key, gap)
+        if self.predict and (probes < _TRUSTED or probes % 2):
+            middle, length = self._predicted(self.predict.share, key, gap), _PREDICTED_PROBE
+        else:
+            middle, length = (gap.start + gap.end) // 2, PROBE
         start = max(gap.start, min(middle - length // 2, gap.end - length))
         return ByteRange(start, start + length)
 
-    def _predicted(self, predict: Predictor, key: bytes, gap: Gap) -> tuple[int, int]:
-        """Return the predicted offset of a key, and the bytes to read around it.
-
-        The prediction is corrected by the known lines around the gap; the nearer one counts more.
-        """
-        total = self.known.blocks or 0
-        low_key, low = parse_line(gap.before) if gap.before else (b"", 0)
-        high_key, high = parse_line(gap.after) if gap.after else (None, total + 1)
-        share = predict(key)
-        from_low = max(0.0, share - (predict(low_key) if low else 0.0)) * total
-        from_high = max(0.0, (1.0 if high_key is None else predict(high_key)) - share) * total
-        line = len(gap) / (high - low)
-        distance = int(min(from_low, from_high) * line)
-        length = min(max(_NEAR_PROBE, int(_ERROR * distance)), _COMPLETE_GAP) if distance < _NEAR else PROBE
-        return gap.start + distance if from_low <= from_high else gap.end - distance, length
+    def _predicted(self, share: Callable[[bytes], float], key: bytes, gap: Gap) -> int:
+        """Return the predicted offset of a key, corrected by the lines around the gap."""
+        low = share(key_of(gap.before)) if gap.before else 0.0
+        high = share(key_of(gap.after)) if gap.after else 1.0
+        place = (share(key) - low) / (high - low) if low < high else 0.5
+        return gap.start + int(min(max(0.0, place), 1.0) * len(gap))
 
     def _read(self, gap: Gap, part: ByteRange) -> None:
         """Read a part of a gap, and more if it has no complete line."""
-        while True:
-            body = self._get(part).body
-            first = 0 if part.start == gap.start else body.find(b"\n") + 1
-            if part.end == gap.end and not body.endswith(b"\n"):
-                raise BadCdx(f"{self._path}: byte {part.end:,} is not the end of a line")
-            last = body.rfind(b"\n") + 1
-            if first < last:
-                self.known.add(part.start + first, body[first:last])
-                return
+        while not self.known.add_part(part.start, self._get(part).body):
             if len(part) >= MAX_LINE:
                 raise BadCdx(f"{self._path} has a line of more than {MAX_LINE:,} bytes at byte {part.start:,}")
             length = min(2 * len(part), MAX_LINE)
@@ -230,12 +236,8 @@ class ClusterSearch:
         while at < part.end:
             piece = ByteRange(at, min(at + _PIECE, part.end))
             body = rest + self._get(piece).body
-            last = body.rfind(b"\n") + 1
-            if last:
-                self.known.add(piece.end - len(body), body[:last])
-            rest, at = body[last:], piece.end
-        if rest:
-            raise BadCdx(f"{self._path}: byte {part.end:,} is not the end of a line")
+            self.known.add_part(piece.end - len(body), body)
+            rest, at = body[body.rfind(b"\n") + 1 :], piece.end
 
     def _get(self, part: ByteRange) -> Response:
         response = self._source.get(self._path, part, pin=self.known.version)

@@ -24,7 +24,7 @@ class ListPieces:
     """The pieces of one version of a list, by number from 0 on."""
 
     def __init__(self, source: PoliteSource, crawl: str, lists: BlockLists) -> None:
-        """Open the list at the source by two requests, unless it was searched before.
+        """Open the list at the source by two requests, or less if it was searched before.
 
         Args:
             source: of the list.
@@ -43,6 +43,7 @@ class ListPieces:
             search = lists.search(crawl)
         self._known = search.known
         if self._known.shards is None:
+            self._key_after(self._known.version.size, len(self) - 1)  # so that the last line is known
             self._known.check_shards(count_shards(crawl, source.get(shards_path(crawl)).body))
 
     def __len__(self) -> int:
@@ -80,11 +81,7 @@ class ListPieces:
         part = ByteRange(max(0, number * PIECE - margin), min(size, (number + 1) * PIECE + margin))
         for missing in self._known.missing(part):
             body = self._source.get(self._path, missing, pin=self._known.version).body
-            follows = missing.start == 0 or any(fragment.end == missing.start for fragment in self._known)
-            first = 0 if follows else body.find(b"\n") + 1
-            last = body.rfind(b"\n") + 1
-            if first < last:
-                self._known.add(missing.start + first, body[first:last])
+            self._known.add_part(missing.start, body)
 
 
 def _known_key(known: KnownLines, offset: int) -> bytes | None:

@@ -14,7 +14,8 @@ from catalogue.commoncrawl.crawls import (
     plain_names,
     select_crawls,
 )
-from catalogue.commoncrawl.manifests import IndexFile, index_file, inflate
+from catalogue.commoncrawl.gzip_members import inflate
+from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys

@@ -1,23 +1,21 @@
 """Common Crawl's list of crawls (``collinfo.json``) and the manifests of crawls (``cc-index-table.paths.gz``).
 
-They come from outside: names and paths are accepted only in the form that Common Crawl uses, sizes are limited.
+They come from outside: names and paths are accepted only in the form that Common Crawl uses.
 """
 
 import json
 import re
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from catalogue.commoncrawl.crawls import CRAWL_NAME, check_crawl_name, newest_first
+from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest
 from catalogue.formatting import in_utc
 
 COLLINFO = "collinfo.json"
 MANIFEST_NAME = "cc-index-table.paths.gz"
-MAX_DOCUMENT = 16 << 20
-"""Largest manifest or list of crawls, in bytes after decompression; the largest known have 0.2 MB."""
 
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({CRAWL_NAME})/subset=([a-z0-9]+)/"
@@ -57,26 +55,6 @@ def index_file(path: str) -> IndexFile | None:
     """Parse the path of an index file; return None for any other text."""
     matched = _INDEX_PATH.fullmatch(path)
     return IndexFile(path, matched[1], matched[2]) if matched else None
-
-
-def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
-    """Decompress one gzip member.
-
-    Raises:
-        BadManifest: if it is not gzip, is truncated, continues after its end, or inflates to over ``limit`` bytes.
-    """
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        text = inflater.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise BadManifest(f"not gzip: {error}") from error
-    if len(text) > limit:
-        raise BadManifest(f"inflates to more than {limit:,} bytes")
-    if not inflater.eof:
-        raise BadManifest("truncated")
-    if inflater.unused_data:
-        raise BadManifest("data after the end of the gzip stream")
-    return text
 
 
 def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.list_search import ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import ClusterSearch, Predictor, predict_from
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
@@ -16,7 +16,7 @@ from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
 
 AnyList: TypeAlias = StoredList | ClusterSearch
 Extents: TypeAlias = Callable[[str], list[tuple[bytes, bytes, int]]]
-"""Returns the stored row groups of a crawl; see ``list_search.shares_of``."""
+"""Returns the stored row groups of a crawl; see ``list_search.predict_from``."""
 
 
 class BlockLists:
@@ -98,12 +98,12 @@ class BlockLists:
     def _new_predictor(self, crawl: str) -> Predictor | None:
         with suppress(StoreError):  # answers do not depend on it
             if extents := self._extents(crawl):
-                return shares_of(extents)
+                return predict_from(extents)
             if others := [other for other in self._stored if other != crawl]:
                 around = newest_first([*others, crawl])
                 nearest = others[max(0, around.index(crawl) - 1)]
                 if isinstance(like := self.get(nearest), StoredList):
-                    return like.share
+                    return Predictor(like.share)
         return None
 
     def search(self, crawl: str) -> ClusterSearch:

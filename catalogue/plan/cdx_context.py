@@ -132,8 +132,9 @@ class CdxContext:
         unknown = [each for each in intervals if known is None or not known.knows(each)]
         if not unknown:
             return None
-        later = PREDICTED_SEARCH if self._lists.predictor(crawl) else NEXT_SEARCH
-        first = later if known else START + later
+        predictor = self._lists.predictor(crawl)
+        later = PREDICTED_SEARCH if predictor else NEXT_SEARCH
+        first = later if known or (predictor and predictor.size) else START + later
         more = len(unknown) - 1
         return Search(
             crawl,

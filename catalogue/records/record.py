@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp
-from catalogue.commoncrawl.manifests import inflate
+from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head

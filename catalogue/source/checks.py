@@ -165,8 +165,11 @@ class Request:
         if self.requested is None or (_LENGTH.fullmatch(size) and int(size) > start):
             return Forbidden(f"{message}, although the range is inside the file")
         if start or self.pin:
-            return FileChanged(f"{self.where} is shorter than expected")
+            return self._is_shorter()
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
+
+    def _is_shorter(self) -> FileChanged:
+        return FileChanged(f"{self.where} is shorter than expected")
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
         """Check and read a response.
@@ -222,6 +225,8 @@ class Request:
         try:
             sent, total = parse_content_range(headers.get("content-range"))
             self._check_pin(total, headers)
+            if isinstance(requested, ByteRange) and sent.start == requested.start and sent.end == total < requested.end:
+                raise self._is_shorter()
             expected = resolve(requested, total)
         except WrongRange as error:
             message = f"{self.where}: {error}"

@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from random import Random
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cluster import make_list
+from benchmarks.cluster import make_list, row_groups
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
-from catalogue.cdx.list_search import PROBE, ClusterSearch, Predictor, shares_of
+from catalogue.cdx.list_search import PROBE, ClusterSearch, Predictor, predict_from
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.http import HttpSource
@@ -27,6 +28,7 @@ from tests.support.faults import FaultServer
 CRAWL = "CC-MAIN-2022-33"
 PATH = list_path(CRAWL)
 BLOCKS = 60_000
+Predicting: TypeAlias = Callable[[BlockList], Predictor | None]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,12 @@ def listed() -> bytes:
 @pytest.fixture(scope="module")
 def blocks(listed: bytes) -> BlockList:
     return parse_blocks(CRAWL, listed)
+
+
+@pytest.fixture(params=[lambda _: None, lambda blocks: predict_from(row_groups(blocks))], ids=["new", "predicted"])
+def predicting(request: pytest.FixtureRequest) -> Predicting:
+    found: Predicting = request.param
+    return found
 
 
 class Served:
@@ -118,40 +126,68 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
         assert [each.range_header for each in exchanges[:half]] == [each.range_header for each in exchanges[half:]]
 
 
-def row_groups(blocks: BlockList, rows: int, *, subset: int) -> list[tuple[bytes, bytes, int]]:
-    """Return bounds of row groups that have every third line of the crawl, if each block has three."""
-    starts = range(subset * rows // 3, len(blocks), rows)
-    return [(blocks.key(at), blocks.key(min(at + rows, len(blocks)) - 1), rows) for at in starts]
-
-
-def test_predictions_from_row_counts_save_requests(listed: bytes, blocks: BlockList) -> None:
-    predict = shares_of(group for subset in range(3) for group in row_groups(blocks, 300, subset=subset))
+def test_predictions_from_row_groups_save_requests(listed: bytes, blocks: BlockList) -> None:
+    predict = predict_from(row_groups(blocks))
+    first, second = [], []
     with served(listed) as server:
-        for interval in sample(blocks, 15):
-            check(server.search(predict=predict), blocks, interval)
-            requests, size = server.cost()
-            assert requests <= 4  # the end, and two or three probes
-            assert size <= 300_000
+        for one, other in zip(sample(blocks, 30), sample(blocks, 30, 2), strict=True):
+            search = server.search(predict=predict)
+            check(search, blocks, one)
+            first.append(server.cost()[0])
+            check(search, blocks, other)
+            second.append(server.cost()[0])
+    assert max(first) == 2  # the first probe corrects the estimated size
+    assert max(second) <= 2
+    assert sum(first) < 58
+
+
+@pytest.mark.parametrize("wrong", [0.01, 0.5, 0.9, 0.99, 1.001, 1.01, 1.02, 1.1, 3, 1000, 1_000_000])
+def test_wrong_estimates_of_the_size_cost_few_requests(listed: bytes, blocks: BlockList, wrong: float) -> None:
+    share, size = predict_from(row_groups(blocks))
+    assert size is not None
+    last = [exact_interval(blocks.key(BLOCKS - place)) for place in (1, 2, 100, 500, 1000, 1500)]
+    with served(listed) as server:
+        for interval in [*sample(blocks, 12), *last, exact_interval(b"zz"), exact_interval(b"a")]:
+            check(server.search(predict=Predictor(share, int(wrong * size))), blocks, interval)
+            requests, received = server.cost()
+            assert requests <= 4
+            assert received <= 600_000
+
+
+@pytest.mark.parametrize("data", [b"", b"com,a)/ 20220801000000\tcdx-00000.gz\t0\t1\t1"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_estimated_sizes_of_invalid_lists(data: bytes, share: float) -> None:
+    with served(data) as server:
+        for size in (10, 1 << 20, 1 << 40):
+            search = server.search(predict=Predictor(lambda _: share, size))
+            with pytest.raises(BadCdx, match=r"is empty|is not the end of a line"):
+                search.find(exact_interval(b"com,a)/"))
+            assert server.cost()[0] <= 2
 
 
 def test_predictions_from_another_crawl_save_requests(listed: bytes, blocks: BlockList) -> None:
     other = parse_blocks("CC-MAIN-2022-27", make_list(BLOCKS // 2, seed=2))
     with served(listed) as server:
         for interval in sample(blocks, 15):
-            check(server.search(predict=other.share), blocks, interval)
+            check(server.search(predict=Predictor(other.share)), blocks, interval)
             requests, size = server.cost()
             assert requests <= 6
-            assert size <= 600_000
+            assert size <= 800_000
 
 
-def test_shares_of_row_groups() -> None:
-    predict = shares_of([(b"c", b"d", 20), (b"a", b"b", 10), (b"c", b"x", 10)])
+def test_predict_from_row_groups() -> None:
+    share, size = predict_from([(b"c", b"d", 60_000), (b"a", b"b", 30_000), (b"c", b"x", 30_000)])
     keys = [b"", b"a", b"aa", b"b", b"bb", b"c", b"cc", b"e", b"y"]
-    assert [40 * predict(key) for key in keys] == [0, 0, 5, 5, 10, 10, 25, 35, 40]
-    assert shares_of([])(b"a") == 0
+    assert [40 * share(key) for key in keys] == [0, 0, 5, 5, 10, 10, 25, 35, 40]
+    assert size == 40 * len("a 20220101000000\tcdx-00000.gz\t100000000\t200000\t100000\n")
+    share, size = predict_from([(b"a" * 9, b"c" * 11, 3000), (b"d" * 110, b"e" * 130, 3000)])
+    assert size
+    assert share(b"d") * size < 70
+    share, size = predict_from([])
+    assert (share(b"a"), size) == (0, 0)
 
 
-WRONG: dict[str, Predictor] = {
+WRONG: dict[str, Callable[[bytes], float]] = {
     "always 0": lambda _: 0.0,
     "always 1": lambda _: 1.0,
     "beyond": lambda _: 7.0,
@@ -160,11 +196,12 @@ WRONG: dict[str, Predictor] = {
 }
 
 
-@pytest.mark.parametrize("predict", WRONG)
-def test_wrong_predictions_cost_requests_only(listed: bytes, blocks: BlockList, predict: str) -> None:
+@pytest.mark.parametrize("size", [None, 5_000_000])
+@pytest.mark.parametrize("share", WRONG)
+def test_wrong_predictions_cost_requests_only(listed: bytes, blocks: BlockList, share: str, size: int | None) -> None:
     with served(listed) as server:
         for interval in sample(blocks, 5):
-            check(server.search(predict=WRONG[predict]), blocks, interval)
+            check(server.search(predict=Predictor(WRONG[share], size)), blocks, interval)
             assert server.cost()[0] <= 20
 
 
@@ -181,7 +218,6 @@ def test_reads_all_lines_of_a_large_interval(listed: bytes, blocks: BlockList) -
         assert size < len(place) < before[1] + size
         check(search, blocks, EVERYTHING)
         assert [(fragment.start, fragment.data) for fragment in search.known] == [(0, listed)]
-        assert search.known.blocks == BLOCKS
 
 
 def test_reads_a_complete_list_once(listed: bytes, blocks: BlockList) -> None:
@@ -232,10 +268,9 @@ def test_finds_the_same_blocks_as_in_the_complete_list(indexes: list[CdxIndex], 
             else:
                 assert border.start <= expected <= border.end
     assert [fragment.data for fragment in known] == [index.cluster]
-    assert known.blocks == len(complete)
 
 
-def test_keys_longer_than_a_probe() -> None:
+def test_keys_longer_than_a_probe(predicting: Predicting) -> None:
     lines = make_list(600, shards=1).splitlines(keepends=True)
     for place in (0, 150, 300, 301, 450, 599):
         key, _, rest = lines[place].partition(b" ")
@@ -243,10 +278,9 @@ def test_keys_longer_than_a_probe() -> None:
     data = b"".join(lines)
     complete = parse_blocks(CRAWL, data)
     with served(data) as server:
-        for place in range(0, 600, 37):
-            check(server.search(), complete, exact_interval(complete.key(place)))
-        for place in (0, 150, 301, 599):
-            check(server.search(), complete, exact_interval(complete.key(place)))
+        predict = predicting(complete)
+        for place in (*range(0, 600, 37), 0, 150, 301, 599):
+            check(server.search(predict=predict), complete, exact_interval(complete.key(place)))
 
 
 def test_rejects_endless_lines() -> None:
@@ -256,7 +290,7 @@ def test_rejects_endless_lines() -> None:
         server.search().find(exact_interval(b"com,m"))
 
 
-def test_captures_of_a_url_in_many_blocks() -> None:
+def test_captures_of_a_url_in_many_blocks(predicting: Predicting) -> None:
     lines = make_list(4000, shards=4).splitlines(keepends=True)
     key = lines[1500].partition(b" ")[0]
     lines[1500:2500] = [key + b" 20220801000000" + line[line.index(b"\t") :] for line in lines[1500:2500]]
@@ -265,7 +299,7 @@ def test_captures_of_a_url_in_many_blocks() -> None:
     with served(data) as server:
         interval = exact_interval(key)
         assert len(complete.blocks_for(interval)) == 1001
-        check(server.search(), complete, interval)
+        check(server.search(predict=predicting(complete)), complete, interval)
 
 
 def swapped(data: bytes) -> bytes:
@@ -276,7 +310,7 @@ def swapped(data: bytes) -> bytes:
 
 LIST_FAULTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda _: b"", "is empty"),
-    "truncated": (lambda data: data[:-1], "ends within a line"),
+    "truncated": (lambda data: data[:-1], "is not the end of a line"),
     "halves swapped": (lambda data: data[len(data) // 2 :] + data[: len(data) // 2], ""),
     "unsorted": (swapped, "the key is less"),
     "not a list": (lambda data: b"<p>not found</p>\n" * (len(data) // 17), "is not a line of a list of blocks"),
@@ -286,25 +320,29 @@ LIST_FAULTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("fault", LIST_FAULTS)
-def test_rejects_damaged_lists(listed: bytes, fault: str) -> None:
+def test_rejects_damaged_lists(listed: bytes, blocks: BlockList, fault: str, predicting: Predicting) -> None:
     change, message = LIST_FAULTS[fault]
     data = change(listed)
+    predict = predicting(blocks)
     with served(data) as server, pytest.raises(BadCdx, match=message or None) as raised:
-        server.search().find(EVERYTHING)
+        server.search(predict=predict).find(EVERYTHING)
     assert PATH in str(raised.value)
 
 
 @pytest.mark.parametrize("fault", ["halves swapped", "unsorted", "zeros inside", "no line feeds"])
-def test_searches_of_damaged_lists_are_errors_or_right(listed: bytes, blocks: BlockList, fault: str) -> None:
+def test_searches_of_damaged_lists_are_errors_or_right(
+    listed: bytes, blocks: BlockList, fault: str, predicting: Predicting
+) -> None:
     # Neighbouring lines have consecutive numbers. A wrong last line is found by its shard, or by the size of the shard.
     data, rejected = LIST_FAULTS[fault][0](listed), 0
+    predict = predicting(blocks)
     with served(data) as server:
         for interval in [
             *sample(blocks, 30),
             *(exact_interval(blocks.key(BLOCKS // 2 + near)) for near in range(-9, 9)),
         ]:
             try:
-                check(server.search(shards=300), blocks, interval)
+                check(server.search(predict=predict, shards=300), blocks, interval)
             except BadCdx:
                 rejected += 1
     assert rejected >= 9
@@ -319,9 +357,11 @@ def test_rejects_a_list_that_ends_between_shards(listed: bytes) -> None:
         assert len(server.search(shards=200).find(exact_interval(b"com,a)/"))) > 0
 
 
-def test_a_list_that_changes_between_probes_is_an_error(listed: bytes, blocks: BlockList) -> None:
+def test_a_list_that_changes_between_probes_is_an_error(
+    listed: bytes, blocks: BlockList, predicting: Predicting
+) -> None:
     with served(listed) as server:
-        search = server.search()
+        search = server.search(predict=predicting(blocks))
         check(search, blocks, sample(blocks, 1)[0])
         for changed in (listed[:-10] + listed[-9:], listed.replace(b"\t190", b"\t191", 1)):
             server.files[PATH] = changed

@@ -10,13 +10,15 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue.cdx.cluster import index_folder, list_path, parse_blocks, shards_path
+from catalogue.cdx.list_search import Predictor
 from catalogue.check.list_pieces import MARGIN, PIECE, ListPieces
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.plan.block_lists import BlockLists
 from catalogue.settings import Settings
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.surt import END, KeyInterval
+from catalogue.surt import END, KeyInterval, exact_interval
 
 CRAWL = "CC-MAIN-2022-33"
 LINES = make_list(20_000)
@@ -100,6 +102,24 @@ def test_piece_takes_one_request(mirror: Path) -> None:
     pieces.interval(len(pieces) // 2)
     ListPieces(source, CRAWL, lists).interval(len(pieces) // 2)
     assert source.requests == 3
+
+
+def test_lists_without_their_last_shards_are_errors_after_searches_of_other_parts(mirror: Path) -> None:
+    cut = LINES[: LINES.index(b"\tcdx-00200.gz")]
+    for lines in (LINES, cut[: cut.rindex(b"\n") + 1], LINES[:-1]):
+        (mirror / list_path(CRAWL)).write_bytes(lines)
+        source = opened(mirror)
+        lists = without_store(source)
+        search = lists.search(CRAWL)
+        search.predict = Predictor(lambda _: 0.5, len(LINES))
+        search.find(exact_interval(parse_blocks(CRAWL, LINES).key(10_000)))
+        assert search.known.missing(ByteRange(len(lines) - 1, len(lines)))
+        if lines == LINES:
+            assert len(ListPieces(source, CRAWL, lists)) == len(LINES) // PIECE + 1
+            assert source.requests <= 5
+        else:
+            with pytest.raises(BadCdx, match=r"ends with shard 199; the crawl has 299|is not the end of a line$"):
+                ListPieces(source, CRAWL, lists)
 
 
 def test_long_lines_take_more_requests(mirror: Path) -> None:

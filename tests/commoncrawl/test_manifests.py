@@ -1,8 +1,7 @@
-"""Manifests and lists of crawls: parsed strictly, inflated within a limit."""
+"""Manifests and lists of crawls: parsed strictly."""
 
 import gzip
 import json
-import tracemalloc
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
+from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT
 from catalogue.commoncrawl.manifests import (
-    MAX_DOCUMENT,
     Crawl,
     IndexFile,
     index_file,
-    inflate,
     is_manifest_path,
     manifest_path,
     parse_collinfo,
@@ -26,7 +24,6 @@ from tests.support.crawl_paths import CRAWL, ROOT, part
 from tests.support.mirrors import index_paths
 
 OTHER = part(0).replace(CRAWL, "CC-MAIN-2021-49")
-COMPLETE = gzip.compress(b"some text that is long enough " * 9, mtime=0)
 
 
 def manifest(*lines: str, end: str = "\n") -> bytes:
@@ -79,40 +76,6 @@ def test_index_file_paths() -> None:
 )
 def test_rejects_other_paths(path: str) -> None:
     assert index_file(path) is None
-
-
-def test_inflates_up_to_the_limit() -> None:
-    data = gzip.compress(bytes(1000), mtime=0)
-    assert inflate(data, limit=1000) == bytes(1000)
-    with pytest.raises(BadManifest, match="inflates to more than 999 bytes"):
-        inflate(data, limit=999)
-
-
-def test_gzip_bomb_is_not_inflated() -> None:
-    bomb = gzip.compress(bytes(20 * MAX_DOCUMENT), 1, mtime=0)
-    assert len(bomb) < 2 << 20
-    tracemalloc.start()
-    try:
-        with pytest.raises(BadManifest, match="inflates to more than 16,777,216 bytes"):
-            inflate(bomb)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * MAX_DOCUMENT
-
-
-@pytest.mark.parametrize("length", range(len(COMPLETE)))
-def test_rejects_every_truncation(length: int) -> None:
-    with pytest.raises(BadManifest, match="truncated"):
-        inflate(COMPLETE[:length])
-
-
-@pytest.mark.parametrize("at", range(-8, 0))
-def test_rejects_wrong_trailer(at: int) -> None:
-    damaged = bytearray(COMPLETE)
-    damaged[at] ^= 1
-    with pytest.raises(BadManifest, match=r"not gzip: .*incorrect (data|length) check"):
-        inflate(bytes(damaged))
 
 
 def test_every_manifest_of_the_mirror_lists_its_files(mirror: Path) -> None:

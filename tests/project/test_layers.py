@@ -79,6 +79,7 @@ HOMES = {
     "resiliparse": {"records"},
     "rich": {"progress", "cli"},
     "IPython": {"progress"},
+    "isal": {"commoncrawl"},
     "jinja2": {"server"},
     "s3fs": {"source"},
     "sqlite3": {"store", "export"},

@@ -84,6 +84,21 @@ def test_requests_are_those_of_the_plan(whole_mirror: Path, mixed: Catalogue, cr
                 assert len(server.log) <= plan.requests
 
 
+def test_first_search_of_a_crawl_with_footers_takes_few_requests(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    with (
+        FaultServer(whole_mirror) as server,
+        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+    ):
+        cat.harvest(crawls[1], subsets="all", index="columnar")
+        server.reset()
+        found = cat.captures("https://example.com/", crawls=crawls[1], index="cdx")
+        assert found.plan.requests == 4  # three of the list, one of a block
+        assert found.count() > 0
+        assert len(server.settle()) <= 4
+
+
 def test_plan_names_both_ways(mixed: Catalogue, crawls: list[str], tmp_path: Path) -> None:
     found = mixed.captures("*.com", crawls=crawls[:3], columns="url")
     plan = found.explain()

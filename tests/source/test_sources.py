@@ -20,7 +20,6 @@ from catalogue.errors import (
     SourceUnavailable,
     Unreachable,
     WrongLength,
-    WrongRange,
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import MAX_DOCUMENT
@@ -113,10 +112,9 @@ def test_errors_name_the_file(source: Source) -> None:
         with pytest.raises(NotParquet, match="empty"):
             source.get("empty", requested)
     assert source.get("empty").body == b""
-    with pytest.raises(FileChanged, match=r"part 0\.parquet is shorter"):
-        source.get(PATH, ByteRange(300_000, 300_001))
-    with pytest.raises(WrongRange, match=r"part 0\.parquet"):
-        source.get(PATH, ByteRange(299_999, 300_001))
+    for start in (299_999, 300_000):
+        with pytest.raises(FileChanged, match=r"part 0\.parquet is shorter"):
+            source.get(PATH, ByteRange(start, 300_001))
 
 
 def test_closed_source_raises(source: Source) -> None:
