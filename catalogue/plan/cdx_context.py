@@ -172,8 +172,10 @@ class CdxContext:
     def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
         source = self.source()
         for read, pin in zip(planned.reads, planned.pins, strict=True):
-            known = source.cached_ranges(read.path, pin) if pin and isinstance(source, CachedSource) else []
-            yield PlannedRequest(read.path, read.range, (), cached=any(read.range in each for each in known))
+            cached = (
+                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
+            )
+            yield PlannedRequest(read.path, read.range, (), cached=cached)
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
         """Search what a plan needs; ``report`` is called with the bytes of each crawl's search.

@@ -48,6 +48,12 @@ class RangeCache:
         """Return the cached ranges, disjoint and ascending; damaged entries, which only ``get`` detects, included."""
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
+    def is_cached(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bool:
+        """Return whether ``cached_ranges`` include a range; one that was saved as it is takes little time."""
+        if self.limit and requested.end <= pin.size and _is_regular(self._file(url, path, pin, requested)):
+            return True
+        return any(requested in each for each in self.cached_ranges(url, path, pin))
+
     def get(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bytes | None:
         """Return the bytes of a range, joined from entries; None if bytes are missing. Remove damaged entries."""
         if self.limit and requested.end <= pin.size:
@@ -76,7 +82,7 @@ class RangeCache:
         if not 0 <= start < start + len(body):
             return
         added = ByteRange(start, start + len(body))
-        if not self.can_store(pin, added) or any(added in stored for stored in self.cached_ranges(url, path, pin)):
+        if not self.can_store(pin, added) or self.is_cached(url, path, pin, added):
             return
         file = self._file(url, path, pin, added)
         digest = _digest(file, body)
@@ -153,6 +159,10 @@ class CachedSource:
     def cached_ranges(self, path: str, pin: FileVersion) -> list[ByteRange]:
         """Return the cached ranges of a file, disjoint and ascending."""
         return self.cache.cached_ranges(self.url, path, pin)
+
+    def is_cached(self, path: str, pin: FileVersion, requested: ByteRange) -> bool:
+        """Return whether a range of a file is cached."""
+        return self.cache.is_cached(self.url, path, pin, requested)
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; a fully cached range of a pinned version needs no request."""
