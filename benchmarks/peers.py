@@ -27,6 +27,13 @@ CDX_TOOLKIT = "cdx_toolkit; pywb reads its disk"
 PYWB = "pywb"
 SPARK = "Spark"
 
+
+def _pinned(name: str) -> tuple[str, ...]:
+    """Return the requirements of a file next to this one."""
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if not line.startswith("#"))
+
+
 PEERS: dict[str, tuple[str, ...]] = {
     DATAFUSION: ("datafusion==55.0.0", _ARROW),
     POLARS: ("polars==2.1.0", _ARROW),
@@ -35,7 +42,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     PYARROW: (_ARROW, *_FSSPEC),
     RECIPE: (_ARROW, *_FSSPEC, "pandas==3.1.1", "sqlitedict==2.1.0"),
     CDX_TOOLKIT: ("cdx_toolkit==0.9.39",),
-    PYWB: ("pywb==2.10.0",),
+    PYWB: _pinned("pywb.txt"),
     SPARK: ("pyspark==3.5.8",),
 }
 """Requirements, by name in the tables."""
@@ -51,7 +58,7 @@ def python_of(peer: str) -> Path:
     folder = CACHE / f"peers-{blake2b(repr((sys.version, *requirements)).encode(), digest_size=4).hexdigest()}"
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
-        say(f"installing {', '.join(requirements)}")
+        say(f"installing {requirements[0]}")
         shutil.rmtree(folder, ignore_errors=True)
         try:
             venv.create(folder, with_pip=True)

@@ -19,6 +19,7 @@ from benchmarks.peers import PYWB, python_of
 from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
+_PROGRAM = "wayback"
 _LINES = 3000
 """Lines of a block."""
 _PART = "cdx-00000.gz"
@@ -79,9 +80,9 @@ def _blocks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def programs() -> Path | None:
-    """Return the folder that ``CATALOGUE_PYWB`` names; None if it is not set."""
+    """Return the folder that ``CATALOGUE_PYWB`` names; None if it is not set, or has no pywb."""
     given = os.environ.get(VARIABLE)
-    return Path(given) if given else None
+    return Path(given) if given and (Path(given) / _PROGRAM).exists() else None
 
 
 def installed() -> Path:
@@ -101,7 +102,7 @@ def pywb(folder: Path, bin_folder: Path) -> Iterator[Served]:
         Failed: if it does not start.
     """
     port = _free_port()
-    command = [str(bin_folder / "wayback"), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
+    command = [str(bin_folder / _PROGRAM), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait(process, port, folder / "log")
