@@ -49,10 +49,10 @@ test:  ## Everything that must hold
 
 # The CDX server that the tests compare with ours. It is GPL and needs other versions of the same packages: a program in
 # an environment of its own. Where it cannot be installed, its tests are skipped.
-$(VENV)/pywb: benchmarks/pywb.txt | $(VENV)/pyvenv.cfg
+$(VENV)/pywb: benchmarks/constraints-pywb.txt | $(VENV)/pyvenv.cfg
 	@rm -rf $@ && $(PYTHON) -m venv --without-pip $@
-	$(BIN)/uv pip install --quiet --python $@/bin/python -r $< || \
-	  $(BIN)/python -m pip --python $@/bin/python install --quiet --no-compile -r $< || rm -rf $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python -c $< pywb || \
+	  $(BIN)/python -m pip --python $@/bin/python install --quiet --no-compile -c $< pywb || rm -rf $@
 
 hold: $(VENV)/tested $(VENV)/pywb $(first)
 	CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \

@@ -20,7 +20,7 @@ from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
 _PROGRAM = "wayback"
-_LINES = 3000
+LINES = 3000
 """Lines of a block."""
 _PART = "cdx-00000.gz"
 _CONFIG = r"""
@@ -59,7 +59,7 @@ def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
             part.write(member)
 
 
-def blocks(lines: Iterable[str], size: int = _LINES) -> Iterator[tuple[str, bytes]]:
+def blocks(lines: Iterable[str], size: int = LINES) -> Iterator[tuple[str, bytes]]:
     """Yield each block of sorted lines: key and time of its first line, and the lines as a gzip member."""
     for block in _blocks(lines, size):
         yield (
