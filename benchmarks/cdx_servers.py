@@ -96,9 +96,9 @@ def _started(process: "subprocess.Popen[str]") -> str:
     printed = ""
     for line in process.stderr:
         printed += line
-        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+        if found := re.search(r" at (http://127\.0\.0\.1:\d+)", line):
             threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would block it
-            return found[0]
+            return found[1]
     message = f"catalogue serve does not start: {printed}"
     raise Failed(message)
 

@@ -42,6 +42,8 @@ class Connection(asyncio.Protocol):
         self._reply: asyncio.Future[tuple[int, bytes]] | None = None
         self._transport: asyncio.Transport | None = None
         self.closed = False
+        self.head = b""
+        """Head of the last response, in lower case."""
 
     def get(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
         """Send a request; the result is status and body."""
@@ -87,7 +89,7 @@ class Connection(asyncio.Protocol):
         end = self._received.find(b"\r\n\r\n")
         if end < 0:
             return False
-        head = bytes(self._received[:end]).lower()
+        self.head = head = bytes(self._received[:end]).lower()
         self._status, self._position = int(head[9:12]), end + 4
         self._chunked = _CHUNKED in head
         self.closed = _CLOSE in head
