@@ -162,7 +162,10 @@ def check_pages(
 def _check_partition(send: Callable[[str], Reply], path: str, count: str, captures: Sequence[Capture]) -> list[Page]:
     """Request all pages and compare them with the captures."""
     found = list[Page]()
-    pages = json.loads(send(path + count).body)["pages"]
+    counted = send(path + count)
+    if counted.status != HTTPStatus.OK:
+        raise WrongPages(f"{path + count}: {counted}")
+    pages = json.loads(counted.body)["pages"]
     if (pages > 0) != bool(captures):
         message = f"there are {pages} of {len(captures)} captures"
         raise WrongPages(message)

@@ -86,14 +86,15 @@ class Questions:
     def _target(self) -> dict[str, str]:
         random = self._random
         url = random.choice(random.choice(self._sites))
-        host, path = url.split("/")[2], url.partition("?")[0]
+        netloc, path = url.split("/")[2], url.partition("?")[0]
+        host = netloc.partition(":")[0]
         return random.choices(
             [
                 {"url": url},
                 {"url": host, "matchType": "host"},
                 {"url": f"*.{host.removeprefix('www.')}"},
                 {"url": f"{path.rpartition('/')[0]}/*"},
-                {"url": path[: random.randint(len(host) + 8, len(path))], "matchType": "prefix"},
+                {"url": path[: random.randint(len(netloc) + 8, len(path))], "matchType": "prefix"},
                 {"url": f"no-such-{random.randrange(1000)}.{host}/"},
             ],
             [6, 2, 2, 2, 1, 1],
