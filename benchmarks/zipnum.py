@@ -28,7 +28,7 @@ enable_auto_colls: true
 cdx_api_endpoint: -index
 shard_index_loc:
   match: '(.+)'
-  replace: '\1'
+  replace: '{location}'
 max_blocks: 5
 framed_replay: false
 map_output_fields:
@@ -38,6 +38,8 @@ map_output_fields:
   charset: encoding
 """
 """pywb 2.10 ignores the last setting, which belongs to Common Crawl's branch."""
+_LOCAL = r"\1"
+"""Location of blocks next to the list of blocks."""
 _START_TIMEOUT = 60.0
 """Seconds to wait for the start."""
 
@@ -50,13 +52,31 @@ def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
         crawl: name of the crawl.
         lines: sorted CDXJ, without line ends.
     """
-    (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
-    indexes = folder / "collections" / crawl / "indexes"
-    indexes.mkdir(parents=True)
+    indexes = _prepare(folder, crawl, _LOCAL)
     with (indexes / _PART).open("wb") as part, (indexes / "cluster.idx").open("w", encoding="utf-8") as cluster:
         for number, (first, member) in enumerate(blocks(lines), start=1):
             cluster.write(f"{first}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
             part.write(member)
+
+
+def link_cluster(folder: Path, crawl: str, listed: Path, location: str) -> None:
+    """Prepare pywb for a list of blocks on this machine, and blocks elsewhere.
+
+    Args:
+        folder: folder of all crawls of a server.
+        crawl: name of the crawl.
+        listed: the list of blocks.
+        location: URL of the folder of the blocks, with a trailing slash.
+    """
+    (_prepare(folder, crawl, location) / listed.name).symlink_to(listed)
+
+
+def _prepare(folder: Path, crawl: str, location: str) -> Path:
+    """Write the configuration of a server; return the folder for the index of a crawl."""
+    (folder / "config.yaml").write_text(_CONFIG.format(location=location), encoding="utf-8")
+    indexes = folder / "collections" / crawl / "indexes"
+    indexes.mkdir(parents=True)
+    return indexes
 
 
 def blocks(lines: Iterable[str], size: int = LINES) -> Iterator[tuple[str, bytes]]:
