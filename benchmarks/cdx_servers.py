@@ -34,8 +34,8 @@ class Form:
     name: str
     start: Callable[[Path], AbstractContextManager[Served]]
     """Starts it; its cache is in a folder, which may be empty."""
-    stored: str
-    """What it stores: servers that store the same can have the same cache."""
+    stored: str = ""
+    """What it stores: servers that store the same can have the same cache. Empty if it has no cache."""
     options: str = ""
     """Added to each query."""
 
@@ -55,7 +55,7 @@ def forms(crawl: Crawl, source: str, folder: Path) -> list[Form]:
 
 def pywb_form(crawl: Crawl, bin_folder: Path) -> Form:
     """Return pywb as a server of a crawl on its disk."""
-    return Form(PYWB, lambda _: pywb(crawl.cluster, bin_folder), PYWB, _PYWB_OPTIONS)
+    return Form(PYWB, lambda _: pywb(crawl.cluster, bin_folder), options=_PYWB_OPTIONS)
 
 
 def _has_workers() -> bool:

@@ -117,13 +117,14 @@ class _Measuring:
 
     def _measure_once(self, form: Form, measured: Measured) -> None:
         once = self.queries.once
-        if form.stored not in self.filled:
+        home = self.filled.setdefault(form.stored, self.folder / f"filled {form.stored}")
+        if form.stored and not home.exists():
+            home.mkdir()
             say(f"{form.name}: fill the cache")
-            self.filled[form.stored] = self.folder / f"filled {form.stored}"
-            with form.start(self.filled[form.stored]) as served:
+            with form.start(home) as served:
                 self.asker.ask(form, served, once, ONCE_CLIENTS)
         say(f"{form.name}, each URL once")
-        with form.start(self.filled[form.stored]) as served:
+        with form.start(home) as served:
             self.asker.ask(form, served, once[:1], 1)
             measured.started_bytes = served.memory_bytes()
             costs, answers = self.asker.ask(form, served, once, ONCE_CLIENTS)
