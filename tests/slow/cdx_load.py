@@ -19,7 +19,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from benchmarks.cdx_crawls import Crawl
-from benchmarks.cdx_servers import forms
+from benchmarks.cdx_servers import forms, has_option
 from benchmarks.clients.ask_cdx import Connection
 from benchmarks.processes import Served, serving
 from tests.support.cdx_oracle import read_captures
@@ -38,6 +38,8 @@ _SLOW, _DISCONNECTING = 0.005, 0.03
 _SLOW_BYTES, _SLOW_WAIT = 2_000, 0.005
 _WARM = 0.25
 """Share of the time after which memory becomes the reference."""
+_MEMORY = 16
+"""MB that a process may keep: less than the answers to the pool need."""
 _MOST_GROWTH = 50 << 20
 _MEMORY_INTERVAL = 0.5
 _TIMEOUT = 120.0
@@ -166,7 +168,8 @@ def run(count: int, seed: int, folder: Path, rows: int = ROWS) -> dict[str, obje
     oracle = SiteOracle(read_captures(source, CRAWL))
     figures: dict[str, object] = {}
     with serving(source, latency=0.0) as server:
-        servers = forms(crawl, server.url, folder / "data")
+        options = ["--memory", str(_MEMORY)] if has_option("--memory") else []
+        servers = forms(crawl, server.url, folder / "data", options)
         share = -(-count // len(servers))
         for form in servers:
             with form.start(folder / f"home {form.name}") as served:
