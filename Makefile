@@ -47,8 +47,16 @@ browser:
 test:  ## Everything that must hold
 	@$(MAKE) --no-print-directory --jobs=3 first=browser lint hold variants
 
-hold: $(VENV)/tested $(first)
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# The CDX server that the tests compare with ours. It is GPL and needs other versions of the same packages: a program in
+# an environment of its own. Where it cannot be installed, its tests are skipped.
+$(VENV)/pywb: benchmarks/constraints-pywb.txt | $(VENV)/pyvenv.cfg
+	@rm -rf $@ && $(PYTHON) -m venv --without-pip $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python -c $< pywb || \
+	  $(BIN)/python -m pip --python $@/bin/python install --quiet --no-compile -c $< pywb || rm -rf $@
+
+hold: $(VENV)/tested $(VENV)/pywb $(first)
+	CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \
+	  $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Built from a copy, because mypyc needs pyproject.toml out of its way, which other commands read meanwhile.
 WHEEL = build/wheel

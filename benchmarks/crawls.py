@@ -88,9 +88,9 @@ def manifest(crawl: str, files: int) -> bytes:
     return gzip.compress("".join(f"{path_of(crawl, number)}\n" for number in range(files)).encode())
 
 
-def crawl_list(crawls: Sequence[str]) -> bytes:
-    """Return ``collinfo.json`` for these crawls."""
-    times = {"from": "2022-01-16T09:31:37", "to": "2022-01-29T15:03:27"}
+def crawl_list(crawls: Sequence[str], first: str = "2022-01-16T09:31:37", last: str = "2022-01-29T15:03:27") -> bytes:
+    """Return ``collinfo.json`` for these crawls, with the times of their first and last captures."""
+    times = {"from": first, "to": last}
     return json.dumps([{"id": crawl, "name": f"Index of {crawl}", **times} for crawl in crawls]).encode()
 
 

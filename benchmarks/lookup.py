@@ -9,18 +9,23 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, mkdtemp
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
 
-from benchmarks.clients.lookup_asking import Step
+from benchmarks.clients.lookup_asking import Step, measure
 from benchmarks.paced import LATENCY, serving
-from benchmarks.peers import CACHE, DATAFUSION, DUCKDB, PEERS, POLARS, PYARROW, SPARK, available, python_of
+from benchmarks.peers import CACHE, DATAFUSION, DUCKDB, PEERS, POLARS, PYARROW, PYWB, SPARK, available, python_of
 from benchmarks.processes import ROOT, Failed, run, wait_for_quiet
 from benchmarks.real_blocks import with_blocks
-from benchmarks.real_size import FULL, INDEX_FILE, QUERIES, ROW_GROUPS, SMALL, real_size
+from benchmarks.real_size import CRAWL, FULL, INDEX_FILE, QUERIES, ROW_GROUPS, SMALL, real_size
 from benchmarks.report import say, table
 from benchmarks.summary import OURS, Measurement, Missing, Result
+from benchmarks.zipnum import installed, link_cluster, pywb
+from catalogue.cdx.cluster import index_folder, list_path
 
 RUNS = 3
 
@@ -40,7 +45,8 @@ _STORED, _BLOCKS, _AGAIN, _SEARCH = (
 _JOBS = dict.fromkeys(["cold", _STORED, _BLOCKS, _SEARCH], "nothing stored")
 _JOBS |= dict.fromkeys(["second query", _AGAIN, "warm"], "repeated")
 """Jobs of the summary, by step; comparable steps have the same job."""
-_DEFAULT_QUERIES = ("exact URL",)
+EXACT = "exact URL"
+_DEFAULT_QUERIES = (EXACT,)
 """Queries without ``--full``."""
 
 Command = Sequence[str]
@@ -79,16 +85,24 @@ def compare(folder: Path, what: str, *, full: bool) -> Iterator[Result]:
     for name in [name for name in _PEERS if name in pythons]:
         clients[name] = ["benchmarks.clients.lookup_within", str(pythons[name]), _PEERS[name]]
     size = (folder / INDEX_FILE).stat().st_size
+    if (folder / list_path(CRAWL)).exists():
+        clients[PYWB] = []  # a server; see lookup_pywb
     with serving(folder, INDEX_FILE) as (server, rate):
         pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection, median of {RUNS}"
         for query in QUERIES if full else _DEFAULT_QUERIES:
             arguments = [server.url, INDEX_FILE, *QUERIES[query]]
             title = f"One {query} out of a file of {size / 1e6:,.0f} MB"
-            yield from _compare(title, f"{what}: {pace}", clients, arguments, missing)
+            compared = {name: each for name, each in clients.items() if name != PYWB or query == EXACT}
+            yield from _compare(title, f"{what}: {pace}", compared, arguments, missing, folder)
 
 
 def _compare(
-    title: str, where: str, clients: Mapping[str, Command], query: Sequence[str], missing: dict[str, str]
+    title: str,
+    where: str,
+    clients: Mapping[str, Command],
+    query: Sequence[str],
+    missing: dict[str, str],
+    folder: Path,
 ) -> Iterator[Result]:
     """Measure one query with all clients and print a table; add clients that fail to ``missing``, with the reason."""
     steps: dict[str, list[Step]] = {}
@@ -99,16 +113,13 @@ def _compare(
             say(f"{title}, run {turn + 1} of {RUNS}: {name}")
             wait_for_quiet()
             try:
-                with TemporaryDirectory(prefix="benchmarks-") as home:
-                    if name == OURS:
-                        run(["benchmarks.clients.lookup_prepare", *query], home=Path(home))
-                    ran = run([*command, *query], home=Path(home))
+                measured = _ask_pywb(query, folder) if name == PYWB else _ask(name, command, query)
             except Failed as error:
                 if name == OURS:
                     raise
                 missing[name] = str(error)
                 continue
-            for step in (Step(**fields) for fields in json.loads(ran.output)):
+            for step in measured:
                 label = f"{name}, {step.name}"
                 steps.setdefault(label, []).append(step)
     steps = {label: runs for label, runs in steps.items() if label.rpartition(", ")[0] not in missing}
@@ -136,6 +147,35 @@ def _compare(
     yield from _results(title, steps)
     for name, reason in missing.items():
         yield from (Missing(f"{title}, {job}", name, reason) for job in dict.fromkeys(_JOBS.values()))
+
+
+def _ask(name: str, command: Command, query: Sequence[str]) -> list[Step]:
+    with TemporaryDirectory(prefix="benchmarks-") as home:
+        if name == OURS:
+            run(["benchmarks.clients.lookup_prepare", *query], home=Path(home))
+        ran = run([*command, *query], home=Path(home))
+    return [Step(**fields) for fields in json.loads(ran.output)]
+
+
+def _ask_pywb(query: Sequence[str], folder: Path) -> list[Step]:
+    """Query pywb for the exact URL; it has the list of blocks on its disk, and requests blocks."""
+    source, location = query[0], f"{query[0]}{index_folder(CRAWL)}/"
+    url = "https://saffron-madeup.com/"
+    with TemporaryDirectory(prefix="benchmarks-") as name:
+        link_cluster(Path(name), CRAWL, folder / list_path(CRAWL), location)
+        with pywb(Path(name), installed()) as served:
+            target = f"{served.url}/{CRAWL}-index?{urlencode({'url': url})}&nosource=true&allowFuzzy=false"
+
+            def ask() -> int:
+                with build_opener(ProxyHandler({})).open(target) as answer:
+                    return len(answer.read().splitlines())
+
+            def step(title: str) -> Step:
+                before = served.cpu_seconds()
+                measured = measure(source, title, ask)
+                return replace(measured, cpu_seconds=served.cpu_seconds() - before, peak_bytes=served.peak_bytes())
+
+            return [step(_BLOCKS), step(_AGAIN)]
 
 
 def _results(title: str, steps: Mapping[str, Sequence[Step]]) -> Iterator[Result]:

@@ -27,6 +27,16 @@ CDX_TOOLKIT = "cdx_toolkit; pywb reads its disk"
 PYWB = "pywb"
 SPARK = "Spark"
 
+_CONSTRAINTS = {PYWB: Path(__file__).parent / "constraints-pywb.txt"}
+"""Files of tested versions, which the tests install, too."""
+
+
+def _pinned(name: str) -> str:
+    """Return the requirement of a package in a file of tested versions."""
+    lines = _CONSTRAINTS[name].read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith(f"{name}=="))
+
+
 PEERS: dict[str, tuple[str, ...]] = {
     DATAFUSION: ("datafusion==55.0.0", _ARROW),
     POLARS: ("polars==2.1.0", _ARROW),
@@ -35,7 +45,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     PYARROW: (_ARROW, *_FSSPEC),
     RECIPE: (_ARROW, *_FSSPEC, "pandas==3.1.1", "sqlitedict==2.1.0"),
     CDX_TOOLKIT: ("cdx_toolkit==0.9.39",),
-    PYWB: ("pywb==2.10.0",),
+    PYWB: (_pinned("pywb"),),
     SPARK: ("pyspark==3.5.8",),
 }
 """Requirements, by name in the tables."""
@@ -47,8 +57,9 @@ def python_of(peer: str) -> Path:
     Raises:
         Failed: if the environment or a package cannot be installed.
     """
-    requirements = PEERS[peer]
-    folder = CACHE / f"peers-{blake2b(repr((sys.version, *requirements)).encode(), digest_size=4).hexdigest()}"
+    requirements, constraints = PEERS[peer], _CONSTRAINTS.get(peer)
+    identity = [sys.version, *requirements, *([constraints.read_text(encoding="utf-8")] if constraints else [])]
+    folder = CACHE / f"peers-{blake2b(repr(identity).encode(), digest_size=4).hexdigest()}"
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
         say(f"installing {', '.join(requirements)}")
@@ -59,6 +70,7 @@ def python_of(peer: str) -> Path:
             message = f"cannot create an environment for {requirements[0]}: {error}"
             raise Failed(message) from error
         install = [str(python), "-m", "pip", "install", "--quiet", *requirements]
+        install += ["-c", str(constraints)] if constraints else []
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]

@@ -170,6 +170,19 @@ class Served:
         """Return the sum of the peak memory of its processes; 0 where unavailable."""
         return sum(peak for _, peak in _peaks(self.process))
 
+    def memory_bytes(self) -> int:
+        """Return the present memory of its processes, in which shared pages count once; 0 where unavailable."""
+        return sum(_memory_bytes(process) for process, _ in _peaks(self.process))
+
+
+def _memory_bytes(process: int) -> int:
+    """Return the proportional set size of a process, or its resident size where the kernel has no other."""
+    for name, field in (("smaps_rollup", "\nPss:"), ("status", "\nVmRSS:")):
+        with suppress(OSError, IndexError, ValueError):
+            text = Path(f"/proc/{process}/{name}").read_text(encoding="utf-8")
+            return int(text.partition(field)[2].split()[0]) * 1024
+    return 0
+
 
 def _cpu_seconds(process: int) -> float:
     """Return the CPU seconds of a process and of its children that ended."""

@@ -19,7 +19,8 @@ from benchmarks.peers import PYWB, python_of
 from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
-_LINES = 3000
+_PROGRAM = "wayback"
+LINES = 3000
 """Lines of a block."""
 _PART = "cdx-00000.gz"
 _CONFIG = r"""
@@ -27,7 +28,7 @@ enable_auto_colls: true
 cdx_api_endpoint: -index
 shard_index_loc:
   match: '(.+)'
-  replace: '\1'
+  replace: '{location}'
 max_blocks: 5
 framed_replay: false
 map_output_fields:
@@ -37,6 +38,8 @@ map_output_fields:
   charset: encoding
 """
 """pywb 2.10 ignores the last setting, which belongs to Common Crawl's branch."""
+_LOCAL = r"\1"
+"""Location of blocks next to the list of blocks."""
 _START_TIMEOUT = 60.0
 """Seconds to wait for the start."""
 
@@ -49,16 +52,34 @@ def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
         crawl: name of the crawl.
         lines: sorted CDXJ, without line ends.
     """
-    (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
-    indexes = folder / "collections" / crawl / "indexes"
-    indexes.mkdir(parents=True)
+    indexes = _prepare(folder, crawl, _LOCAL)
     with (indexes / _PART).open("wb") as part, (indexes / "cluster.idx").open("w", encoding="utf-8") as cluster:
         for number, (first, member) in enumerate(blocks(lines), start=1):
             cluster.write(f"{first}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
             part.write(member)
 
 
-def blocks(lines: Iterable[str], size: int = _LINES) -> Iterator[tuple[str, bytes]]:
+def link_cluster(folder: Path, crawl: str, listed: Path, location: str) -> None:
+    """Prepare pywb for a list of blocks on this machine, and blocks elsewhere.
+
+    Args:
+        folder: folder of all crawls of a server.
+        crawl: name of the crawl.
+        listed: the list of blocks.
+        location: URL of the folder of the blocks, with a trailing slash.
+    """
+    (_prepare(folder, crawl, location) / listed.name).symlink_to(listed)
+
+
+def _prepare(folder: Path, crawl: str, location: str) -> Path:
+    """Write the configuration of a server; return the folder for the index of a crawl."""
+    (folder / "config.yaml").write_text(_CONFIG.format(location=location), encoding="utf-8")
+    indexes = folder / "collections" / crawl / "indexes"
+    indexes.mkdir(parents=True)
+    return indexes
+
+
+def blocks(lines: Iterable[str], size: int = LINES) -> Iterator[tuple[str, bytes]]:
     """Yield each block of sorted lines: key and time of its first line, and the lines as a gzip member."""
     for block in _blocks(lines, size):
         yield (
@@ -79,9 +100,9 @@ def _blocks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def programs() -> Path | None:
-    """Return the folder that ``CATALOGUE_PYWB`` names; None if it is not set."""
+    """Return the folder that ``CATALOGUE_PYWB`` names; None if it is not set, or has no pywb."""
     given = os.environ.get(VARIABLE)
-    return Path(given) if given else None
+    return Path(given) if given and (Path(given) / _PROGRAM).exists() else None
 
 
 def installed() -> Path:
@@ -101,7 +122,7 @@ def pywb(folder: Path, bin_folder: Path) -> Iterator[Served]:
         Failed: if it does not start.
     """
     port = _free_port()
-    command = [str(bin_folder / "wayback"), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
+    command = [str(bin_folder / _PROGRAM), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait(process, port, folder / "log")

@@ -12,7 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-PARTS = {"traffic": 1_000_000, "commands": 20_000, "mutations": 100_000, "parsers": 1_000_000, "both_indexes": 5_000}
+PARTS = {
+    "traffic": 1_000_000,
+    "commands": 20_000,
+    "mutations": 100_000,
+    "parsers": 1_000_000,
+    "both_indexes": 5_000,
+    "cdx_load": 100_000,
+}
 """Modules, and their full counts."""
 
 

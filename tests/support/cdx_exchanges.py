@@ -94,17 +94,17 @@ def find_error(
     if exchange.check:
         return None if exchange.check(reply, known, base) else f"{path}: {reply}"
     try:
-        pages = _pages(lambda path: send(base, path), oracle, known, query, {} if pages_of is None else pages_of)
+        pages = check_pages(
+            lambda path: send(base, path), oracle, known.crawl, query, {} if pages_of is None else pages_of
+        )
     except WrongPages as error:
         return f"the pages of {query} are wrong: {error}"
     given = parameters(query)
-    if "page" in given or len(pages) == 1:
-        number = int(given["page"][-1]) if given.get("page", ["x"])[-1].isdecimal() else 0
-        page = pages[number] if number < len(pages) else Page((), len(pages))
-        return difference(path, reply, oracle.answer(query, page))
-    if found := difference(path, reply, oracle.answer(query, pages[0])):
+    if found := difference(path, reply, oracle.answer(query, requested_page(query, pages))):
         return found
-    # Pages without filters were compared by _pages.
+    if "page" in given or len(pages) == 1:
+        return None
+    # Pages without filters were compared by check_pages.
     for number, page in enumerate(pages if set(given) - _PAGING else ()):
         numbered = f"{path}&page={number}"
         if found := difference(numbered, send(base, numbered), oracle.answer(query, page)):
@@ -133,8 +133,15 @@ class WrongPages(Exception):
     """The pages of a server are not a partition of the captures."""
 
 
-def _pages(
-    send: Callable[[str], Reply], oracle: Oracle, known: Known, query: str, pages_of: dict[str, list[Page]]
+def requested_page(query: str, pages: Sequence[Page]) -> Page:
+    """Return the page that a query requests, the first by default; an empty one after the last."""
+    text = parameters(query).get("page", ["0"])[-1]
+    number = int(text) if text.isdecimal() else 0
+    return pages[number] if number < len(pages) else Page((), len(pages))
+
+
+def check_pages(
+    send: Callable[[str], Reply], oracle: Oracle, crawl: str, query: str, pages_of: dict[str, list[Page]]
 ) -> list[Page]:
     """Return the captures of a query, without filters, as the server pages them; at least one page.
 
@@ -144,18 +151,21 @@ def _pages(
     given = parameters(query)
     paging: dict[str, str] = {name: given[name][-1] for name in sorted(_PAGING) if name in given}
     plain, count = urlencode(paging), "&showNumPages=true"
-    path = f"/{known.crawl}-index?{plain}"
+    path = f"/{crawl}-index?{plain}"
     if oracle.answer(plain + count, Page(())).status != HTTPStatus.OK:
         return [Page(())]  # the query is refused
     if path not in pages_of:
-        pages_of[path] = _check_pages(send, path, count, oracle.matching(query))
+        pages_of[path] = _check_partition(send, path, count, oracle.matching(query))
     return pages_of[path] or [Page(())]
 
 
-def _check_pages(send: Callable[[str], Reply], path: str, count: str, captures: Sequence[Capture]) -> list[Page]:
+def _check_partition(send: Callable[[str], Reply], path: str, count: str, captures: Sequence[Capture]) -> list[Page]:
     """Request all pages and compare them with the captures."""
     found = list[Page]()
-    pages = json.loads(send(path + count).body)["pages"]
+    counted = send(path + count)
+    if counted.status != HTTPStatus.OK:
+        raise WrongPages(f"{path + count}: {counted}")
+    pages = json.loads(counted.body)["pages"]
     if (pages > 0) != bool(captures):
         message = f"there are {pages} of {len(captures)} captures"
         raise WrongPages(message)

@@ -91,7 +91,9 @@ def write_synthetic_crawl(folder: Path, rows: int, seed: int) -> SyntheticCrawl:
         shards = executor.map(lambda cut, size: [*blocks(lines[cut].to_pylist(), size)], cuts, sizes)
         count = _write_index(folder, shards)
     write_manifest(folder, CRAWL)
-    (folder / COLLINFO).write_bytes(crawl_list([CRAWL]))
+    times = pc.min_max(made.column("fetch_time")).as_py()
+    first, last = (f"{times[which]:%Y-%m-%dT%H:%M:%S}" for which in ("min", "max"))
+    (folder / COLLINFO).write_bytes(crawl_list([CRAWL], first, last))
     return SyntheticCrawl(folder, made, count)
 
 
