@@ -38,18 +38,20 @@ class Form:
     """What it stores: servers that store the same can have the same cache. Empty if it has no cache."""
     options: str = ""
     """Added to each query."""
+    workers: int = 1
+    """Processes that answer."""
 
 
 def forms(crawl: Crawl, source: str, folder: Path, options: Sequence[str] = ()) -> list[Form]:
     """Return our servers, with data folders below ``folder``."""
-    found, has_workers = [], has_option("--workers")
+    found = []
     for title, index in _INDEXES.items():
         data = folder / index
         command = ["catalogue", "--data", str(data), "--source", source, "harvest", "--crawl", crawl.name]
         run([*command, "--subset", "all", "--index", index], home=folder / "home")
-        for workers in _WORKERS if has_workers else (0,):
-            name = f"{OURS}, {title}" + (f", {workers} worker{'s' if workers > 1 else ''}" if workers else "")
-            found.append(Form(name, _starter(data, source, workers, options), title))
+        for workers in _WORKERS:
+            name = f"{OURS}, {title}, {workers} worker{'s' if workers > 1 else ''}"
+            found.append(Form(name, _starter(data, source, workers, options), title, workers=workers))
     return found
 
 
@@ -58,18 +60,10 @@ def pywb_form(crawl: Crawl, bin_folder: Path) -> Form:
     return Form(PYWB, lambda _: pywb(crawl.cluster, bin_folder), options=_PYWB_OPTIONS)
 
 
-def has_option(name: str) -> bool:
-    """Whether ``catalogue serve`` has an option."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "catalogue", "serve", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return f" {name} " in printed.stdout
-
-
 def _starter(
     data: Path, source: str, workers: int, options: Sequence[str]
 ) -> Callable[[Path], AbstractContextManager[Served]]:
-    all_options = [*options, *(["--workers", str(workers)] if workers else [])]
+    all_options = [*options, "--workers", str(workers)]
     return lambda home: serve(data, source, home, all_options)
 
 

@@ -126,7 +126,7 @@ class _Measuring:
         say(f"{form.name}, each URL once")
         with form.start(home) as served:
             self.asker.ask(form, served, once[:1], 1)
-            measured.started_bytes = served.memory_bytes()
+            measured.started_bytes = served.memory_bytes() // form.workers
             costs, answers = self.asker.ask(form, served, once, ONCE_CLIENTS)
             measured.costs[ONCE, EXACT, ONCE_CLIENTS], measured.answers[ONCE] = costs, answers
 

@@ -29,7 +29,7 @@ class Measured:
     answers: dict[str, list[str]] = field(default_factory=dict)
     """By kind."""
     started_bytes: int = 0
-    """Memory after the first query."""
+    """Memory of a process after the first query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ _ROWS = (
     _cpu(ONCE, EXACT, ONCE_CLIENTS),
     _cpu(WARM, HOST, 16),
     _cpu(WARM, DOMAIN, 16),
-    _Row("memory after the first query", lambda measured: measured.started_bytes, "≤ 2"),
+    _Row("memory of a process after the first query", lambda measured: measured.started_bytes, "≤ 2"),
     _Row(
         f"{APART}, 1 client, {COLD}: median ms",
         lambda measured: 1000 * measured.costs[COLD, APART, 1].p50,

@@ -11,6 +11,7 @@ from catalogue.errors import CatalogueError
 from catalogue.server.memory import Memory
 from catalogue.session import Session
 from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.cache import CachedSource
 from catalogue.surt import KeyInterval
 
 _MAX_BLOCKS = 8
@@ -46,7 +47,7 @@ def _lines(
         missing = [place for place, block in blocks.items() if block is None]
         if missing:
             first, *others = part.reads(range(missing[0], missing[-1] + 1))
-            if requested or others or len(first.range) > session.cost().max_gap:
+            if requested or others or not _is_cheapest(session, part, first):
                 return None
             requested = True
             for place, block in zip(first.blocks, _fetch(session, part, first), strict=True):
@@ -57,6 +58,14 @@ def _lines(
                 found += written_lines(listed.crawl, lines)
     found.sort()
     return found
+
+
+def _is_cheapest(session: Session, part: BlockList, read: BlockRead) -> bool:
+    """Return whether nothing can be cheaper than one request: it is cached or small, or no footers are stored."""
+    if len(read.range) <= session.cost().max_gap or part.crawl not in session.metadata().requested_crawls:
+        return True
+    source, pin = session.reading, session.block_lists.version(part.crawl, read.path)
+    return pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
 
 
 def _fetch(session: Session, part: BlockList, read: BlockRead) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from benchmarks.cdx_crawls import Crawl
-from benchmarks.cdx_servers import forms, has_option
+from benchmarks.cdx_servers import forms
 from benchmarks.clients.ask_cdx import Connection
 from benchmarks.processes import Served, serving
 from tests.support.cdx_oracle import read_captures
@@ -168,7 +168,7 @@ def run(count: int, seed: int, folder: Path, rows: int = ROWS) -> dict[str, obje
     oracle = SiteOracle(read_captures(source, CRAWL))
     figures: dict[str, object] = {}
     with serving(source, latency=0.0) as server:
-        options = ["--memory", str(_MEMORY)] if has_option("--memory") else []
+        options = ["--memory", str(_MEMORY)]
         servers = forms(crawl, server.url, folder / "data", options)
         share = -(-count // len(servers))
         for form in servers:
