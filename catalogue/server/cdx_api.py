@@ -20,12 +20,13 @@ from catalogue.server.cdx_filters import Operator
 from catalogue.server.cdx_paging import Page
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
 from catalogue.server.cdx_search import CdxSearch, select_lines
+from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import KeyInterval
 
-_FEW_LINES = 500
-"""Lines that take less time than the way to another thread and back."""
+_FEW_LINES, _FEW_BYTES = 500, 500_000
+"""Of an answer that the thread of the event loop writes, in some milliseconds."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
@@ -123,7 +124,9 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
     if query.counts_pages or not page.parts:
         return _Found(crawl.id, page, 0, b"")
     lines = memory.lines(state, crawl.id, page.parts[0])
-    if lines is None or len(lines) > _FEW_LINES or any(each.operator is Operator.MATCHES for each in query.filters):
+    if lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
+        return None
+    if any(each.operator is Operator.MATCHES for each in query.filters):
         return None
     return _written(crawl.id, page, query, select_lines(lines, query))
 

@@ -7,7 +7,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockList, BlockRead
-from catalogue.errors import CatalogueError
+from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound, StoreError
 from catalogue.server.memory import Memory
 from catalogue.session import Session
 from catalogue.source.byte_ranges import FileVersion
@@ -24,9 +24,12 @@ def lines_of_blocks(
     """Return all lines of disjoint ascending intervals of keys, in order.
 
     None if the list of blocks is not stored, if another way may be cheaper than these blocks, or if they cannot be
-    read: a query of both indexes then finds what to do.
+    read because something is damaged or was replaced: a query of both indexes then finds what to do.
+
+    Raises:
+        SourceError: if the source fails.
     """
-    with suppress(CatalogueError):
+    with suppress(FormatError, StoreError, FileChanged, NotFound, Forbidden):
         listed = session.block_lists.get(crawl)
         if isinstance(listed, StoredList):
             return _lines(session, listed, intervals, memory, state)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,9 +57,8 @@ class Filter:
     value: str
     inverted: bool = False
 
-    def select(self, lines: Sequence[str]) -> list[str]:
-        """Select lines; a missing field is an empty text."""
-        values = [fields_of(line).get(self.field, "") for line in lines] if self.field else lines
+    def mask(self, values: Sequence[str]) -> list[bool]:
+        """Return which values of the field, or lines, are selected; a missing field is an empty text."""
         match self.operator:
             case Operator.CONTAINS:
                 selected = [self.value in value for value in values]
@@ -66,7 +66,7 @@ class Filter:
                 selected = [self.value == value for value in values]
             case Operator.MATCHES:
                 selected = pc.match_substring_regex(texts(values), _anchored(self.value)).to_pylist()
-        return [line for line, is_selected in zip(lines, selected, strict=True) if is_selected != self.inverted]
+        return [not each for each in selected] if self.inverted else selected
 
     @property
     def sql(self) -> str | None:
@@ -109,6 +109,14 @@ def _anchored(pattern: str) -> str:
     return rf"\A(?:{pattern})"
 
 
+def _select(lines: Sequence[str], filters: Sequence[Filter]) -> Sequence[str]:
+    fields = [fields_of(line) for line in lines] if any(each.field for each in filters) else []
+    for each in filters:
+        mask = each.mask([values.get(each.field, "") for values in fields] if each.field else lines)
+        lines, fields = list(compress(lines, mask)), list(compress(fields, mask))
+    return lines
+
+
 def apply_filters(
     batches: Iterable[Sequence[str]], filters: Sequence[Filter], *, clock: Callable[[], float] = time.thread_time
 ) -> Iterator[Sequence[str]]:
@@ -125,8 +133,7 @@ def apply_filters(
             began = clock()
             selected = lines[at : at + size] if timed else lines
             at += len(selected)
-            for each in filters:
-                selected = each.select(selected)
+            selected = _select(selected, filters)
             took = clock() - began
             left -= took
             if timed and left < 0:

@@ -50,7 +50,7 @@ class CrawlList:
                     self._listed = crawl_list(catalogue.session).crawls
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
-        crawls = {name: Crawl(name) for name in crawl_names(catalogue.session)} | {each.id: each for each in listed}
+        crawls = {name: Crawl(name) for name in _stored(catalogue)} | {each.id: each for each in listed}
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, catalogue: Catalogue, name: str) -> Crawl:
@@ -61,12 +61,17 @@ class CrawlList:
         """
         crawls = self.get(catalogue)
         if name == "latest":
-            name = next(iter(newest_first(crawl_names(catalogue.session) or crawls)), name)
+            name = next(iter(newest_first(_stored(catalogue) or crawls)), name)
         if name not in crawls:
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
             raise UnknownCrawl(f"there is no crawl {name[:100]}; {hint}see /collinfo.json")
         return crawls[name]
+
+
+def _stored(catalogue: Catalogue) -> set[str]:
+    """Return the crawls of which footers or the list of blocks are stored."""
+    return {*crawl_names(catalogue.session), *catalogue.session.block_lists.stored}
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from catalogue.server.cdx_request import CdxRequest
 from catalogue.surt import KeyInterval
 
 MEMORY = 512 << 20
-_ENTRY, _LINE = 500, 60
-"""Bytes of an entry without its value, and of a line without its text, about."""
+_ENTRY, _INTERVAL, _LINE = 500, 300, 60
+"""Bytes of an entry without key and value, of an interval without its keys, and of a line without its text, about."""
 
 
 class Memory:
@@ -48,7 +48,8 @@ class Memory:
         return found
 
     def keep_page(self, state: str, crawl: str, request: CdxRequest, page: Page) -> None:
-        self._put((state, crawl, _of_page(request)), page, _ENTRY * len(page.parts))
+        size = _bytes_of(request.pattern.intervals) + sum(map(_bytes_of, page.parts))
+        self._put((state, crawl, _of_page(request)), page, size)
 
     def lines(self, state: str, crawl: str, intervals: tuple[KeyInterval, ...]) -> list[str] | None:
         """Return all lines of intervals of keys, in order."""
@@ -56,7 +57,7 @@ class Memory:
         return found
 
     def keep_lines(self, state: str, crawl: str, intervals: tuple[KeyInterval, ...], lines: list[str]) -> None:
-        self._put((state, crawl, intervals), lines, size_of(lines))
+        self._put((state, crawl, intervals), lines, size_of(lines) + _bytes_of(intervals))
 
     def block(self, state: str, path: str, offset: int) -> Block | None:
         """Return an inflated block, which was compared with the list of blocks."""
@@ -88,6 +89,10 @@ class Memory:
 def size_of(lines: Sequence[str]) -> int:
     """Return about how many bytes of memory lines take."""
     return sum(map(len, lines)) + _LINE * len(lines)
+
+
+def _bytes_of(intervals: Sequence[KeyInterval]) -> int:
+    return sum(2 * (len(each.start) + len(each.end)) + _INTERVAL for each in intervals)  # the pattern has the text, too
 
 
 def _of_page(request: CdxRequest) -> tuple[Hashable, ...]:

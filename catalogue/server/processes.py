@@ -28,7 +28,7 @@ from catalogue.settings import Settings
 CAN_SHARE_PORT = sys.platform == "linux"
 """Whether the system divides the connections to a port among processes."""
 _SHORT_LIFE = 10.0
-"""Seconds; a process that ends sooner is not started again."""
+"""Seconds; a process that fails sooner is not started again."""
 _LAST_SECONDS = 10.0
 """For a process to end before it is killed."""
 _GC_OBJECTS = 100_000
@@ -104,7 +104,7 @@ def _bound(options: ServerOptions, family: int, port: int, *, shared: bool = Fal
 
 
 class _OtherProcesses:
-    """The processes beside this one; one that ends is replaced."""
+    """The processes beside this one; one that fails is replaced."""
 
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
@@ -130,13 +130,18 @@ class _OtherProcesses:
 
     def _start(self) -> None:
         process = get_context("spawn").Process(target=_serve, args=(self._options,))
+        # Ctrl-C reaches all processes of a terminal; this one stops the others. They inherit what is blocked here.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._processes[process] = time.monotonic()
 
     def _watch(self) -> None:
         while self._stopping not in wait([self._stopping, *(each.sentinel for each in self._processes)]):
             for process in [each for each in self._processes if each.exitcode is not None]:
                 lived = time.monotonic() - self._processes.pop(process)
+                if not process.exitcode:  # a signal to all processes has stopped it
+                    continue
                 again = "another one is started" if lived > _SHORT_LIFE else "it is not started again"
                 self._options.say(f"a process of the server ended with status {process.exitcode}; {again}")
                 if lived > _SHORT_LIFE:
@@ -146,8 +151,7 @@ class _OtherProcesses:
 def _serve(options: ServerOptions) -> None:
     """Serve in a process beside the first one, until that ends or terminates this one."""
     gc.set_threshold(_GC_OBJECTS)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _exit)
+    signal.signal(signal.SIGTERM, _exit)
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         with (

@@ -13,6 +13,7 @@ import catalogue
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.settings import Settings
 from tests.conftest import harvest_all
+from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.serving import get, serving
 
 
@@ -129,3 +130,20 @@ def test_search_page_shows_captures_of_blocks(
         assert shown.status == 200
         assert "Blocks of the CDX index" in shown.text
         assert f"{crawl} · " in get(empty, "/").text
+
+
+def test_stored_lists_need_no_list_of_crawls(
+    whole_mirror: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    with catalogue.open(tmp_path / "data", settings=whole_settings) as cat:
+        cat.harvest(crawl, index="cdx")
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if request.path == "collinfo.json" else None
+
+    with FaultServer(whole_mirror, script=script) as source:
+        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with serving(tmp_path / "data", reading) as address:
+            for name in (crawl, "latest"):
+                assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200

@@ -169,3 +169,17 @@ def test_other_filters_are_the_same_page() -> None:
         assert memory.page("1", "x", parse_request(asked + more)) is None
     assert memory.page("2", "x", parse_request(asked)) is None
     assert memory.page("1", "y", parse_request(asked)) is None
+
+
+def test_long_keys_count() -> None:
+    memory = Memory(1_000_000)
+    for number in range(100):
+        request = parse_request([("url", f"example.com/{number}" + "a" * 30_000)])
+        memory.keep_page("", "x", request, Page(1, 1, (request.pattern.intervals,)))
+        memory.keep_lines("", "x", request.pattern.intervals, [])
+    kept = [
+        number
+        for number in range(100)
+        if memory.page("", "x", parse_request([("url", f"example.com/{number}" + "a" * 30_000)]))
+    ]
+    assert 0 < len(kept) < 10
