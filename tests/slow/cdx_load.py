@@ -35,6 +35,8 @@ _SECONDS = 0.006
 """Shortest duration for each query: 10 minutes for 100,000; a fast server answers more queries."""
 _SLOW, _DISCONNECTING = 0.005, 0.03
 """Shares of queries."""
+_IDLE = 15.0
+"""Seconds after which a connection is not used again; the server closes it after 20."""
 _SLOW_BYTES, _SLOW_WAIT = 2_000, 0.005
 _WARM = 0.25
 """Share of the time after which memory becomes the reference."""
@@ -69,7 +71,7 @@ class _Load:
 
         async def client(number: int) -> None:
             random = Random(f"client {self._seed} {number}")
-            connection = await self._connect()
+            connection, used = await self._connect(), time.monotonic()
             while not ended():
                 question, chance = random.choice(self._pool), random.random()
                 async with asyncio.timeout(_TIMEOUT):
@@ -78,9 +80,16 @@ class _Load:
                     elif chance < _SLOW + _DISCONNECTING:
                         await self._disconnect(question, random)
                     else:
-                        if connection.closed:
+                        idle = time.monotonic() - used
+                        if connection.closed or idle > _IDLE:  # the server may be closing it
+                            connection.close()
                             connection = await self._connect()
-                        await self._ask(connection, question)
+                        try:
+                            await self._ask(connection, question)
+                        except ConnectionError as error:
+                            message = f"{question.path}: {error}, after {idle:.3f} s without a query"
+                            raise AssertionError(message) from error
+                        used = time.monotonic()
             connection.close()
 
         sampler = asyncio.create_task(sample())
