@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
@@ -15,6 +16,7 @@ from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_cheaper
+from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.selection import select_stored
 from catalogue.server.cdx_blocks import lines_of_blocks
@@ -79,19 +81,20 @@ class CdxSearch:
         def batches() -> Iterator[list[str]]:
             for batch in captures.batches(warn=False):
                 for start in range(0, batch.num_rows, _BATCH_ROWS):
-                    lines = lines_of(batch.slice(start, _BATCH_ROWS))
+                    piece = batch.slice(start, _BATCH_ROWS)
+                    lines = lines_of(rows_before(piece, last, request) if last else piece)
                     if not where and len(every) <= _MAX_KEPT:
                         every.extend(lines)
                     yield lines
 
         found: list[str] = []
-        size = 0
+        last, size = "", 0
         for lines in filter_lines(batches(), request):
             found += lines
             size += size_of(lines)
             if request.limit and len(found) > request.limit + _BATCH_ROWS:
                 found = order_lines(found, request)
-                size = size_of(found)
+                last, size = found[-1], size_of(found)
             if len(found) > _MAX_ROWS or size > _MAX_BYTES:
                 message = (
                     f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
@@ -101,6 +104,30 @@ class CdxSearch:
         if not where and len(every) <= _MAX_KEPT:
             self._memory.keep_lines(self.state, self.crawl, intervals, sorted(every))
         return order_lines(found, request)
+
+
+def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.RecordBatch:
+    """Leave out rows whose lines would be after a line in the requested order, by key and time.
+
+    All are left in if the order is by distance, or if the line has no time. Keys of rows are compared with the key of a
+    line only if they cannot differ by what is escaped.
+    """
+    key, stamp, _ = last.split(" ", 2)
+    keys, times = rows.column("url_surtkey"), rows.column("fetch_time").cast(pa.timestamp("ms", "UTC"))
+    if request.closest or stamp == "-" or pc.any(pc.match_substring_regex(keys, "[^!-~]")).as_py():
+        return rows
+    second = int(datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()) * 1000
+    if request.reverse:
+        is_outside = pc.or_(pc.less(keys, text(key)), _both(keys, key, pc.less(times, moment(second))))
+    else:
+        is_outside = pc.or_(
+            pc.greater(keys, text(key)), _both(keys, key, pc.greater_equal(times, moment(second + 1000)))
+        )
+    return rows.filter(pc.invert(pc.fill_null(is_outside, fill_value=False)))
+
+
+def _both(keys: pa.Array, key: str, condition: pa.BooleanArray) -> pa.BooleanArray:
+    return pc.and_(pc.equal(keys, text(key)), condition)
 
 
 def select_lines(lines: list[str], request: CdxRequest) -> list[str]:
@@ -130,8 +157,8 @@ def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
     if request.closest:
         from warcio.timeutils import timestamp_to_datetime
 
-        moment = timestamp_to_datetime(request.closest, tz_aware=True)  # pads and clamps as pywb does
-        found.sort(key=lambda line: _distance(time_of(line), moment))
+        closest = timestamp_to_datetime(request.closest, tz_aware=True)  # pads and clamps as pywb does
+        found.sort(key=lambda line: _distance(time_of(line), closest))
     return found[: request.limit]
 
 
