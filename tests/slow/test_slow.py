@@ -59,7 +59,7 @@ def test_damaged_bytes_are_refused_or_parsed_consistently(folder: Path) -> None:
 
 
 def test_both_indexes_return_the_same_rows_in_order(tmp_path: Path) -> None:
-    compared: Any = both_indexes.run(40, 1, tmp_path, rows=60_000)["compared"]
+    compared: Any = both_indexes.run(25, 1, tmp_path, rows=40_000)["compared"]
     assert compared["rows"] > 5000
     assert compared["empty"] < 20
     assert compared["known"] > 10
