@@ -53,10 +53,12 @@ def _lines(
             if requested or others or not _is_cheapest(session, part, first):
                 return None
             requested = True
-            for place, block in zip(first.blocks, _fetch(session, part, first), strict=True):
-                memory.keep_block(state, block)
-                blocks[place] = block
-        for block in filter(None, blocks.values()):
+            for place, fetched in zip(first.blocks, _fetch(session, part, first), strict=True):
+                memory.keep_block(state, fetched)
+                blocks[place] = fetched
+        for block in blocks.values():
+            if block is None:
+                return None
             for lines in block.find([interval]):
                 found += written_lines(listed.crawl, lines)
     found.sort()
