@@ -15,13 +15,17 @@ import pyarrow.compute as pc
 from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
-from catalogue.surt import END, KeyInterval
+from catalogue.parquet.arrow_arrays import booleans
+from catalogue.query.exact_keys import ExactKeys
+from catalogue.surt import END, EVERYTHING, KeyInterval, overlap
 
 MAX_INFLATED = 64 << 20
 """Largest block in bytes, inflated; most have 1.3 MB."""
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
-_end = attrgetter("end")
+_start, _end = attrgetter("start"), attrgetter("end")
+_MANY = 32
+"""Keys from which on all lines are compared with them at once."""
 
 
 class FoundLines(NamedTuple):
@@ -102,18 +106,31 @@ class Block:
         return self._data[start : blank if blank >= 0 else end]
 
     def find(self, intervals: Sequence[KeyInterval]) -> Iterator[FoundLines]:
-        """Yield the lines of disjoint ascending intervals, those of an interval together, by binary search."""
+        """Yield the lines of disjoint ascending intervals, those of an interval together."""
+        last = self.key(len(self) - 1)
+        some = intervals[bisect_right(intervals, self.key(0), key=_end) :]
+        some = some[: bisect_right(some, last, key=_start)]
+        if isinstance(some, ExactKeys) and len(some) > _MANY:
+            yield from self._find_keys(some)
+            return
         lines = range(len(self))
         end = 0
-        last = self.key(len(self) - 1)
-        for interval in intervals[bisect_right(intervals, self.key(0), key=_end) :]:
-            if interval.start > last:
-                return
+        for interval in some:
             start = bisect_left(lines, interval.start, lo=end, key=self.key)
             end = bisect_left(lines, interval.end, lo=start, key=self.key)
             if start < end:
                 found = self._data[self._starts[start] : self._starts[end]]
                 yield FoundLines(self.path, self.offset, start + 1, found)
+
+    def _find_keys(self, keys: ExactKeys) -> Iterator[FoundLines]:
+        lines = pa.Array.from_buffers(
+            pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(self._data)]
+        )
+        parts = pc.split_pattern(lines, b" ", max_splits=1)
+        chosen = pc.is_in(parts.flatten().take(parts.offsets[:-1]), value_set=keys.keys)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], booleans(chosen), [False]]).astype(np.int8)))
+        for start, end in edges.reshape(-1, 2).tolist():
+            yield FoundLines(self.path, self.offset, start + 1, self._data[self._starts[start] : self._starts[end]])
 
     def error(self, what: str, line: int | None = None) -> BadCdx:
         return block_error(self.path, self.offset, what, line)
@@ -123,14 +140,21 @@ def block_error(path: str, offset: int, what: str, line: int | None = None) -> B
     return BadCdx(f"{path}, block at byte {offset:,}{f', line {line:,}' if line else ''}: {what}")
 
 
-def inflate_blocks(blocks: BlockList, read: BlockRead, body: bytes, total_size: int) -> Iterator[Block]:
-    """Inflate blocks and compare them with the list.
+def inflate_blocks(
+    blocks: BlockList,
+    read: BlockRead,
+    body: bytes,
+    total_size: int,
+    intervals: Sequence[KeyInterval] = (EVERYTHING,),
+) -> Iterator[Block]:
+    """Inflate the blocks that may have keys of disjoint ascending intervals, and compare them with the list.
 
     Args:
         blocks: the list.
         read: a part of the shard, from ``BlockList.reads``.
         body: its bytes.
         total_size: bytes of the shard, as its source states.
+        intervals: the intervals.
 
     Raises:
         BadCdx: if a block is damaged, or not the one of the list; blocks before it were yielded.
@@ -142,6 +166,9 @@ def inflate_blocks(blocks: BlockList, read: BlockRead, body: bytes, total_size: 
     if len(body) != len(read.range):
         raise block_error(read.path, read.range.start, f"{len(body):,} bytes instead of {len(read.range):,}")
     for place in read.blocks:
+        end = blocks.key(place + 1) if place + 1 < len(blocks) else END
+        if not overlap(intervals, blocks.key(place), end):
+            continue
         extent = blocks.extent(place)
         start = extent.start - read.range.start
         try:
@@ -161,5 +188,5 @@ def find_lines(
     blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: Sequence[KeyInterval]
 ) -> Iterator[FoundLines]:
     """Yield the lines with keys of disjoint ascending intervals, in order; see ``inflate_blocks``."""
-    for block in inflate_blocks(blocks, read, body, total_size):
+    for block in inflate_blocks(blocks, read, body, total_size, intervals):
         yield from block.find(intervals)

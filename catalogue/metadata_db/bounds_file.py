@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from catalogue.errors import DiskFailed
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.surt import KeyInterval
+from catalogue.surt import KeyInterval, overlap
 
 Pair: TypeAlias = tuple[str, str]
 """A crawl and a subset."""
@@ -78,12 +78,16 @@ class BoundsPart:
         """Return the numbers of the rows whose keys may be in one of the ascending, disjoint intervals, ascending."""
         least, greatest, reached = self._keys(len(intervals))
         found = {*range(self._start)}
-        for interval in intervals:
-            end = bisect_left(least, interval.end, self._start)
-            start = bisect_left(reached, interval.start, self._start, end)
-            found.update(row for row in range(start, end) if greatest[row] >= interval.start)
-        if not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
-            found.update(self._signed)  # bounds in signed order are valid for ASCII only; see resolved_query.near
+        if len(intervals) > len(least):
+            found.update(row for row in range(self._start, len(least)) if overlap(intervals, least[row], greatest[row]))
+        else:
+            for interval in intervals:
+                end = bisect_left(least, interval.end, self._start)
+                start = bisect_left(reached, interval.start, self._start, end)
+                found.update(row for row in range(start, end) if greatest[row] >= interval.start)
+        # Bounds in signed order are valid for ASCII only; see resolved_query.near.
+        if self._signed and not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
+            found.update(self._signed)
         return sorted(found)
 
     def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:

@@ -1,12 +1,15 @@
 """Plan a query of the CDX index: search the lists of blocks, then read the blocks."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.cluster import list_path
+from catalogue.cdx.cluster import BlockList, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index
@@ -30,12 +33,44 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
 from catalogue.surt import KeyInterval
 
+_end = attrgetter("end")
 _MOST_LISTED = 4 << 20
 """Largest part of a list, in bytes, that is read for one interval: some 50,000 blocks of 0.2 MB."""
 _MOST_BLOCKS = 50_000
 """The same of a stored list, in blocks."""
 _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
+
+
+class _Run(NamedTuple):
+    """Consecutive intervals whose blocks are read together."""
+
+    start: int
+    stop: int
+    first_number: int
+    """Of the first block."""
+    last_number: int
+    first: tuple[int, int]
+    """Shard and offset of the first block."""
+    end: tuple[int, int]
+    """Shard and end of the last block."""
+
+    @classmethod
+    def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_Run":
+        """Take some intervals and their blocks in a part of the list."""
+        first, last = blocks[0], blocks[-1]
+        begin, end = found.extent(first).start, found.extent(last).end
+        return cls(
+            start, stop, found.number(first), found.number(last), (found.shard(first), begin), (found.shard(last), end)
+        )
+
+    def joined(self, after: "_Run", gap: int) -> "list[_Run]":
+        """Return this run and the next one, as one if no more than some bytes of a shard are between them."""
+        is_near = self.end[0] == after.first[0] and after.first[1] - self.end[1] <= gap
+        if after.first_number > self.last_number + 1 and not is_near:
+            return [self, after]
+        last = max(self, after, key=attrgetter("last_number"))
+        return [self._replace(stop=after.stop, last_number=last.last_number, end=last.end)]
 
 
 class CdxContext:
@@ -129,6 +164,8 @@ class CdxContext:
     def _needed(self, crawl: str) -> Search | None:
         """Return the estimated search of a crawl's list; None if everything needed of it is known."""
         known, intervals = self._lists.get(crawl), self.query.intervals
+        if isinstance(known, StoredList):
+            return None
         unknown = [each for each in intervals if known is None or not known.knows(each)]
         if not unknown:
             return None
@@ -144,30 +181,32 @@ class CdxContext:
         )
 
     def _blocks(self, crawl: str) -> Iterator[PlannedBlocks]:
-        """Yield the blocks of a crawl; intervals that share blocks or have neighbouring ones together."""
-        search = self._lists.get(crawl)
+        """Yield the blocks of a crawl; intervals whose blocks are read by one request together."""
+        search, intervals = self._lists.get(crawl), self.query.intervals
         assert search is not None  # noqa: S101 - everything needed of it is known
-        runs: list[list[KeyInterval]] = []
-        end = -1
-        for interval in self.query.intervals:
+        runs: list[_Run] = []
+        at = 0
+        while at < len(intervals):
+            interval = intervals[at]
             if isinstance(search, StoredList) and (count := search.count(interval)) > _MOST_BLOCKS:
                 raise self._too_many(crawl, plural(count, "block"))
             found = search.find(interval)
             blocks = found.blocks_for(interval)
-            if not blocks:
-                continue
-            first, last = found.number(blocks[0]), found.number(blocks[-1])
-            if runs and first <= end + 1:
-                runs[-1].append(interval)
-            else:
-                runs.append([interval])
-            end = max(end, last)
+            after = at + 1
+            if blocks:
+                if blocks.stop < len(found):  # other intervals that end in the same block
+                    after = bisect_right(intervals, found.key(blocks.stop), lo=after, key=_end)
+                gap = self._cost.max_gap if isinstance(search, StoredList) else 0
+                run = _Run.of(at, after, found, blocks)
+                runs += runs.pop().joined(run, gap) if runs else [run]
+            at = after
         for run in runs:
-            hull = KeyInterval(run[0].start, run[-1].end)
+            some = intervals[run.start : run.stop]
+            hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
             reads = tuple(found.reads(found.blocks_for(hull)))
             pins = tuple(self._lists.version(crawl, read.path) for read in reads)
-            yield PlannedBlocks(crawl, tuple(self._subsets[crawl]), found, reads, tuple(run), pins)
+            yield PlannedBlocks(crawl, tuple(self._subsets[crawl]), found, reads, some, pins)
 
     def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
         source = self.source()

@@ -1,7 +1,7 @@
 """A plan: what is read of which file, row group and column, in which requests."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,7 @@ class PlannedRowGroup:
 
     ordinal: int
     num_rows: int
-    intervals: tuple[KeyInterval, ...]
+    intervals: Sequence[KeyInterval]
     rows: tuple[range, ...]
     """The rows that may match, as ascending runs; others are skipped."""
     columns: tuple[ColumnRead, ...]
@@ -159,7 +159,7 @@ class PlannedBlocks:
     """The subsets whose rows are returned, in the order of the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
-    intervals: tuple[KeyInterval, ...]
+    intervals: Sequence[KeyInterval]
     pins: tuple[FileVersion | None, ...]
     """Known versions of the files of ``reads``."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Choice:
 
     metadata: FileMetadata
     group: RowGroup
-    intervals: tuple[KeyInterval, ...]
+    intervals: Sequence[KeyInterval]
     bounded: bool
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
@@ -226,5 +227,6 @@ def expected_units(choice: Choice, query: ResolvedQuery) -> float:
     if query.limit is not None and _enough(query, choice.units[0]):
         return float(-(-query.limit // PAGE_ROWS))
     # An interval within the bounds takes one or two pages; one that exceeds them is assumed to take half of all.
-    inside = [key.bounds.min < i.start and i.end <= key.bounds.max for i in choice.intervals]
+    some = islice(choice.intervals, pages)  # more of them do not change the result
+    inside = [key.bounds.min < i.start and i.end <= key.bounds.max for i in some]
     return float(min(pages, sum(2 if each else max(2, pages // 2) for each in inside)))

@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup, number
+from catalogue.query.exact_keys import ExactKeys
 from catalogue.surt import KeyInterval
 
 _NO_SCHEMA = pa.schema([])
@@ -66,8 +68,8 @@ class Where:
 class ResolvedQuery:
     """Which rows and columns a query reads."""
 
-    intervals: tuple[KeyInterval, ...]
-    """Disjoint and ascending."""
+    intervals: Sequence[KeyInterval]
+    """Disjoint and ascending; a tuple, or ``ExactKeys``."""
     patterns: tuple[str, ...]
     """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
@@ -119,18 +121,23 @@ class ResolvedQuery:
         return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
 
 
-def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
+def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> Sequence[KeyInterval]:
     """Return the intervals that may contain keys between the bounds; all if bounds are unknown.
 
     Bounds in the signed order of old writers are safe as well: the strings with a prefix are consecutive in that order
     too, and for ASCII both orders are the same.
     """
     if bounds is None:
-        return tuple(intervals)
+        return intervals
     first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
     stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
     if bounds.order is Order.UNSIGNED:
-        return tuple(intervals[first:stop])
+        return intervals[first:stop]
+    if isinstance(intervals, ExactKeys):
+        below, above = (
+            intervals.not_ascii[some] for some in (intervals.not_ascii < first, intervals.not_ascii >= stop)
+        )
+        return intervals.take(np.concatenate([below, np.arange(first, stop), above]))
     return tuple(
         interval
         for at, interval in enumerate(intervals)
@@ -140,11 +147,10 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyIn
 
 def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
     """Return whether all keys between the bounds are in one of the intervals."""
-    return (
-        bounds is not None
-        and bounds.order is Order.UNSIGNED
-        and any(interval.start <= bounds.min and bounds.max < interval.end for interval in near(intervals, bounds))
-    )
+    if bounds is None or bounds.order is not Order.UNSIGNED:
+        return False
+    after = bisect_right(intervals, bounds.min, key=attrgetter("start"))
+    return after > 0 and bounds.max < intervals[after - 1].end
 
 
 def is_untyped(group: RowGroup) -> bool:

@@ -110,7 +110,7 @@ def _noting(
 def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[pa.Table]:
     """Yield the rows of blocks that match."""
     planned = job.planned
-    for block in inflate_blocks(planned.blocks, job.read, response.body, response.total_size):
+    for block in inflate_blocks(planned.blocks, job.read, response.body, response.total_size, planned.intervals):
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])

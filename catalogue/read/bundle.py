@@ -9,6 +9,7 @@ import pyarrow as pa
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.query.exact_keys import ExactKeys, merge_keys
 from catalogue.read.prefetch import LoadedRowGroup
 from catalogue.surt import KeyInterval
 
@@ -43,10 +44,15 @@ class Bundle:
         return RowRuns(self, [group.read.rows for group in self.groups]).between(0)
 
     @property
-    def intervals(self) -> tuple[KeyInterval, ...]:
+    def intervals(self) -> Sequence[KeyInterval]:
         """The ascending intervals of keys of the query that the row groups may contain."""
+        first = self.groups[0].read.intervals
+        if len(self.groups) == 1:
+            return first
+        if isinstance(first, ExactKeys):
+            return merge_keys([group.read.intervals for group in self.groups])
         every = chain.from_iterable(group.read.intervals for group in self.groups)
-        return tuple(sorted(set(every))) if len(self.groups) > 1 else tuple(every)
+        return tuple(sorted(set(every)))
 
     @property
     def size(self) -> int:

@@ -138,7 +138,8 @@ def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Arr
         if not len(numbers):
             continue
         here = rows[slice(*np.searchsorted(rows, (numbers[0], numbers[-1] + 1)))]
-        at = np.searchsorted(numbers, here)
+        has_all = numbers[-1] - numbers[0] + 1 == len(numbers)
+        at = here - numbers[0] if has_all else np.searchsorted(numbers, here)
         if not np.array_equal(numbers[at], here):
             message = "a row that may match is in no page that was decoded"
             raise BadPageIndex(message)

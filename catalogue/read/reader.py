@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -390,17 +390,10 @@ def _check(group: LoadedRowGroup, *, later: bool) -> None:
             headers.update(zip(run, found, strict=True))
 
 
-def _runs(rows: np.ndarray) -> tuple[range, ...]:
-    """Return ascending numbers of rows as runs of consecutive ones."""
-    cuts = (np.flatnonzero(rows[1:] - rows[:-1] != 1) + 1).tolist()
-    ends = pairwise([0, *cuts, len(rows)]) if len(rows) else ()
-    return tuple(range(int(rows[first]), int(rows[after - 1]) + 1) for first, after in ends)
-
-
 def _narrow(group: LoadedRowGroup, rows: np.ndarray) -> LoadedRowGroup:
-    """Return a row group with only these rows, and the pages that contain them."""
-    runs = _runs(rows)
+    """Return a row group with the pages that contain these rows."""
     columns = tuple(
-        read if read.index is None else replace(read, pages=read.index.covering(runs)) for read in group.read.columns
+        read if read.index is None else replace(read, pages=read.index.pages_of(rows)) for read in group.read.columns
     )
-    return replace(group, read=replace(group.read, rows=runs, columns=columns))
+    around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
+    return replace(group, read=replace(group.read, rows=around, columns=columns))

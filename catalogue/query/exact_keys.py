@@ -1,0 +1,69 @@
+"""Many single keys as intervals, in an Arrow array instead of Python objects."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.surt import KeyInterval, exact_interval
+
+
+class ExactKeys(Sequence[KeyInterval]):
+    """Distinct ascending keys, as intervals of one key each. A slice shares the array."""
+
+    def __init__(self, keys: pa.BinaryArray) -> None:
+        """Use an array without nulls."""
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - an interval, or a slice with some
+        return ExactKeys(self.keys[at]) if isinstance(at, slice) else exact_interval(self.keys[at].as_py())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExactKeys) and bool(self.keys.equals(other.keys))
+
+    def __hash__(self) -> int:
+        return hash((len(self), *self[:1], *self[-1:]))
+
+    def __reduce__(self) -> tuple[Callable[[pa.BinaryArray], "ExactKeys"], tuple[pa.BinaryArray]]:
+        # A slice of an array would be pickled with all of the array.
+        return ExactKeys, (pa.concat_arrays([self.keys]) if self.keys.offset else self.keys,)
+
+    def __repr__(self) -> str:
+        return f"ExactKeys({len(self):,} keys)"
+
+    def between(self, keys: pa.ChunkedArray) -> "ExactKeys":
+        """Return the keys between the least and the greatest of others, which may be null."""
+        least, greatest = (each.as_py() for each in pc.min_max(keys).values())
+        if least is None:
+            return self[:0]
+        start = bisect_right(self, least, key=attrgetter("end"))
+        return self[start : bisect_right(self, greatest, lo=start, key=attrgetter("start"))]
+
+    @cached_property
+    def not_ascii(self) -> np.ndarray:
+        """The places of keys that are not ASCII; shape (n,), int64."""
+        return numbers(
+            pa.chunked_array([pc.indices_nonzero(pc.invert(pc.string_is_ascii(self.keys.cast(pa.string()))))])
+        )
+
+    def take(self, places: np.ndarray) -> "ExactKeys":
+        """Return the keys at ascending places."""
+        return ExactKeys(self.keys.take(positions(places)))
+
+
+def merge_keys(parts: Sequence[Sequence[KeyInterval]]) -> ExactKeys:
+    """Return the keys of several ``ExactKeys``, each once."""
+    keys = pc.unique(pa.concat_arrays([part.keys for part in parts if isinstance(part, ExactKeys)]))
+    if not all(before[-1] < after[0] for before, after in pairwise(part for part in parts if part)):
+        keys = keys.take(pc.sort_indices(keys))
+    return ExactKeys(keys)
