@@ -14,7 +14,7 @@ from catalogue.store.folder_settings import settings_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
-    from typing import Self
+    from typing import Self, Unpack
 
     import duckdb
     import pandas as pd
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from catalogue.harvest.harvest import Harvested
     from catalogue.harvest.harvest_crawls import HarvestEstimate
     from catalogue.harvest.pull import Pulled
+    from catalogue.join.inputs import Input
+    from catalogue.join.joined import Joined
+    from catalogue.join.price import JoinEstimate
     from catalogue.key_map.svg import Picture
     from catalogue.output.fetch import Fetched, FetchEstimate
     from catalogue.output.fetch_captures import SomeCaptures
     from catalogue.output.open_output import Output
     from catalogue.progress import Progress
     from catalogue.query.filters import Values
+    from catalogue.query.query import QueryOptions
     from catalogue.query.times import Moment
     from catalogue.records.record import Record
     from catalogue.sample import Sample
@@ -377,6 +381,62 @@ class Catalogue(ReprMixin):
 
             crawl_list(self.session)
         return find_captures(self.session, query)
+
+    def join(
+        self,
+        keys: Input,
+        output: str | Path | None = None,
+        *,
+        how: str = "inner",
+        on: str | None = None,
+        match: Match | str = "exact",
+        agree: Callable[[JoinEstimate], None] = lambda _: None,
+        report: Callable[[Progress], None] | None = None,
+        **query: Unpack[QueryOptions],
+    ) -> Joined:
+        """Join up to 100 million URLs, hosts, domains or prefixes with the captures of crawls, in bounded memory.
+
+        Every page or block is read at most once. After an interruption the same call continues. The result has the
+        number of the input's row as ``row_id``, from 1 on, and its columns with the prefix ``input_``.
+
+        Args:
+            keys: path of a Parquet, CSV, TSV or JSON-lines file, or of a text file with one a line; or an Arrow
+                table, a DataFrame of pandas or polars, or an iterable of texts. A key as ``url_surtkey`` has it is one,
+                too.
+            output: a new folder for Parquet files, or a file whose name ends in ``.parquet``; by default a temporary
+                folder, which ``close()`` deletes.
+            how: ``inner``: each capture of each row. ``semi``: rows that have captures. ``anti``: rows that have none,
+                where everything that can match was read. ``crawls``: each row with the number of captures, their
+                crawls, first and last time, and statuses. ``latest``: the newest capture of each row.
+            on: name of the column with the keys; by default the only one, or ``url`` and similar names.
+            match: ``exact``, ``prefix``, ``host`` or ``domain``.
+            agree: called with the cost of what is not done yet; may raise.
+            report: called with the progress, instead of a progress bar.
+            query: crawls, subsets, columns, filters and index; see ``captures``.
+
+        Raises:
+            QueryError: if the input cannot be read or has no key, or the output has other files.
+            NotHarvested: if neither index of a crawl is stored.
+            SourceError: if the source fails as a whole; finished slices stay.
+        """
+        from catalogue.join.join import JoinQuery, join
+
+        folder = Path(output) if output is not None else self.session.new_temporary_folder()
+        return join(self.session, JoinQuery.of(how, on, match, query), keys, folder, agree=agree, report=report)
+
+    def join_estimate(
+        self,
+        keys: Input,
+        *,
+        how: str = "inner",
+        on: str | None = None,
+        match: Match | str = "exact",
+        **query: Unpack[QueryOptions],
+    ) -> JoinEstimate:
+        """Estimate the cost of ``join`` with these arguments; nothing is read from the source."""
+        from catalogue.join.join import JoinQuery, estimate
+
+        return estimate(self.session, JoinQuery.of(how, on, match, query), keys)
 
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.

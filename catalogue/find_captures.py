@@ -1,6 +1,6 @@
 """Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catalogue.captures import Captures
@@ -43,12 +43,23 @@ def _find_in_columnar(session: Session, query: Query) -> Captures:
 
 def _find_in_cdx(session: Session, query: Query) -> Captures:
     """Find captures by the CDX index; nothing needs to be stored."""
-    from catalogue.plan.cdx_context import CdxContext
-
     resolved, distinct = resolve(query, session.dataset, dict.fromkeys(COLUMNS, ""))
     subsets = select_subsets(query.subsets) or SUBSETS
     crawls = dict.fromkeys(select_listed(session, query.crawls or "all"), subsets)
-    question = CdxContext(resolved, crawls, session.block_lists, lambda: session.reading, session.cost())
+    return run_in_cdx(session, resolved, crawls, distinct=distinct)
+
+
+def run_in_cdx(
+    session: Session,
+    query: ResolvedQuery,
+    crawls: Mapping[str, Sequence[str]],
+    *,
+    distinct: Distinct | None = None,
+) -> Captures:
+    """Find the captures of a resolved query by the CDX index; ``crawls`` has the subsets of each."""
+    from catalogue.plan.cdx_context import CdxContext
+
+    question = CdxContext(query, crawls, session.block_lists, lambda: session.reading, session.cost())
     return Captures(session, question, space=_no_space, distinct=distinct)
 
 

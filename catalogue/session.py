@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from shutil import copyfile
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
@@ -378,6 +378,10 @@ class Session:
         )
 
     # Other
+
+    def new_temporary_folder(self) -> Path:
+        """Create a folder, which ``close`` deletes."""
+        return Path(mkdtemp(prefix="result-", dir=self.temporary_folder()))
 
     def temporary_folder(self) -> Path:
         self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")

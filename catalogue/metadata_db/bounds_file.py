@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from catalogue.errors import DiskFailed
 from catalogue.parquet.arrow_arrays import positions
+from catalogue.query.exact_keys import KeyTexts
 from catalogue.surt import KeyInterval, overlap
 
 Pair: TypeAlias = tuple[str, str]
@@ -72,18 +73,21 @@ class BoundsPart:
         self._files, self._columns = map(_columns, (files, row_groups))
         self._least, self._greatest = (_as_bytes(self._columns[name]) for name in ("min_key", "max_key"))
         self._reached = _as_bytes(self._columns["reached"]) if "reached" in self._columns else self._greatest
-        self._start = self._least.null_count
+        self.unbounded = self._least.null_count
+        """Number of row groups without bounds."""
 
     def matching(self, intervals: Sequence[KeyInterval]) -> list[int]:
         """Return the numbers of the rows whose keys may be in one of the ascending, disjoint intervals, ascending."""
         least, greatest, reached = self._keys(len(intervals))
-        found = {*range(self._start)}
+        found = {*range(self.unbounded)}
         if len(intervals) > len(least):
-            found.update(row for row in range(self._start, len(least)) if overlap(intervals, least[row], greatest[row]))
+            found.update(
+                row for row in range(self.unbounded, len(least)) if overlap(intervals, least[row], greatest[row])
+            )
         else:
             for interval in intervals:
-                end = bisect_left(least, interval.end, self._start)
-                start = bisect_left(reached, interval.start, self._start, end)
+                end = bisect_left(least, interval.end, self.unbounded)
+                start = bisect_left(reached, interval.start, self.unbounded, end)
                 found.update(row for row in range(start, end) if greatest[row] >= interval.start)
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
         if self._signed and not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
@@ -103,10 +107,12 @@ class BoundsPart:
     def extents(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each row group with bounds."""
         arrays = (self._least, self._greatest, self._columns["num_rows"])
-        return zip(*(array.slice(self._start).to_pylist() for array in arrays), strict=True)
+        return zip(*(array.slice(self.unbounded).to_pylist() for array in arrays), strict=True)
 
     def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
-        return self._as_lists if intervals >= _MANY else tuple(map(_Keys, (self._least, self._greatest, self._reached)))
+        return (
+            self._as_lists if intervals >= _MANY else tuple(map(KeyTexts, (self._least, self._greatest, self._reached)))
+        )
 
     @cached_property
     def _as_lists(self) -> tuple[list[bytes], ...]:
@@ -115,19 +121,6 @@ class BoundsPart:
     @cached_property
     def _signed(self) -> list[int]:
         return [row for row, signed in enumerate(self._columns["signed"].to_pylist()) if signed]
-
-
-class _Keys(Sequence[bytes]):
-    """Keys that are converted when they are needed, as in a bisection."""
-
-    def __init__(self, array: pa.BinaryArray) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
-        return self._array[row].as_py()
 
 
 class BoundsFile:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from catalogue.errors import QueryError
 from catalogue.query.filters import Filters, Values
@@ -11,6 +12,21 @@ from catalogue.surt import Match
 AUTO, COLUMNAR, CDX = "auto", "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
 """The indexes of Common Crawl."""
+
+
+class QueryOptions(TypedDict, total=False):
+    """Parameters of a query without patterns; see ``Catalogue.captures``."""
+
+    crawls: str | Iterable[str] | None
+    subsets: str | Iterable[str]
+    columns: str | Iterable[str] | None
+    where: str | Iterable[str] | None
+    status: Values
+    mime: Values
+    lang: Values
+    from_: Moment | None
+    to: Moment | None
+    index: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.Chu
     """Return whether each key is in one of the intervals, compared byte by byte."""
     binary = keys.cast(pa.binary())
     if isinstance(intervals, ExactKeys):
-        return pc.is_in(binary, value_set=intervals.between(binary).keys)
+        return pc.is_in(binary, value_set=intervals.between(binary)[1].keys)
     single = [interval.start for interval in intervals if interval.end == interval.start + b"\0"]
     wide = [interval for interval in intervals if interval.end != interval.start + b"\0"]
     mask = pc.is_in(binary, value_set=binaries(single))

@@ -1,0 +1,1 @@
+"""Join many keys with the captures of crawls."""

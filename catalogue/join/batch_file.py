@@ -1,0 +1,72 @@
+"""Sorted rows in a file of Arrow batches, with the place of each batch among them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+ROWS = 1 << 14
+"""Most rows of a batch."""
+_OPTIONS: Any = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+class BatchWriter:
+    """Writes a file."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, schema, options=_OPTIONS)
+        self._places: list[tuple[int, Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        self._file.close()
+        if error is None:
+            _places(self._path).write_text(json.dumps(self._places))
+
+    def write(self, batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
+        """Write a batch; ``place`` says where it is among the others."""
+        if len(batch):
+            self._writer.write_batch(batch)
+            self._places.append((len(batch), place))
+
+
+class BatchFile:
+    """An open file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = pa.OSFile(str(path))
+        self._reader = pa.ipc.open_file(self._file)
+        entries = json.loads(_places(path).read_text())
+        self.counts: list[int] = [count for count, _ in entries]
+        """Rows of each batch."""
+        self.places: list[Any] = [place for _, place in entries]
+        """Of each batch, as they were written."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    def read(self, batches: range) -> pa.RecordBatch:
+        """Return the rows of consecutive batches."""
+        table = pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema).combine_chunks()
+        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self.schema)])[0]
+
+    def all(self) -> Iterator[pa.RecordBatch]:
+        return map(self._reader.get_batch, range(len(self.counts)))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _places(path: Path) -> Path:
+    return path.with_suffix(".json")

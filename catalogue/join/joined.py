@@ -1,0 +1,77 @@
+"""The result of a join."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.formatting import ReprMixin, plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(slots=True, repr=False)
+class Joined(ReprMixin):
+    """The result of a join, on disk."""
+
+    output: Path
+    """A folder with Parquet files, or one file."""
+    how: str
+    rows: int
+    """Of the result."""
+    input_rows: int
+    patterns: int
+    """Different keys, hosts, domains or prefixes."""
+    invalid: int
+    """Rows of the input that are no pattern."""
+    invalid_file: Path | None
+    """A CSV file with their number, text, and what is wrong."""
+    requests: int
+    """Of this run."""
+    bytes: int
+    """Received by this run."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reasons why slices could not be read, by name."""
+    missing: tuple[str, ...] = ()
+    """Sentences about index files that are not stored."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was read that can match."""
+        return not (self.failed or self.missing)
+
+    @property
+    def problems(self) -> list[str]:
+        """Sentences about what was not read."""
+        failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
+        return [*failed, *self.missing]
+
+    @property
+    def files(self) -> list[Path]:
+        """The Parquet files."""
+        return sorted(self.output.glob("*.parquet")) if self.output.is_dir() else [self.output]
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table."""
+        return pa.concat_tables(pq.read_table(path) for path in self.files)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
+        from catalogue.read.dataframes import frame_of
+
+        return frame_of(self.to_arrow())
+
+    def _line(self) -> str:
+        return f"{self.how}: {plural(self.rows, 'row')} in {self.output}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "input", f"{plural(self.input_rows, 'row')}, {plural(self.patterns, 'key')}"
+        if self.invalid:
+            yield "no keys", f"{plural(self.invalid, 'row')}, listed in {self.invalid_file}"
+
+    def _notes(self) -> Iterator[str]:
+        yield from (f"The result may be incomplete: {problem}" for problem in self.problems)

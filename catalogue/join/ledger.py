@@ -1,0 +1,130 @@
+"""What a join has done, so that it can go on after an interruption."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from catalogue.atomic_files import resume
+from catalogue.errors import QueryError
+from catalogue.join.slices import Slice
+from catalogue.surt import KeyInterval
+
+
+class Part(NamedTuple):
+    """What a slice has found."""
+
+    file: str
+    """Name of the file; empty if there is none, because it would be."""
+    rows: int
+    size: int
+    first: int
+    """Least number of its patterns; 0 if it has none."""
+    last: int
+
+
+class JoinLedger:
+    """A file with a line of JSON for each step that is on disk."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        """Open the ledger of a join, or begin one.
+
+        Raises:
+            QueryError: if it is of another join, or cannot be read.
+        """
+        self._path = path
+        self._crawls: dict[str, tuple[str, list[Slice]]] = {}
+        self.parts: dict[str, Part] = {}
+        """By name of the slice."""
+        self.failed: dict[str, str] = {}
+        """Reasons, by name of the slice."""
+        self.input: dict[str, Any] = {}
+        """What is known of the input; empty until its keys are sorted."""
+        self.rows: int | None = None
+        """Of the complete result; None until it is on disk."""
+        self._file: BinaryIO = resume(path)
+        described = json.loads(json.dumps(about))
+        for number, line in enumerate(self._file.read().splitlines(keepends=True)):
+            if not line.endswith(b"\n"):
+                self._file.seek(-len(line), os.SEEK_CUR)
+                self._file.truncate()
+                break
+            try:
+                entry = json.loads(line)
+                if number:
+                    self._apply(entry)
+                    continue
+                is_same = entry["about"] == described
+            except (ValueError, KeyError, TypeError) as error:
+                raise QueryError(f"{path} cannot be read; choose another output, or delete it") from error
+            if not is_same:
+                raise QueryError(f"{path.parent.parent} has the result of another join; choose another output")
+        if not self._file.tell():
+            self._write({"about": described})
+
+    def _apply(self, entry: dict[str, Any]) -> None:
+        match entry:
+            case {"input": about}:
+                self.input = about
+            case {"crawl": crawl, "index": index, "state": state, "starts": starts}:
+                bounds = [(bytes.fromhex(start), bytes.fromhex(end)) for start, end in starts]
+                slices = [Slice(crawl, index, at, KeyInterval(*bound)) for at, bound in enumerate(bounds)]
+                for old in self._crawls.get(crawl, ("", []))[1]:
+                    self.parts.pop(old.name, None)
+                    self.failed.pop(old.name, None)
+                self._crawls[crawl] = state, slices
+                self.rows = None
+            case {"done": name, **part}:
+                self.parts[name] = Part(**part)
+                self.failed.pop(name, None)
+            case {"failed": name, "reason": reason}:
+                self.failed[name] = reason
+            case {"finished": rows}:
+                self.rows = rows
+
+    def slices(self, crawl: str, state: str) -> list[Slice] | None:
+        """Return the slices of a crawl in this state of the store; None if they are not cut yet."""
+        known, slices = self._crawls.get(crawl, ("", []))
+        return slices if known == state else None
+
+    @property
+    def finished(self) -> bool:
+        return self.rows is not None
+
+    def add_input(self, about: Mapping[str, Any]) -> None:
+        self._enter({"input": dict(about)})
+
+    def add_slices(self, crawl: str, index: str, state: str, slices: Sequence[Slice]) -> None:
+        """Note the slices of a crawl, whose parts in another state are no longer used."""
+        starts = [[each.keys.start.hex(), each.keys.end.hex()] for each in slices]
+        self._enter({"crawl": crawl, "index": index, "state": state, "starts": starts})
+
+    def add_part(self, each: Slice, part: Part) -> None:
+        """Note the part of a slice, whose file is on disk."""
+        self._enter({"done": each.name, **part._asdict()})
+
+    def add_failed(self, each: Slice, reason: str) -> None:
+        self._enter({"failed": each.name, "reason": reason})
+
+    def finish(self, rows: int) -> None:
+        """Note that the complete result is on disk."""
+        self._enter({"finished": rows})
+
+    def parts_of(self, first: int, last: int) -> Iterator[Part]:
+        """Yield the parts that have patterns with numbers between two numbers, inclusive."""
+        for part in self.parts.values():
+            if part.rows and part.first <= last and part.last >= first:
+                yield part
+
+    def _enter(self, entry: dict[str, Any]) -> None:
+        self._apply(entry)
+        self._write(entry)
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()

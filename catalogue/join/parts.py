@@ -1,0 +1,212 @@
+"""Write the parts of a join, and the result that they make."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.atomic_files import put_in_place, room, whole_file
+from catalogue.errors import DiskFailed
+from catalogue.formatting import first_paragraph
+from catalogue.join.keys import NUMBER, JoinKeys, Lookups
+from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, UNREAD, Kind
+from catalogue.join.ledger import Part
+from catalogue.join.matching import Matcher
+from catalogue.parquet.arrow_arrays import integers, numbers, positions
+from catalogue.query.literals import literal
+
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+
+_CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
+"""Captures that are added at a time."""
+_MEMORY = "300MB"
+_NOTHING = "nothing"
+
+
+@contextmanager
+def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in memory that spills to a folder.
+
+    Raises:
+        DiskFailed: if the folder has no room.
+    """
+    spilled = folder / "spilled"
+    try:
+        with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
+            connection.execute(f"SET temp_directory = {literal(str(spilled))}")
+            yield connection
+    except duckdb.Error as error:
+        message = f"{folder} cannot be written: {first_paragraph(error)}{room(folder, error)}"
+        raise DiskFailed(f"{message}; what was finished is not lost") from error
+
+
+def write_part(
+    kind: Kind,
+    captures: "Captures",
+    lookups: Lookups,
+    keys: JoinKeys,
+    path: Path,
+    connection: duckdb.DuckDBPyConnection,
+) -> Part:
+    """Read the captures of a slice, and write its part.
+
+    Args:
+        kind: of the join.
+        captures: of the slice.
+        lookups: the intervals of the slice.
+        keys: of the join.
+        path: of the file; it is not written if it would be empty.
+        connection: to a database in memory.
+
+    Raises:
+        SourceError: if a request fails.
+        DiskFailed: if the file cannot be written.
+    """
+    schema = captures.schema
+    batches = captures.batches(warn=False)
+    found = _chunks(Matcher(lookups, captures.plan.query.table.key).numbered(batches, schema))
+    if kind.found:
+        return _write_collected(kind, found, path, connection)
+    return _write_joined(found, keys.rows_of(_distinct(lookups.numbers)), path)
+
+
+def _distinct(patterns: np.ndarray) -> np.ndarray:
+    inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
+    return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield captures in larger tables."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _write_joined(found: Iterable[pa.Table], inputs: pa.RecordBatch, path: Path) -> Part:
+    """Write captures with each row of the input that has their pattern."""
+    patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
+    writer, rows = None, 0
+    least, greatest = [], []
+    temporary = path.with_name(f".{path.name}")
+    try:
+        for chunk in found:
+            of = numbers(chunk[NUMBER])
+            first = np.searchsorted(patterns, of)
+            counts = np.searchsorted(patterns, of, side="right") - first
+            captures = chunk.drop_columns([NUMBER])
+            places = first
+            if not (counts == 1).all():
+                captures = captures.take(positions(np.repeat(np.arange(len(of)), counts)))
+                within = np.arange(len(captures)) - np.repeat(np.cumsum(counts) - counts, counts)
+                places = np.repeat(first, counts) + within
+            rows_of = given.take(positions(places))
+            names = [*rows_of.schema.names, *captures.column_names]
+            table = pa.table([*rows_of.columns, *captures.columns], names=names)
+            writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
+            writer.write_table(table)
+            rows += len(table)
+            least.append(int(of.min()))
+            greatest.append(int(of.max()))
+    finally:
+        if writer:
+            writer.close()
+    if not writer:
+        return Part("", 0, 0, 0, 0)
+    return _placed(temporary, path, rows, min(least), max(greatest))
+
+
+def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Part:
+    put_in_place(temporary, path)
+    return Part(path.name, rows, path.stat().st_size, first, last)
+
+
+def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path, connection: duckdb.DuckDBPyConnection) -> Part:
+    connection.execute(f"DROP TABLE IF EXISTS {FOUND}")
+    collected = False
+    for chunk in found:
+        connection.register(CHUNK, chunk)
+        into = f"INSERT INTO {FOUND}" if collected else f"CREATE TEMP TABLE {FOUND} AS"
+        connection.execute(f"{into} {kind.found}")
+        connection.unregister(CHUNK)
+        collected = True
+    if not collected:
+        return Part("", 0, 0, 0, 0)
+    temporary = path.with_name(f".{path.name}")
+    to = f"TO {literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)"
+    (rows,) = connection.execute(f"COPY ({kind.part}) {to}").fetchone() or (0,)
+    (least, greatest) = connection.execute(f"SELECT min({NUMBER}), max({NUMBER}) FROM {FOUND}").fetchone() or (0, 0)
+    connection.execute(f"DROP TABLE {FOUND}")
+    return _placed(temporary, path, rows, least, greatest)
+
+
+def prepare_result(kind: Kind, schema: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
+    """Make an empty part, so that the result has all columns; ``schema`` is that of captures."""
+    connection.register(CHUNK, schema.insert(0, pa.field(NUMBER, pa.int64())).empty_table())
+    connection.execute(f"CREATE TEMP TABLE {FOUND} AS {kind.found}")
+    connection.execute(f"CREATE TEMP TABLE {_NOTHING} AS {kind.part}")
+    connection.execute(f"DROP TABLE {FOUND}")
+
+
+def write_result(
+    kind: Kind,
+    keys: JoinKeys,
+    parts: Iterable[Path],
+    unread: np.ndarray,
+    span: tuple[int, int],
+    path: Path,
+    connection: duckdb.DuckDBPyConnection,
+) -> int:
+    """Write the result for some patterns; return the number of rows.
+
+    Args:
+        kind: of the join.
+        keys: of the join.
+        parts: files that may have them.
+        unread: numbers of patterns for which not everything was read.
+        span: least and greatest number of the patterns.
+        path: of the file.
+        connection: to a database in memory.
+    """
+    within = f"WHERE {NUMBER} BETWEEN {span[0]} AND {span[1]}"
+    files = [str(each) for each in parts]
+    connection.register(UNREAD, pa.table({NUMBER: positions(unread)}))
+    found = f"SELECT * FROM read_parquet({literal(files)}) {within} UNION ALL BY NAME" if files else ""
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {PARTS} AS {found} FROM {_NOTHING}")
+    connection.register(INPUTS, pa.Table.from_batches([keys.rows_between(*span)]))
+    temporary = path.with_name(f".{path.name}")
+    to = f"TO {literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)"
+    (rows,) = connection.execute(f"COPY ({kind.result}) {to}").fetchone() or (0,)
+    put_in_place(temporary, path)
+    return int(rows)
+
+
+def write_nothing(keys: JoinKeys, schema: pa.Schema, path: Path) -> None:
+    """Write an inner join without rows; ``schema`` is that of captures."""
+    given = keys.input_schema
+    with whole_file(path) as file:
+        pq.write_table(pa.schema([*list(given)[1:], *schema]).empty_table(), file)
+
+
+def concatenate(parts: Iterable[Path], path: Path) -> None:
+    """Write the rows of several files to one."""
+    first, *others = parts
+    with whole_file(path) as file, pq.ParquetWriter(file, pq.read_schema(first), compression="zstd") as writer:
+        for part in (first, *others):
+            with pq.ParquetFile(part) as opened:
+                for group in range(opened.num_row_groups):
+                    writer.write_table(opened.read_row_group(group))

@@ -1,0 +1,153 @@
+"""The crawls of a join: which index reads each, and the captures of a slice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from catalogue.captures import Captures
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.columns import COLUMNS
+from catalogue.commoncrawl.crawls import SUBSETS, select_subsets
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.find_captures import run_in_cdx, run_query
+from catalogue.formatting import plural
+from catalogue.join.keys import JoinKeys, Lookups
+from catalogue.join.kinds import Kind, latest_columns
+from catalogue.join.price import CrawlPrice, price
+from catalogue.join.slices import Slice, cut, pieces_of_blocks, pieces_of_row_groups
+from catalogue.plan.plan import ReadPlan
+from catalogue.query.query import AUTO, CDX, COLUMNAR, Query
+from catalogue.query.resolve import resolve
+from catalogue.query.resolved_query import schema_of
+from catalogue.reports import crawl_states
+from catalogue.selection import select_known, several
+from catalogue.session import Session
+from catalogue.store.stored_blocks import LISTS
+
+if TYPE_CHECKING:
+    from catalogue.metadata_db.candidates import MetadataSnapshot
+
+_SEARCHED = 1_000
+"""Most patterns that are searched for in a list of blocks that is not stored."""
+_UNBOUNDED = 1_000_000
+"""Most intervals of a crawl with row groups of unknown keys, which is one slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a crawl is read, and its slices."""
+
+    price: CrawlPrice
+    slices: list[Slice]
+
+
+class Scope:
+    """What a join reads."""
+
+    def __init__(self, session: Session, query: Query, kind: Kind) -> None:
+        """Resolve columns and filters; ``query`` has them, the crawls, subsets and index.
+
+        Raises:
+            QueryError: if they are invalid.
+            NotHarvested: if nothing is stored and no crawl is named.
+        """
+        if session.dataset != COMMON_CRAWL:
+            raise QueryError(f"a join needs crawls, which {session.dataset.name} does not have")
+        self._session, self._index = session, query.index
+        shown = session.metadata() if session.store_path.exists() else None
+        stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
+        self.crawls = select_known(session, stored, query.crawls or "all")
+        """Newest first."""
+        self.subsets = select_subsets(several(query.subsets))
+        resolved, _ = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
+        columns = resolved.columns if kind.columns is None else kind.columns
+        columns = latest_columns(columns) if kind.name == "latest" else columns
+        self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
+        """Without keys."""
+
+    @property
+    def _shown(self) -> "MetadataSnapshot | None":
+        return self._session.metadata() if self._session.store_path.exists() else None
+
+    def state(self, crawl: str) -> str:
+        """Return a digest of what is stored of a crawl."""
+        store = self._session.store if self._session.store_path.exists() else None
+        document = store.get("documents", LISTS + crawl) if store else None
+        listed = blake2b(document.data, digest_size=16).hexdigest() if document else ""
+        shown = self._shown
+        states = crawl_states(self._session, crawl, self.subsets) if shown and crawl in shown.crawls else {}
+        return f"{states.get(crawl, '')} {listed}"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of captures."""
+        return schema_of(self.query, self.query.columns)
+
+    def captures(self, each: Slice, lookups: Lookups) -> Captures:
+        """Return the captures of the keys of a slice."""
+        intervals = lookups.intervals
+        query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
+        if each.index == COLUMNAR:
+            return run_query(self._session, query, [each.crawl], self.subsets)
+        shown = self._shown
+        subsets = self.subsets or (shown and tuple(shown.subsets(each.crawl))) or SUBSETS
+        return run_in_cdx(self._session, query, {each.crawl: subsets})
+
+    def way(self, crawl: str, keys: JoinKeys) -> Way:
+        """Choose the index that reads a crawl at the lower price.
+
+        Raises:
+            NotHarvested: if neither index is stored.
+        """
+        ways = []
+        for index in self._indexes(crawl, keys):
+            slices = self._cut(crawl, index, keys)
+            ways.append(Way(self.price(crawl, index, slices, keys), slices))
+        return min(ways, key=lambda way: self._session.cost().price(way.price.requests, way.price.bytes))
+
+    def price(self, crawl: str, index: str, slices: Sequence[Slice], keys: JoinKeys) -> CrawlPrice:
+        def plan(each: Slice) -> ReadPlan:
+            return self.captures(each, keys.between(each.keys.start, each.keys.end)).plan
+
+        return price(crawl, index, slices, plan, keys.about, self._session.cost())
+
+    def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
+        """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
+        shown, dataset = self._shown, self._session.dataset
+        columnar = shown is not None and shown.has_files([crawl], self.subsets)
+        read = {*self.query.read_columns, *self.query.of(untyped=True).read_columns}
+        cdx = read.issubset(COLUMNS) and (
+            crawl in self._session.block_lists.stored or (not columnar and keys.patterns <= _SEARCHED)
+        )
+        found = [CDX] * cdx + [COLUMNAR] * columnar
+        if cdx and columnar and shown and shown.candidates([crawl], self.subsets).missing:
+            found = [CDX]
+        if self._index != AUTO:
+            found = [index for index in found if index == self._index]
+        if not found:
+            wanted = " --index cdx" if self._index == CDX else ""
+            what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"
+            command = f"{dataset.harvest_command(crawl, self.subsets)}{wanted}"
+            raise NotHarvested(
+                f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
+            )
+        return found
+
+    def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
+        if index == CDX:
+            listed = self._session.block_lists.get(crawl)
+            return cut(crawl, index, pieces_of_blocks(listed, keys) if isinstance(listed, StoredList) else (), keys)
+        assert self._shown is not None  # noqa: S101 - its files are stored
+        extents, unbounded = self._shown.bounds_of(crawl, self.subsets)
+        if not unbounded:
+            return cut(crawl, index, pieces_of_row_groups(extents), keys)
+        if len(keys) > _UNBOUNDED:
+            raise QueryError(
+                f"{plural(unbounded, 'row group')} of {crawl} have no known keys, so that they would be read for each "
+                f"part of {len(keys):,} keys; run: catalogue backfill --crawl {crawl} --only-gaps"
+            )
+        return cut(crawl, index, (), keys)
