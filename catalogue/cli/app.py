@@ -231,6 +231,7 @@ class _Commands(Group):
         "doctor": "status_commands",
         "plan": "query_commands",
         "query": "query_commands",
+        "join": "join_command",
         "fetch": "fetch_command",
         "sample": "sample_command",
         "old-index": "query_commands",

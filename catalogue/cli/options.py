@@ -52,8 +52,7 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-filter_options = combine(
-    click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
+crawl_options = combine(
     crawl_option,
     click.option(
         "--subset",
@@ -62,17 +61,8 @@ filter_options = combine(
         shell_complete=complete_subsets,
         help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
     ),
-    click.option(
-        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
-    ),
-    click.option(
-        "--urls-file",
-        "urls_files",
-        type=click.File("rb"),
-        multiple=True,
-        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
-    ),
-    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
+)
+capture_options = combine(
     click.option(
         "--columns",
         multiple=True,
@@ -87,6 +77,22 @@ filter_options = combine(
     click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; repeatable."),
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
+)
+filter_options = combine(
+    click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
+    crawl_options,
+    click.option(
+        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
+    ),
+    click.option(
+        "--urls-file",
+        "urls_files",
+        type=click.File("rb"),
+        multiple=True,
+        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
+    ),
+    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
+    capture_options,
 )
 query_options = combine(
     filter_options,

@@ -28,7 +28,8 @@ from catalogue.surt import Match
 
 _PATTERNS = 500_000
 """Patterns of a file of the result."""
-_INVALID = "invalid.csv"
+_INVALID = "_invalid.csv"
+"""Readers of a folder of Parquet files ignore names with an underscore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def join(
     if not work.exists() and folder.exists() and any(folder.iterdir()):
         raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
     make_folder(work)
-    invalid = output.with_name(f"{output.name}.{_INVALID}") if is_file else output / _INVALID
+    invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
         with _open(session, asked, keys, work, invalid, bar) as run:
             done = run.run(folder, agree)

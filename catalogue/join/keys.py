@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +40,8 @@ _IS_KEY = r"^[^/?#\s]*\)"
 """Keys have a parenthesis after the host, where URLs have none."""
 _PARSED, _OTHERS, _FIRST = "parsed", "others", "first"
 _MEMORY = "400MB"
+_MOST_SORTED = 160 << 20
+"""Bytes of rows that are sorted in memory."""
 _SHOWN = 300
 """Characters of an invalid line that are kept."""
 
@@ -177,9 +179,7 @@ def write_keys(
         connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
         connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
         parsing = stack.enter_context(closing(_Parsing(given, dataset, match, invalid, report)))
-        reader = pa.RecordBatchReader.from_batches(parsing.schema, parsing.batches())
-        connection.register(_PARSED, reader)
-        inorder = connection.execute(f"SELECT * FROM {_PARSED} ORDER BY {_FIRST}, {ROW}").to_arrow_reader(ROWS)
+        inorder = _sorted(parsing, connection)
         patterns = _write_numbered(folder, inorder, connection, wide=match is not Match.EXACT)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
@@ -219,7 +219,7 @@ class _Parsing:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._given.batches:
             texts = texts_of(batch.column(self._given.column))
-            firsts, others, valid = self._parsed(texts)
+            firsts, others, valid = self._parsed(texts, batch.column(self._given.column))
             rows = positions(np.arange(self.rows + 1, self.rows + len(batch) + 1))
             given = [texts if field.name == self._given.column else batch.column(field.name) for field in batch.schema]
             found = pa.RecordBatch.from_arrays([firsts, others, rows, *given], schema=self.schema)
@@ -228,7 +228,7 @@ class _Parsing:
             yield found.filter(valid) if valid is not None else found
         self._stack.close()
 
-    def _parsed(self, texts: pa.StringArray) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+    def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT and self._keys is Keys.URL:
             is_key = pc.match_substring_regex(texts, _IS_KEY)
@@ -240,7 +240,7 @@ class _Parsing:
                 first, more = self._pattern(text)
             except QueryError as error:
                 first, more = b"", b""
-                self._note(self.rows + 1 + at, text, str(error))
+                self._note(self.rows + 1 + at, given[at].as_py(), str(error))
                 invalid.append(at)
             firsts.append(first)
             others.append(more)
@@ -253,7 +253,7 @@ class _Parsing:
 
     def _pattern(self, text: str | None) -> tuple[bytes, bytes]:
         if text is None or not (text := text.strip()):
-            raise QueryError("it is empty" if text is not None else "it is not a text")
+            raise QueryError("it is empty" if text is not None else "it has no text in UTF-8")
         if self._keys is Keys.URL and _is_key(text):
             return self._key(text)
         pattern = parse_key_pattern(text, self._keys, self._match)
@@ -273,13 +273,14 @@ class _Parsing:
         ends = [")", ":"] if self._match is Match.HOST else [")", ",", ":"]
         return _packed([prefix_interval(f"{host}{end}".encode()) for end in ends])
 
-    def _note(self, row: int, text: str | None, reason: str) -> None:
+    def _note(self, row: int, given: object, reason: str) -> None:
+        text = given.decode(errors="replace") if isinstance(given, bytes) else "" if given is None else str(given)
         if self._writer is None:
             file = self._stack.enter_context(self._invalid_path.open("w", encoding="utf-8", newline=""))
             self._writer = csv.writer(file)
             self._writer.writerow([self._given.unit, "text", "reason"])
             self.example = f"{self._given.unit} {row:,}: {reason}"
-        self._writer.writerow([row, printable((text or "")[:_SHOWN]), printable(reason)])
+        self._writer.writerow([row, printable(text[:_SHOWN]), printable(reason)])
         self.invalid += 1
 
 
@@ -325,6 +326,22 @@ def _write_numbered(
             count += len(firsts)
             lookups.write(firsts, others, numbered[is_new])
     return count
+
+
+def _sorted(parsing: _Parsing, connection: "duckdb.DuckDBPyConnection") -> pa.RecordBatchReader:
+    """Return the rows sorted by pattern and row; on disk if they are many."""
+    waiting, size = [], 0
+    batches = parsing.batches()
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size > _MOST_SORTED:
+            reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(waiting, batches))
+            connection.register(_PARSED, reader)
+            return connection.execute(f"FROM {_PARSED} ORDER BY {_FIRST}, {ROW}").to_arrow_reader(ROWS)
+    table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
+    waiting.clear()
+    return table.take(pc.sort_indices(table[_FIRST])).to_reader(ROWS)  # keeps the order of equal ones
 
 
 class _LookupWriter:

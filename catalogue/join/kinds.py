@@ -26,12 +26,15 @@ class Kind:
     """Selects what is collected of some captures, which are in ``chunk`` with the number of a pattern."""
     part: str = ""
     result: str = ""
+    newest: bool = False
+    """Whether ``found`` selects places of captures, of which the newest of each pattern are kept."""
 
 
-def _newest(table: str) -> str:
-    order = "{'time': fetch_time, 'crawl': crawl, 'file': warc_filename, 'offset': warc_record_offset}"
-    return f"SELECT unnest(max_by({table}, {order})) FROM {table} GROUP BY {NUMBER} ORDER BY {NUMBER}"
-
+PLACE = "place"
+"""Column of ``chunk`` with the number of each row, where only the newest capture of a pattern is collected."""
+_NEWEST_FIRST = "{'time': fetch_time, 'crawl': crawl, 'file': warc_filename, 'offset': warc_record_offset}"
+_NEWEST_PLACES = f"SELECT arg_max({PLACE}, {_NEWEST_FIRST}) AS {PLACE} FROM {CHUNK} GROUP BY {NUMBER}"
+_NEWEST_CRAWLS = f"SELECT {NUMBER}, max({_NEWEST_FIRST}) AS newest FROM {PARTS} GROUP BY {NUMBER}"
 
 _INPUT = f"{INPUTS}.* EXCLUDE ({NUMBER})"
 _ORDER = f"ORDER BY {NUMBER}, {ROW}"
@@ -53,7 +56,9 @@ FROM {INPUTS} LEFT JOIN (
 ) USING ({NUMBER}) {_ORDER}"""
 
 _LATEST = f"""
-SELECT {_INPUT}, newest.* EXCLUDE ({NUMBER}) FROM {INPUTS} JOIN ({_newest(PARTS)}) AS newest USING ({NUMBER}) {_ORDER}"""
+SELECT {_INPUT}, {PARTS}.* EXCLUDE ({NUMBER})
+FROM {PARTS} JOIN ({_NEWEST_CRAWLS}) AS best ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl
+JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER}, {ROW}"""
 
 _NUMBERS = f"SELECT DISTINCT {NUMBER} FROM {{}} ORDER BY {NUMBER}"
 _KINDS = (
@@ -79,7 +84,7 @@ _KINDS = (
         _CRAWLS_PART,
         _CRAWLS,
     ),
-    Kind("latest", None, _newest(CHUNK), _newest(FOUND), _LATEST),
+    Kind("latest", None, _NEWEST_PLACES, f"FROM {FOUND} ORDER BY {NUMBER}", _LATEST, newest=True),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 

@@ -14,7 +14,7 @@ from catalogue.atomic_files import put_in_place, room, whole_file
 from catalogue.errors import DiskFailed
 from catalogue.formatting import first_paragraph
 from catalogue.join.keys import NUMBER, JoinKeys, Lookups
-from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, UNREAD, Kind
+from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, PLACE, UNREAD, Kind
 from catalogue.join.ledger import Part
 from catalogue.join.matching import Matcher
 from catalogue.parquet.arrow_arrays import integers, numbers, positions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
 """Captures that are added at a time."""
-_MEMORY = "300MB"
+_MEMORY = "400MB"
 _NOTHING = "nothing"
 
 
@@ -130,6 +130,19 @@ def _write_joined(found: Iterable[pa.Table], inputs: pa.RecordBatch, path: Path)
     return _placed(temporary, path, rows, min(least), max(greatest))
 
 
+def _newest(kind: Kind, found: Iterable[pa.Table], connection: duckdb.DuckDBPyConnection) -> Iterator[pa.Table]:
+    """Yield the newest capture of each pattern, which are in memory."""
+    kept: pa.Table | None = None
+    for chunk in found:
+        every = pa.concat_tables([kept, chunk]).combine_chunks() if kept else chunk
+        connection.register(CHUNK, every.append_column(PLACE, positions(np.arange(len(every)))))
+        places = connection.execute(kind.found).to_arrow_table()[PLACE]
+        connection.unregister(CHUNK)
+        kept = every.take(places)
+    if kept:
+        yield kept
+
+
 def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Part:
     put_in_place(temporary, path)
     return Part(path.name, rows, path.stat().st_size, first, last)
@@ -138,10 +151,10 @@ def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Pa
 def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path, connection: duckdb.DuckDBPyConnection) -> Part:
     connection.execute(f"DROP TABLE IF EXISTS {FOUND}")
     collected = False
-    for chunk in found:
+    for chunk in _newest(kind, found, connection) if kind.newest else found:
         connection.register(CHUNK, chunk)
         into = f"INSERT INTO {FOUND}" if collected else f"CREATE TEMP TABLE {FOUND} AS"
-        connection.execute(f"{into} {kind.found}")
+        connection.execute(f"{into} {f'FROM {CHUNK}' if kind.newest else kind.found}")
         connection.unregister(CHUNK)
         collected = True
     if not collected:
@@ -157,7 +170,7 @@ def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path, connecti
 def prepare_result(kind: Kind, schema: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
     """Make an empty part, so that the result has all columns; ``schema`` is that of captures."""
     connection.register(CHUNK, schema.insert(0, pa.field(NUMBER, pa.int64())).empty_table())
-    connection.execute(f"CREATE TEMP TABLE {FOUND} AS {kind.found}")
+    connection.execute(f"CREATE TEMP TABLE {FOUND} AS {f'FROM {CHUNK}' if kind.newest else kind.found}")
     connection.execute(f"CREATE TEMP TABLE {_NOTHING} AS {kind.part}")
     connection.execute(f"DROP TABLE {FOUND}")
 

@@ -15,6 +15,8 @@ KEYS = 100_000
 """About the most keys of a slice."""
 _MOST = {COLUMNAR: 32, CDX: 2_000}
 """About the most row groups, or blocks, that a slice may have to read: some GB."""
+_FEW = 1_000
+"""Intervals that are never cut."""
 _RUN = 16
 """Blocks."""
 
@@ -66,6 +68,8 @@ def pieces_of_blocks(listed: StoredList, keys: JoinKeys) -> Iterator[Piece]:
 
 def cut(crawl: str, index: str, pieces: Iterable[Piece], keys: JoinKeys, *, most_keys: int = KEYS) -> list[Slice]:
     """Cut keys between pieces; return the slices that have keys."""
+    if len(keys) <= _FEW:
+        pieces = ()
     starts, count, begun = [b""], 0, 0
     for piece in pieces:
         place = keys.place(piece.least)

@@ -36,6 +36,7 @@ ORDER = [
     "find_captures",
     "sample",
     "output",
+    "join",
     "check",
     "harvest",
     "url_index_2012",

@@ -1,0 +1,142 @@
+"""``catalogue join``."""
+
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
+from catalogue.cli.options import (
+    Budget,
+    budget_options,
+    capture_options,
+    crawl_options,
+    json_option,
+    scheduler_option,
+)
+from catalogue.cli.tables import as_json, table
+from catalogue.errors import QueryError
+from catalogue.formatting import comma_separated, duration, format_cost, plural, size
+
+if TYPE_CHECKING:
+    from catalogue.join.joined import Joined
+    from catalogue.join.price import JoinEstimate
+
+_HOW = ["inner", "semi", "anti", "crawls", "latest"]
+_MOST_CRAWLS = 20
+"""Crawls that an estimate shows."""
+
+
+@click.command(cls=Command)
+@click.argument("keys", type=click.File("rb"))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A new folder, or a file: found.parquet.")
+@click.option(
+    "--how",
+    type=OneOf(_HOW),
+    default="inner",
+    show_default=True,
+    help="inner: each capture of each key. semi: keys that have captures. anti: keys that have none. crawls: each key "
+    "with the number of its captures, their crawls, times and statuses. latest: the newest capture of each key.",
+)
+@click.option("--on", metavar="COLUMN", help="The column with the keys.  [default: the only one, or url]")
+@click.option(
+    "--match",
+    type=OneOf(["exact", "prefix", "host", "domain"]),
+    default="exact",
+    show_default=True,
+    help="What a key matches.",
+)
+@crawl_options
+@capture_options
+@click.option(
+    "--index", type=OneOf(["auto", "columnar", "cdx"]), default="auto", show_default=True, help="Which index."
+)
+@click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
+@scheduler_option
+@budget_options
+@json_option
+@common
+def join(  # noqa: PLR0913 - one parameter for each option
+    options: Common,
+    *,
+    keys: BinaryIO,
+    output: Path | None,
+    how: str,
+    on: str | None,
+    match: str,
+    dry_run: bool,
+    scheduler: str | None,
+    budget: Budget,
+    json_: bool,
+    **parameters: Any,
+) -> None:
+    """Find which of many URLs, hosts or domains are in which crawls, up to 100 million in bounded memory.
+
+    KEYS is a Parquet, CSV, TSV or JSON-lines file, or text with a URL a line; - for stdin. The result is a folder of
+    Parquet files, or one file: row_id is the line or row of the input, whose columns have the prefix input_. Lines that
+    are no URL are listed in _invalid.csv. After an interruption, the same command continues.
+
+    \b
+    catalogue join urls.txt --crawl latest -o found/
+    catalogue join urls.txt --crawl 2022..2023 --dry-run
+    catalogue join links.csv --on link --crawl all --how crawls -o links.parquet
+    catalogue join urls.txt --crawl latest --how anti -o never-archived.parquet
+    catalogue join domains.txt --match domain --crawl latest --how semi -o found/
+    catalogue join urls.txt --crawl latest --how latest --status 200 -o pages.parquet
+    catalogue fetch --captures pages.parquet -o pages.warc.gz
+    """
+    if (output is None) is not dry_run:
+        raise QueryError("no output; add one, such as -o found/" if output is None else "use either -o or --dry-run")
+    query = parameters | {
+        "crawls": parameters["crawls"] or None,
+        "columns": comma_separated(parameters["columns"]) or None,
+        "subsets": comma_separated(parameters["subsets"]),
+    }
+    with options.opened(scheduler=scheduler) as catalogue:
+        path = Path(keys.name)
+        if keys.name == "<stdin>":
+            path = catalogue.session.new_temporary_folder() / "stdin"
+            with path.open("wb") as file:
+                shutil.copyfileobj(keys, file)
+        if output is None:
+            _show(catalogue.join_estimate(path, how=how, on=on, match=match, **query), json_=json_)
+            return
+
+        def agree(cost: "JoinEstimate") -> None:
+            budget.check(cost)
+            if cost.requests and sys.stderr.isatty():
+                options.say(f"{plural(cost.patterns, 'key')}: {format_cost(cost)}")
+
+        with resumable():
+            done = catalogue.join(path, output, how=how, on=on, match=match, agree=agree, **query)
+    _report(options, done, json_=json_)
+    if not done.complete:
+        sys.exit(1)
+
+
+def _report(options: Common, done: "Joined", *, json_: bool) -> None:
+    if json_:
+        as_json(asdict(done) | {"complete": done.complete})
+        return
+    options.say(f"{plural(done.rows, 'row')} in {done.output}, of {plural(done.patterns, 'key')}")
+    if done.invalid:
+        options.say(f"{plural(done.invalid, 'row')} of the input have no valid key, listed in {done.invalid_file}")
+    for problem in done.problems:
+        warn(f"the result may be incomplete: {problem}")
+
+
+def _show(cost: "JoinEstimate", *, json_: bool) -> None:
+    if json_:
+        as_json(asdict(cost))
+        return
+    rows = [
+        [each.crawl, each.index, each.slices, each.requests, size(each.bytes), duration(each.seconds)]
+        for each in cost.crawls[:_MOST_CRAWLS]
+    ]
+    table(["crawl", "index", "slices", "requests", "bytes", "time"], rows)
+    if len(cost.crawls) > _MOST_CRAWLS:
+        click.echo(f"and {len(cost.crawls) - _MOST_CRAWLS:,} more crawls")
+    click.echo(f"{plural(cost.patterns, 'key')} of {plural(cost.rows, 'row')}: about {format_cost(cost)}")
