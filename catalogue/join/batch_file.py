@@ -8,8 +8,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-ROWS = 1 << 14
-"""Most rows of a batch."""
 _OPTIONS: Any = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 

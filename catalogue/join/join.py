@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,13 @@ from catalogue.join.ledger import JoinLedger
 from catalogue.join.parts import concatenate, database, prepare_result, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
-from catalogue.join.slices import Slice
+from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
 
-_PATTERNS = 500_000
-"""Patterns of a file of the result."""
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
 
@@ -59,7 +57,7 @@ def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
     work = session.temporary_folder() / "join"
     work.mkdir()
     try:
-        with _open(session, asked, keys, work, work / _INVALID, lambda _: None) as run:
+        with _open(session, asked, keys, work, work / _INVALID, lambda _: None, DEFAULT_SIZES) as run:
             return run.estimate()
     finally:
         shutil.rmtree(work)
@@ -73,6 +71,7 @@ def join(
     *,
     agree: Callable[[JoinEstimate], None] = lambda _: None,
     report: Report | None = None,
+    sizes: Sizes = DEFAULT_SIZES,
 ) -> Joined:
     """Run a join, or the rest of one that was interrupted; see ``Catalogue.join``."""
     is_file = output.suffix == ".parquet"
@@ -87,7 +86,7 @@ def join(
     make_folder(work)
     invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
-        with _open(session, asked, keys, work, invalid, bar) as run:
+        with _open(session, asked, keys, work, invalid, bar, sizes) as run:
             done = run.run(folder, agree)
         if is_file:
             concatenate(done.files, output)
@@ -99,9 +98,9 @@ def join(
 
 @contextmanager
 def _open(
-    session: Session, asked: JoinQuery, keys: Input, work: Path, invalid: Path, report: Report
+    session: Session, asked: JoinQuery, keys: Input, work: Path, invalid: Path, report: Report, sizes: Sizes
 ) -> "Iterator[_Run]":
-    scope = Scope(session, asked.query, asked.kind)
+    scope = Scope(session, asked.query, asked.kind, sizes)
     query = asked.query
     about: dict[str, Any] = {
         "how": asked.kind.name,
@@ -128,9 +127,9 @@ def _open(
                 report(at)
 
             with open_input(keys, asked.on) as given:
-                counts = write_keys(folder, given, session.dataset, asked.match, invalid, advance)
-            ledger.add_input({"rows": counts.rows, "patterns": counts.patterns, "invalid": counts.invalid})
-        sorted_keys = JoinKeys(folder, ledger.input["patterns"])
+                counts = write_keys(folder, given, session.dataset, asked.match, invalid, advance, batch=sizes.batch)
+            ledger.add_input(asdict(counts))
+        sorted_keys = JoinKeys(folder, ledger.input["patterns"], is_ascii=ledger.input["is_ascii"])
         yield _Run(session, asked.kind, scope, ledger, sorted_keys, work, invalid, report)
     finally:
         ledger.close()
@@ -201,6 +200,7 @@ class _Run:
             about["patterns"],
             about["invalid"],
             self._invalid if about["invalid"] else None,
+            self._ledger.slice_count,
             requests,
             received,
             dict(self._ledger.failed),
@@ -243,8 +243,8 @@ class _Run:
         unread = self._unread()
         with database(self._work) as connection:
             prepare_result(self._kind, self._scope.schema, connection)
-            for number, first in enumerate(range(0, self._keys.patterns, _PATTERNS)):
-                span = first, min(first + _PATTERNS, self._keys.patterns) - 1
+            for number, first in enumerate(range(0, self._keys.patterns, self._scope.sizes.patterns)):
+                span = first, min(first + self._scope.sizes.patterns, self._keys.patterns) - 1
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
                 doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread

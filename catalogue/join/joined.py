@@ -30,6 +30,8 @@ class Joined(ReprMixin):
     """Rows of the input that are no pattern."""
     invalid_file: Path | None
     """A CSV file with their number, text, and what is wrong."""
+    slices: int
+    """Parts in which the keys were read, of all crawls."""
     requests: int
     """Of this run."""
     bytes: int

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, printable
-from catalogue.join.batch_file import ROWS, BatchFile, BatchWriter
+from catalogue.join.batch_file import BatchFile, BatchWriter
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, integers, positions
 from catalogue.query.exact_keys import ExactKeys, KeyTexts
@@ -55,6 +55,8 @@ class Counts:
     """Different ones."""
     invalid: int
     """Rows without a valid pattern."""
+    is_ascii: bool
+    """Whether all keys are ASCII."""
 
 
 class Lookups(NamedTuple):
@@ -78,9 +80,16 @@ class Lookups(NamedTuple):
 class JoinKeys:
     """The sorted keys in a folder."""
 
-    def __init__(self, folder: Path, patterns: int) -> None:
-        """Use the files that ``write_keys`` wrote, with the number of different patterns."""
+    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool) -> None:
+        """Use the files that ``write_keys`` wrote.
+
+        Args:
+            folder: of the files.
+            patterns: number of different ones.
+            is_ascii: whether all keys are ASCII.
+        """
         self.patterns = patterns
+        self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / _INPUTS), BatchFile(folder / _LOOKUPS)
         self._firsts = [bytes.fromhex(first) for first, _ in self._lookups.places]
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
@@ -117,7 +126,7 @@ class JoinKeys:
         return rows
 
     def place(self, key: bytes) -> int:
-        """Return about how many intervals start before a key; at most ``ROWS`` too few."""
+        """Return about how many intervals start before a key; at most those of a batch too few."""
         return self._starts[max(0, bisect_left(self._firsts, key) - 1)] if key < END else len(self)
 
     def about(self, keys: KeyInterval) -> int:
@@ -158,6 +167,8 @@ def write_keys(
     match: Match,
     invalid: Path,
     report: Callable[[int], None] = lambda _: None,
+    *,
+    batch: int = 1 << 14,
 ) -> Counts:
     """Sort the patterns of an input into files of a folder.
 
@@ -168,6 +179,7 @@ def write_keys(
         match: what each row matches.
         invalid: CSV file for the rows without a valid pattern: number, text, reason. Written only if there are any.
         report: called with the number of rows so far.
+        batch: most rows of a batch.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
@@ -179,12 +191,12 @@ def write_keys(
         connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
         connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
         parsing = stack.enter_context(closing(_Parsing(given, dataset, match, invalid, report)))
-        inorder = _sorted(parsing, connection)
-        patterns = _write_numbered(folder, inorder, connection, wide=match is not Match.EXACT)
+        inorder = _sorted(parsing, connection, batch)
+        patterns = _write_numbered(folder, inorder, connection, batch, wide=match is not Match.EXACT)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
             raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
-        return Counts(parsing.rows, patterns, parsing.invalid)
+        return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii)
 
 
 def _what(match: Match) -> str:
@@ -205,6 +217,7 @@ class _Parsing:
         self._invalid_path, self._stack = invalid, ExitStack()
         self._writer: Any = None
         self.rows = self.invalid = 0
+        self.is_ascii = True
         self.example = ""
         """The first invalid row."""
         fields = [
@@ -220,6 +233,7 @@ class _Parsing:
         for batch in self._given.batches:
             texts = texts_of(batch.column(self._given.column))
             firsts, others, valid = self._parsed(texts, batch.column(self._given.column))
+            self.is_ascii &= _is_ascii(firsts) and _is_ascii(others)
             rows = positions(np.arange(self.rows + 1, self.rows + len(batch) + 1))
             given = [texts if field.name == self._given.column else batch.column(field.name) for field in batch.schema]
             found = pa.RecordBatch.from_arrays([firsts, others, rows, *given], schema=self.schema)
@@ -284,6 +298,12 @@ class _Parsing:
         self.invalid += 1
 
 
+def _is_ascii(values: pa.BinaryArray) -> bool:
+    """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
+    data = values.buffers()[2]
+    return data is None or not (np.frombuffer(data, np.uint8) & 0x80).any()
+
+
 def _is_key(text: str) -> bool:
     host = text.replace("?", "/").replace("#", "/").partition("/")[0]
     return ")" in host and not any(map(str.isspace, host))
@@ -303,7 +323,7 @@ def _unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, b
 
 
 def _write_numbered(
-    folder: Path, inorder: pa.RecordBatchReader, connection: "duckdb.DuckDBPyConnection", *, wide: bool
+    folder: Path, inorder: pa.RecordBatchReader, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool
 ) -> int:
     """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
     count, before = 0, None
@@ -311,15 +331,15 @@ def _write_numbered(
         names = [name for name in inorder.schema.names if name not in {_FIRST, _OTHERS}]
         schema = pa.schema([(NUMBER, pa.int64()), *(inorder.schema.field(name) for name in names)])
         inputs = stack.enter_context(BatchWriter(folder / _INPUTS, schema))
-        lookups = stack.enter_context(_LookupWriter(folder, connection, wide=wide))
-        for batch in inorder:
-            if not batch.num_rows:
+        lookups = stack.enter_context(_LookupWriter(folder, connection, batch, wide=wide))
+        for some in inorder:
+            if not some.num_rows:
                 continue
-            firsts, others = batch.column(_FIRST), batch.column(_OTHERS)
+            firsts, others = some.column(_FIRST), some.column(_OTHERS)
             is_new = _changes(firsts, others, before)
             numbered = count - 1 + np.cumsum(is_new)
             before = firsts[-1].as_py(), others[-1].as_py()
-            rows = pa.RecordBatch.from_arrays([positions(numbered), *map(batch.column, names)], schema=schema)
+            rows = pa.RecordBatch.from_arrays([positions(numbered), *map(some.column, names)], schema=schema)
             inputs.write(rows, (int(numbered[0]), int(numbered[-1])))
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
@@ -328,7 +348,7 @@ def _write_numbered(
     return count
 
 
-def _sorted(parsing: _Parsing, connection: "duckdb.DuckDBPyConnection") -> pa.RecordBatchReader:
+def _sorted(parsing: _Parsing, connection: "duckdb.DuckDBPyConnection", rows: int) -> pa.RecordBatchReader:
     """Return the rows sorted by pattern and row; on disk if they are many."""
     waiting, size = [], 0
     batches = parsing.batches()
@@ -338,16 +358,17 @@ def _sorted(parsing: _Parsing, connection: "duckdb.DuckDBPyConnection") -> pa.Re
         if size > _MOST_SORTED:
             reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(waiting, batches))
             connection.register(_PARSED, reader)
-            return connection.execute(f"FROM {_PARSED} ORDER BY {_FIRST}, {ROW}").to_arrow_reader(ROWS)
+            return connection.execute(f"FROM {_PARSED} ORDER BY {_FIRST}, {ROW}").to_arrow_reader(rows)
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
     waiting.clear()
-    return table.take(pc.sort_indices(table[_FIRST])).to_reader(ROWS)  # keeps the order of equal ones
+    return table.take(pc.sort_indices(table[_FIRST])).to_reader(rows)  # keeps the order of equal ones
 
 
 class _LookupWriter:
     """Writes the intervals of patterns, sorted."""
 
-    def __init__(self, folder: Path, connection: "duckdb.DuckDBPyConnection", *, wide: bool) -> None:
+    def __init__(self, folder: Path, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool) -> None:
+        self._batch = batch
         self._path, self._unsorted = folder / _LOOKUPS, folder / "unsorted.arrow"
         self._connection, self._wide = connection, wide
         self._is_sorted, self._reached = True, b""
@@ -371,8 +392,8 @@ class _LookupWriter:
         ]
         starts, ends, numbered = zip(*found, strict=True)
         columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
-        for at in range(0, len(found), ROWS):
-            self._write(pa.RecordBatch.from_arrays([each[at : at + ROWS] for each in columns], schema=LOOKUPS))
+        for at in range(0, len(found), self._batch):
+            self._write(pa.RecordBatch.from_arrays([each[at : at + self._batch] for each in columns], schema=LOOKUPS))
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if not len(batch):
@@ -393,7 +414,7 @@ class _LookupWriter:
     def _sort(self) -> None:
         unsorted = BatchFile(self._path)
         self._connection.register(_PARSED, pa.RecordBatchReader.from_batches(LOOKUPS, unsorted.all()))
-        sorted_rows = self._connection.execute(f"FROM {_PARSED} ORDER BY start, {NUMBER}").to_arrow_reader(ROWS)
+        sorted_rows = self._connection.execute(f"FROM {_PARSED} ORDER BY start, {NUMBER}").to_arrow_reader(self._batch)
         self._reached = b""
         self._writer = BatchWriter(self._unsorted, LOOKUPS)
         with self._writer:

@@ -32,7 +32,9 @@ class Kind:
 
 PLACE = "place"
 """Column of ``chunk`` with the number of each row, where only the newest capture of a pattern is collected."""
-_NEWEST_FIRST = "{'time': fetch_time, 'crawl': crawl, 'file': warc_filename, 'offset': warc_record_offset}"
+_NEWEST_FIRST = """{
+    'time': fetch_time, 'crawl': crawl, 'file': warc_filename, 'offset': warc_record_offset, 'subset': subset
+}"""
 _NEWEST_PLACES = f"SELECT arg_max({PLACE}, {_NEWEST_FIRST}) AS {PLACE} FROM {CHUNK} GROUP BY {NUMBER}"
 _NEWEST_CRAWLS = f"SELECT {NUMBER}, max({_NEWEST_FIRST}) AS newest FROM {PARTS} GROUP BY {NUMBER}"
 
@@ -57,7 +59,8 @@ FROM {INPUTS} LEFT JOIN (
 
 _LATEST = f"""
 SELECT {_INPUT}, {PARTS}.* EXCLUDE ({NUMBER})
-FROM {PARTS} JOIN ({_NEWEST_CRAWLS}) AS best ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl
+FROM {PARTS} JOIN ({_NEWEST_CRAWLS}) AS best
+    ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl AND newest.subset = subset
 JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER}, {ROW}"""
 
 _NUMBERS = f"SELECT DISTINCT {NUMBER} FROM {{}} ORDER BY {NUMBER}"

@@ -67,9 +67,11 @@ class JoinLedger:
         match entry:
             case {"input": about}:
                 self.input = about
-            case {"crawl": crawl, "index": index, "state": state, "starts": starts}:
-                bounds = [(bytes.fromhex(start), bytes.fromhex(end)) for start, end in starts]
-                slices = [Slice(crawl, index, at, KeyInterval(*bound)) for at, bound in enumerate(bounds)]
+            case {"crawl": crawl, "index": index, "state": state, "slices": keys}:
+                slices = [
+                    Slice(crawl, index, subset, number, KeyInterval(bytes.fromhex(start), bytes.fromhex(end)))
+                    for subset, number, start, end in keys
+                ]
                 for old in self._crawls.get(crawl, ("", []))[1]:
                     self.parts.pop(old.name, None)
                     self.failed.pop(old.name, None)
@@ -82,6 +84,11 @@ class JoinLedger:
                 self.failed[name] = reason
             case {"finished": rows}:
                 self.rows = rows
+
+    @property
+    def slice_count(self) -> int:
+        """Number of slices of all crawls."""
+        return sum(len(slices) for _, slices in self._crawls.values())
 
     def slices(self, crawl: str, state: str) -> list[Slice] | None:
         """Return the slices of a crawl in this state of the store; None if they are not cut yet."""
@@ -97,8 +104,8 @@ class JoinLedger:
 
     def add_slices(self, crawl: str, index: str, state: str, slices: Sequence[Slice]) -> None:
         """Note the slices of a crawl, whose parts in another state are no longer used."""
-        starts = [[each.keys.start.hex(), each.keys.end.hex()] for each in slices]
-        self._enter({"crawl": crawl, "index": index, "state": state, "starts": starts})
+        keys = [[each.subset, each.number, each.keys.start.hex(), each.keys.end.hex()] for each in slices]
+        self._enter({"crawl": crawl, "index": index, "state": state, "slices": keys})
 
     def add_part(self, each: Slice, part: Part) -> None:
         """Note the part of a slice, whose file is on disk."""

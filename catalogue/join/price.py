@@ -10,9 +10,6 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.surt import KeyInterval
 
-_PLANNED = 6
-"""Slices of a crawl that are planned; the others are assumed to cost as much for each key."""
-
 
 @dataclass(frozen=True, slots=True)
 class CrawlPrice:
@@ -62,6 +59,7 @@ def price(
     plan: Callable[[Slice], ReadPlan],
     keys: Callable[[KeyInterval], int],
     cost: Cost,
+    planned: int,
 ) -> CrawlPrice:
     """Price the slices of a crawl by the plans of some of them, evenly distributed.
 
@@ -72,8 +70,9 @@ def price(
         plan: returns the plan of a slice.
         keys: returns about how many intervals start in an interval of keys.
         cost: of the source.
+        planned: most slices that are planned.
     """
-    step = max(1, math.ceil(len(slices) / _PLANNED))
+    step = max(1, math.ceil(len(slices) / planned))
     some = slices[step // 2 :: step]
     plans = [plan(each) for each in some]
     share = (

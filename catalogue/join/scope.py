@@ -18,7 +18,7 @@ from catalogue.formatting import plural
 from catalogue.join.keys import JoinKeys, Lookups
 from catalogue.join.kinds import Kind, latest_columns
 from catalogue.join.price import CrawlPrice, price
-from catalogue.join.slices import Slice, cut, pieces_of_blocks, pieces_of_row_groups
+from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import AUTO, CDX, COLUMNAR, Query
 from catalogue.query.resolve import resolve
@@ -48,7 +48,7 @@ class Way:
 class Scope:
     """What a join reads."""
 
-    def __init__(self, session: Session, query: Query, kind: Kind) -> None:
+    def __init__(self, session: Session, query: Query, kind: Kind, sizes: Sizes) -> None:
         """Resolve columns and filters; ``query`` has them, the crawls, subsets and index.
 
         Raises:
@@ -58,6 +58,7 @@ class Scope:
         if session.dataset != COMMON_CRAWL:
             raise QueryError(f"a join needs crawls, which {session.dataset.name} does not have")
         self._session, self._index = session, query.index
+        self.sizes = sizes
         shown = session.metadata() if session.store_path.exists() else None
         stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
         self.crawls = select_known(session, stored, query.crawls or "all")
@@ -92,10 +93,8 @@ class Scope:
         intervals = lookups.intervals
         query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
         if each.index == COLUMNAR:
-            return run_query(self._session, query, [each.crawl], self.subsets)
-        shown = self._shown
-        subsets = self.subsets or (shown and tuple(shown.subsets(each.crawl))) or SUBSETS
-        return run_in_cdx(self._session, query, {each.crawl: subsets})
+            return run_query(self._session, query, [each.crawl], [each.subset])
+        return run_in_cdx(self._session, query, {each.crawl: self._subsets_of(each.crawl)})
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.
@@ -113,7 +112,7 @@ class Scope:
         def plan(each: Slice) -> ReadPlan:
             return self.captures(each, keys.between(each.keys.start, each.keys.end)).plan
 
-        return price(crawl, index, slices, plan, keys.about, self._session.cost())
+        return price(crawl, index, slices, plan, keys.about, self._session.cost(), self.sizes.planned)
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
@@ -140,14 +139,24 @@ class Scope:
     def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
         if index == CDX:
             listed = self._session.block_lists.get(crawl)
-            return cut(crawl, index, pieces_of_blocks(listed, keys) if isinstance(listed, StoredList) else (), keys)
-        assert self._shown is not None  # noqa: S101 - its files are stored
-        extents, unbounded = self._shown.bounds_of(crawl, self.subsets)
-        if not unbounded:
-            return cut(crawl, index, pieces_of_row_groups(extents), keys)
-        if len(keys) > _UNBOUNDED:
-            raise QueryError(
-                f"{plural(unbounded, 'row group')} of {crawl} have no known keys, so that they would be read for each "
-                f"part of {len(keys):,} keys; run: catalogue backfill --crawl {crawl} --only-gaps"
-            )
-        return cut(crawl, index, (), keys)
+            pieces = pieces_of_blocks(listed, keys, self.sizes.run) if isinstance(listed, StoredList) else ()
+            return cut(crawl, index, "", pieces, keys, self.sizes)
+        found: list[Slice] = []
+        for subset in self._subsets_of(crawl):
+            bounds, unbounded = self._metadata.bounds_of(crawl, subset, text=not keys.is_ascii)
+            if unbounded and len(keys) > _UNBOUNDED:
+                raise QueryError(
+                    f"the keys of {plural(unbounded, 'row group')} of {crawl} are not known well enough, so that they "
+                    f"would be read for each part of {len(keys):,} keys; run: catalogue backfill {crawl}"
+                )
+            found += cut(crawl, index, subset, () if unbounded else pieces_of_row_groups(bounds), keys, self.sizes)
+        return found
+
+    def _subsets_of(self, crawl: str) -> tuple[str, ...]:
+        shown = self._shown
+        stored = shown.subsets(crawl) if shown else ()
+        return tuple(subset for subset in self.subsets or stored or SUBSETS if subset in (stored or SUBSETS))
+
+    @property
+    def _metadata(self) -> "MetadataSnapshot":
+        return self._session.metadata()

@@ -8,17 +8,33 @@ from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.join.keys import JoinKeys
-from catalogue.query.query import CDX, COLUMNAR
+from catalogue.query.query import COLUMNAR
 from catalogue.surt import END, KeyInterval
 
-KEYS = 100_000
-"""About the most keys of a slice."""
-_MOST = {COLUMNAR: 32, CDX: 2_000}
-"""About the most row groups, or blocks, that a slice may have to read: some GB."""
-_FEW = 1_000
-"""Intervals that are never cut."""
-_RUN = 16
-"""Blocks."""
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the parts of a join are, which decides about its memory and what an interruption costs."""
+
+    keys: int = 100_000
+    """About the most keys of a slice."""
+    row_groups: int = 32
+    """About the most row groups that a slice may have to read: some GB."""
+    blocks: int = 2_000
+    """The same of the CDX index."""
+    run: int = 16
+    """Blocks between which no slice starts."""
+    few: int = 1_000
+    """Keys that are one slice in any case."""
+    planned: int = 6
+    """Slices of a crawl that are planned for its price; the others are assumed to cost as much for each key."""
+    patterns: int = 200_000
+    """Patterns of a file of the result."""
+    batch: int = 1 << 14
+    """Most rows of a batch of the sorted keys."""
+
+
+DEFAULT_SIZES = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +43,15 @@ class Slice:
 
     crawl: str
     index: str
+    subset: str
+    """Of the columnar index, whose subsets are sorted separately; empty for those of the query."""
     number: int
-    """In the crawl, from 0 on."""
+    """From 0 on."""
     keys: KeyInterval
 
     @property
     def name(self) -> str:
-        return f"{self.crawl}-{self.number:05}"
+        return "-".join(filter(None, [self.crawl, self.subset, f"{self.number:05}"]))
 
 
 class Piece(NamedTuple):
@@ -45,10 +63,10 @@ class Piece(NamedTuple):
     """Returns whether a slice may start here."""
 
 
-def pieces_of_row_groups(extents: Iterable[tuple[bytes, bytes, int]]) -> Iterator[Piece]:
-    """Yield the pieces of row groups, given as least key, greatest key and number of rows."""
+def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]]) -> Iterator[Piece]:
+    """Yield the pieces of row groups, given by their least and greatest keys."""
     least, reached, count = b"", b"", 0
-    for low, high, _ in sorted(extents):
+    for low, high in sorted(bounds):
         if count and low > reached:
             yield Piece(least, count)
             least, count = low, 0
@@ -58,27 +76,28 @@ def pieces_of_row_groups(extents: Iterable[tuple[bytes, bytes, int]]) -> Iterato
         yield Piece(least, count)
 
 
-def pieces_of_blocks(listed: StoredList, keys: JoinKeys) -> Iterator[Piece]:
+def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[Piece]:
     """Yield runs of blocks; a slice may not start with a key of the join, which the block before can have, too."""
     for part in listed.parts():
-        for place in range(0, len(part), _RUN):
+        for place in range(0, len(part), run):
             key = part.key(place)
-            yield Piece(key, min(_RUN, len(part) - place), partial(keys.lacks, key))
+            yield Piece(key, min(run, len(part) - place), partial(keys.lacks, key))
 
 
-def cut(crawl: str, index: str, pieces: Iterable[Piece], keys: JoinKeys, *, most_keys: int = KEYS) -> list[Slice]:
+def cut(crawl: str, index: str, subset: str, pieces: Iterable[Piece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
     """Cut keys between pieces; return the slices that have keys."""
-    if len(keys) <= _FEW:
+    if len(keys) <= sizes.few:
         pieces = ()
+    most = sizes.row_groups if index == COLUMNAR else sizes.blocks
     starts, count, begun = [b""], 0, 0
     for piece in pieces:
         place = keys.place(piece.least)
-        if count and (place - begun >= most_keys or count + piece.size > _MOST[index]) and piece.may_start():
+        if count and (place - begun >= sizes.keys or count + piece.size > most) and piece.may_start():
             starts.append(piece.least)
             count, begun = 0, place
         count += piece.size
     found: list[Slice] = []
     for start, end in pairwise([*starts, END]):
         if keys.place(end) > keys.place(start) or not keys.lacks_all(start, end):
-            found.append(Slice(crawl, index, len(found), KeyInterval(start, end)))
+            found.append(Slice(crawl, index, subset, len(found), KeyInterval(start, end)))
     return found

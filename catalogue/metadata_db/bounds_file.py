@@ -90,8 +90,8 @@ class BoundsPart:
                 start = bisect_left(reached, interval.start, self.unbounded, end)
                 found.update(row for row in range(start, end) if greatest[row] >= interval.start)
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
-        if self._signed and not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
-            found.update(self._signed)
+        if self.signed and not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
+            found.update(self.signed)
         return sorted(found)
 
     def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:
@@ -109,6 +109,15 @@ class BoundsPart:
         arrays = (self._least, self._greatest, self._columns["num_rows"])
         return zip(*(array.slice(self.unbounded).to_pylist() for array in arrays), strict=True)
 
+    def hulls(self) -> list[tuple[bytes, bytes]]:
+        """Return least and greatest key of each row group with bounds, which may have several rows here."""
+        found: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+        columns = (self._columns["file"], self._columns["row_group"], self._least, self._greatest)
+        for *group, least, greatest in zip(*(c.slice(self.unbounded).to_pylist() for c in columns), strict=True):
+            low, high = found.get((group[0], group[1]), (least, greatest))
+            found[group[0], group[1]] = min(low, least), max(high, greatest)
+        return [*found.values()]
+
     def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
         return (
             self._as_lists if intervals >= _MANY else tuple(map(KeyTexts, (self._least, self._greatest, self._reached)))
@@ -119,7 +128,8 @@ class BoundsPart:
         return tuple(each.to_pylist() for each in (self._least, self._greatest, self._reached))
 
     @cached_property
-    def _signed(self) -> list[int]:
+    def signed(self) -> list[int]:
+        """The rows whose bounds are in signed order."""
         return [row for row, signed in enumerate(self._columns["signed"].to_pylist()) if signed]
 
 

@@ -198,17 +198,13 @@ class MetadataSnapshot:
         """Return whether files of one of the crawls and subsets are stored; no subsets mean any."""
         return any(crawl in crawls and (not subsets or subset in subsets) for crawl, subset in self._counts.files)
 
-    def bounds_of(self, crawl: str, subsets: Sequence[str]) -> tuple[list[tuple[bytes, bytes, int]], int]:
-        """Return the row groups of subsets with bounds, as ``extents``, and the number of those without.
+    def bounds_of(self, crawl: str, subset: str, *, text: bool) -> tuple[list[tuple[bytes, bytes]], int]:
+        """Return least and greatest key of each row group of a subset, and the number of those that have no bounds.
 
-        No subsets mean all.
+        Bounds in signed order do not count if keys are ``text`` that is not ASCII.
         """
-        parts = [
-            part
-            for pair in self._counts.files
-            if pair[0] == crawl and (not subsets or pair[1] in subsets) and (part := self._bounds.part(pair))
-        ]
-        return [extent for part in parts for extent in part.extents()], sum(part.unbounded for part in parts)
+        part = self._bounds.part((crawl, subset))
+        return (part.hulls(), part.unbounded + (len(part.signed) if text else 0)) if part else ([], 0)
 
     def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""

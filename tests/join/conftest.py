@@ -1,0 +1,32 @@
+"""A catalogue of all crawls with both indexes, and all rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.settings import Settings
+from tests.support.mirrors import whole_table
+
+
+@pytest.fixture(scope="session")
+def rows(whole_mirror: Path) -> pa.Table:
+    """All captures, sorted by key."""
+    table = whole_table(whole_mirror)
+    return table.sort_by([("url_surtkey", "ascending")])
+
+
+@pytest.fixture(scope="session")
+def both_settings(whole_mirror: Path, settings: Settings) -> Settings:
+    return replace(settings, source=str(whole_mirror))
+
+
+@pytest.fixture(scope="session")
+def both(both_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    with catalogue.open(tmp_path_factory.mktemp("both") / "data", settings=both_settings) as cat:
+        cat.harvest("all", subsets="all", index="both", pages=True)
+        yield cat

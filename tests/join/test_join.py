@@ -1,0 +1,173 @@
+"""Joins of many keys: the rows of a scan, for every kind, both indexes, all eras, and any size of slices."""
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from catalogue import Catalogue
+from catalogue.join.join import JoinQuery, join
+from catalogue.join.joined import Joined
+from catalogue.join.price import JoinEstimate
+from catalogue.join.slices import Sizes
+from catalogue.progress import Report
+from catalogue.query.query import QueryOptions
+from catalogue.surt import Match, parse_pattern
+
+COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
+SMALL = Sizes(keys=20, row_groups=2, blocks=3, run=1, few=0, patterns=17, batch=8, planned=1_000)
+KINDS = ["inner", "semi", "anti", "crawls", "latest"]
+
+
+class Oracle:
+    """All rows of some crawls, sorted by key, and what they have of patterns."""
+
+    def __init__(self, rows: pa.Table, crawls: Sequence[str]) -> None:
+        self.rows = [row for row in rows.to_pylist() if row["crawl"] in crawls and row["url_surtkey"] is not None]
+        self.rows.sort(key=lambda row: row["url_surtkey"].encode())
+        self.keys = [row["url_surtkey"].encode() for row in self.rows]
+
+    def captures(self, text: str, match: Match) -> list[dict[str, object]]:
+        if match is Match.EXACT and ")" in text.split("/", 1)[0]:
+            start = bisect_left(self.keys, text.encode())
+            return self.rows[start : bisect_left(self.keys, text.encode() + b"\0")]
+        return [
+            row
+            for each in parse_pattern(text, match).intervals
+            for row in self.rows[bisect_left(self.keys, each.start) : bisect_left(self.keys, each.end)]
+        ]
+
+
+def newest(rows: list[dict[str, object]]) -> dict[str, object]:
+    return max(rows, key=lambda row: tuple(row[name] for name in ("fetch_time", "crawl", *COLUMNS[3:])))
+
+
+def expected(oracle: Oracle, texts: Sequence[str], how: str, match: Match) -> list[tuple[object, ...]]:
+    """Return the rows of a join: number, and what its kind says of them."""
+    found: list[tuple[object, ...]] = []
+    for number, text in enumerate(texts, 1):
+        rows = oracle.captures(text, match)
+        if how == "inner":
+            found += [(number, text, *(row[name] for name in [*COLUMNS, "crawl", "subset"])) for row in rows]
+        elif how == "crawls":
+            times = [row["fetch_time"] for row in rows]
+            about = [sorted({row[name] for row in rows}) for name in ("crawl", "fetch_status")]  # type: ignore[type-var]
+            ends = (min(times), max(times)) if times else (None, None)  # type: ignore[type-var]
+            found.append((number, text, len(rows), tuple(about[0][::-1]), *ends, tuple(about[1])))
+        elif how == "latest" and rows:
+            found.append((number, text, *(newest(rows)[name] for name in [*COLUMNS, "crawl", "subset"])))
+        elif (how == "semi" and rows) or (how == "anti" and not rows):
+            found.append((number, text))
+    return sorted(found, key=repr)
+
+
+def of_result(done: Joined) -> list[tuple[object, ...]]:
+    table = done.to_arrow()
+    names = {
+        "inner": [*COLUMNS, "crawl", "subset"],
+        "latest": [*COLUMNS, "crawl", "subset"],
+        "crawls": ["captures", "crawls", "first", "last", "statuses"],
+    }.get(done.how, [])
+    assert len(table) == done.rows
+    for name in ("fetch_time", "first", "last"):
+        if name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table[name].cast(pa.timestamp("ms", "UTC")))
+    rows = table.select(["row_id", "input_key", *names]).to_pylist()
+    values = [tuple(tuple(v) if isinstance(v, list) else v for v in row.values()) for row in rows]
+    return sorted(values, key=repr)
+
+
+def run(
+    cat: Catalogue,
+    texts: Sequence[str],
+    output: Path,
+    how: str,
+    match: Match = Match.EXACT,
+    sizes: Sizes = SMALL,
+    agree: Callable[[JoinEstimate], None] = lambda _: None,
+    report: Report | None = None,
+    **query: object,
+) -> Joined:
+    options: QueryOptions = {"columns": COLUMNS, **query}  # type: ignore[typeddict-item]
+    asked = JoinQuery.of(how, None, match, options)
+    return join(cat.session, asked, list(texts), output, agree=agree, report=report, sizes=sizes)
+
+
+@pytest.fixture(scope="module")
+def crawls(both: Catalogue) -> list[str]:
+    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))
+
+
+@pytest.fixture(scope="module")
+def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
+    return Oracle(rows.select([*COLUMNS, "url_surtkey", "crawl", "subset"]), crawls)
+
+
+def texts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
+    """Draw URLs that are there, others that are not, keys, and some twice."""
+    chance = random.Random(seed)
+    there = [str(row["url"]) for row in chance.sample(oracle.rows, count)]
+    absent = [f"{url}{chance.choice(['zz', '/zz', '?zz=1'])}" for url in chance.sample(there, count // 3)]
+    keys = [str(row["url_surtkey"]) for row in chance.sample(oracle.rows, count // 5)]
+    texts = [*there, *absent, *keys, *chance.choices(there, k=count // 10)]
+    chance.shuffle(texts)
+    return texts
+
+
+def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
+    """Draw hosts and some of their parents, which contain each other as domains."""
+    chance = random.Random(seed)
+    hosts = {
+        str(row["url"]).split("/")[2].split(":")[0].split("@")[-1] for row in chance.sample(oracle.rows, 3 * count)
+    }
+    plain = sorted(host for host in hosts if host.isascii() and host.replace(".", "").replace("-", "").isalnum())
+    parents = [host.split(".", 1)[1] for host in plain if host.count(".") > 1 and not host[-1].isdigit()]
+    return [*chance.sample(plain, min(count, len(plain))), *parents[:count], "nowhere.invalid"]
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+def test_exact_keys(both: Catalogue, oracle: Oracle, crawls: list[str], how: str, index: str, tmp_path: Path) -> None:
+    texts = texts_of(oracle, 150, seed=len(how))
+    done = run(both, texts, tmp_path / "out", how, index=index, crawls=crawls)
+    assert done.complete
+    assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("match", [Match.HOST, Match.DOMAIN, Match.PREFIX])
+def test_patterns(both: Catalogue, oracle: Oracle, crawls: list[str], how: str, match: Match, tmp_path: Path) -> None:
+    hosts = hosts_of(oracle, 8, seed=len(how))
+    texts = [f"{host}/" for host in hosts] if match is Match.PREFIX else hosts
+    done = run(both, texts, tmp_path / "out", how, match, crawls=crawls)
+    assert done.complete
+    assert of_result(done) == expected(oracle, texts, how, match)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sizes(both: Catalogue, oracle: Oracle, crawls: list[str], seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    texts = texts_of(oracle, chance.choice([1, 5, 60]) + 5, seed=seed)
+    sizes = Sizes(
+        keys=chance.randrange(1, 60),
+        row_groups=chance.randrange(1, 9),
+        blocks=chance.randrange(1, 9),
+        run=chance.randrange(1, 4),
+        few=chance.choice([0, 20]),
+        patterns=chance.randrange(1, 90),
+        batch=chance.randrange(1, 30),
+    )
+    how = chance.choice(KINDS)
+    done = run(both, texts, tmp_path / "out", how, sizes=sizes, crawls=crawls)
+    assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+
+
+def test_filters(both: Catalogue, oracle: Oracle, crawls: list[str], tmp_path: Path) -> None:
+    texts = texts_of(oracle, 150, seed=3)
+    some = Oracle(pa.Table.from_pylist([row for row in oracle.rows if row["fetch_status"] == 200]), crawls[-2:])
+    done = run(both, texts, tmp_path / "out", "inner", status="200", crawls=crawls[-2:])
+    assert of_result(done) == expected(some, texts, "inner", Match.EXACT)

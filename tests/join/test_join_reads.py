@@ -1,0 +1,141 @@
+"""What joins read: no byte twice, no more than their estimate; and what they do when it fails or they are stopped."""
+
+import random
+import re
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import TooExpensive
+from catalogue.join.price import JoinEstimate
+from catalogue.progress import Progress
+from catalogue.surt import Match
+from tests.join.test_join import KINDS, Oracle, expected, of_result, run, texts_of
+from tests.support.faults import Exchange, Fault, FaultServer, Kind, Request
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+
+
+@pytest.fixture(scope="module")
+def crawls(both: Catalogue) -> list[str]:
+    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))
+
+
+@pytest.fixture(scope="module")
+def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
+    names = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
+    return Oracle(rows.select([*names, "url_surtkey", "crawl", "subset"]), crawls)
+
+
+def ranges_of(log: list[Exchange]) -> dict[str, list[tuple[int, int]]]:
+    found = defaultdict(list)
+    for each in log:
+        matched = _RANGE.fullmatch(each.range_header or "")
+        assert matched, each
+        found[each.path].append((int(matched[1]), int(matched[2])))
+    return found
+
+
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+@pytest.mark.parametrize("how", ["inner", "crawls", "anti"])
+def test_reads_no_byte_twice(
+    both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, index: str, how: str, tmp_path: Path
+) -> None:
+    texts = texts_of(oracle, 300, seed=1)
+    estimates: list[JoinEstimate] = []
+    with FaultServer(whole_mirror) as server:
+        moved = replace(both.session.settings, source=server.url, cache_size=0)
+        with catalogue.open(both.session.folder, settings=moved) as cat:
+            done = run(cat, texts, tmp_path / "out", how, index=index, crawls=crawls, agree=estimates.append)
+        log = server.settle()
+    assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+    assert done.slices > 6
+    for ranges in ranges_of(log).values():
+        assert [pair for pair in pairwise(sorted(ranges)) if pair[0][1] >= pair[1][0]] == []
+    (estimate,) = estimates
+    assert len(log) == done.requests <= estimate.requests
+    assert sum(each.body_bytes_sent for each in log) <= estimate.bytes
+
+
+def test_estimate_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[str]) -> None:
+    texts = texts_of(oracle, 50, seed=2)
+    before = both.requests
+    estimate = both.join_estimate(texts, crawls=crawls)
+    assert both.requests == before
+    assert [each.crawl for each in estimate.crawls] == crawls[::-1]
+    assert estimate.requests == sum(each.requests for each in estimate.crawls) > 0
+    assert estimate.rows == len(texts)
+
+
+def test_cost_that_is_refused_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[str], tmp_path: Path) -> None:
+    def refuse(_: JoinEstimate) -> None:
+        raise TooExpensive("no")
+
+    before = both.requests
+    with pytest.raises(TooExpensive):
+        both.join(texts_of(oracle, 5, seed=2), tmp_path / "out", crawls=crawls, agree=refuse)
+    assert both.requests == before
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_continues_after_an_interruption(
+    both: Catalogue, oracle: Oracle, crawls: list[str], how: str, tmp_path: Path
+) -> None:
+    texts = texts_of(oracle, 150, seed=4)
+    chance = random.Random(how)
+
+    class Stopped(Exception):
+        pass
+
+    requests = 0
+    for stop in (chance.randrange(2, 6), chance.randrange(7, 12)):
+
+        def report(at: Progress, stop: int = stop) -> None:
+            if at.name == "reading" and at.done == stop:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            run(both, texts, tmp_path / "out", how, index="cdx", crawls=crawls, report=report)
+        requests = both.requests
+    done = run(both, texts, tmp_path / "out", how, index="cdx", crawls=crawls)
+    assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+    spent = both.requests - requests
+    again = run(both, texts, tmp_path / "out", how, index="cdx", crawls=crawls)
+    assert of_result(again) == of_result(done)
+    assert both.requests == requests + spent
+    assert again.requests == 0
+
+
+def test_keys_that_could_not_be_read_are_not_called_absent(
+    both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, tmp_path: Path
+) -> None:
+    texts = texts_of(oracle, 300, seed=5)
+    broken = next(str(path.relative_to(whole_mirror)) for path in whole_mirror.rglob(f"crawl={crawls[0]}/*=warc/*"))
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if broken and request.path.endswith(broken) else None
+
+    with FaultServer(whole_mirror, script=script) as server:
+        moved = replace(both.session.settings, source=server.url, cache_size=0)
+        with catalogue.open(both.session.folder, settings=moved) as cat:
+            some = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
+            assert not some.complete
+            assert some.problems
+            found = of_result(some)
+            assert {*found} < {*expected(oracle, texts, "anti", Match.EXACT)}
+            listed = run(cat, texts, tmp_path / "crawls", "crawls", index="columnar", crawls=crawls).to_arrow()
+            broken = ""
+            done = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
+    right = expected(oracle, texts, "anti", Match.EXACT)
+    assert done.complete
+    assert of_result(done) == right
+    absent = {number for number, _ in right}
+    for row in listed.to_pylist():
+        assert not row["complete"] or (row["captures"] == 0) == (row["row_id"] in absent)
+    assert 0 < sum(listed["complete"].to_pylist()) < len(texts)
