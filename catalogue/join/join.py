@@ -13,13 +13,14 @@ from catalogue.atomic_files import make_folder
 from catalogue.errors import Blocked, FormatError, QueryError, SourceError, SourceUnavailable
 from catalogue.join.inputs import Input, digest_of, open_input
 from catalogue.join.joined import Joined
-from catalogue.join.keys import JoinKeys, write_keys
+from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.ledger import JoinLedger
 from catalogue.join.parts import concatenate, database, prepare_result, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
+from catalogue.join.sort_keys import sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
@@ -127,7 +128,7 @@ def _open(
                 report(at)
 
             with open_input(keys, asked.on) as given:
-                counts = write_keys(folder, given, session.dataset, asked.match, invalid, advance, batch=sizes.batch)
+                counts = sort_keys(folder, given, session.dataset, asked.match, invalid, advance, batch=sizes.batch)
             ledger.add_input(asdict(counts))
         sorted_keys = JoinKeys(folder, ledger.input["patterns"], is_ascii=ledger.input["is_ascii"])
         yield _Run(session, asked.kind, scope, ledger, sorted_keys, work, invalid, report)

@@ -1,0 +1,144 @@
+"""Parse the rows of an input: the intervals of keys that each matches."""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.commoncrawl.datasets import Dataset
+from catalogue.errors import QueryError
+from catalogue.formatting import printable
+from catalogue.join.inputs import OpenInput, texts_of
+from catalogue.join.keys import PREFIX, ROW
+from catalogue.parquet.arrow_arrays import binaries, flags, positions
+from catalogue.surt import KeyInterval, Keys, Match, parse_key_pattern, prefix_interval, url_surtkeys
+
+FIRST, OTHERS = "first", "others"
+_IS_KEY = r"^[^/?#\s]*\)"
+"""Keys have a parenthesis after the host, where URLs have none."""
+_SHOWN = 300
+"""Characters of an invalid row that are kept."""
+
+
+class ParsedInput:
+    """Rows of the input with their patterns.
+
+    Columns: the key of an exact pattern, or the start of its first interval; those of its other intervals; the number
+    of the row; the columns of the input.
+    """
+
+    def __init__(
+        self, given: OpenInput, dataset: Dataset, match: Match, invalid: Path, report: Callable[[int], None]
+    ) -> None:
+        self._given, self._keys, self._match, self._report = given, dataset.keys, match, report
+        self._invalid_path, self._stack = invalid, ExitStack()
+        self._writer: Any = None
+        self.rows = self.invalid = 0
+        self.is_ascii = True
+        self.example = ""
+        """The first invalid row."""
+        fields = [
+            pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
+            for field in given.schema
+        ]
+        self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._given.batches:
+            texts = texts_of(batch.column(self._given.column))
+            firsts, others, valid = self._parsed(texts, batch.column(self._given.column))
+            self.is_ascii &= _is_ascii(firsts) and _is_ascii(others)
+            rows = positions(np.arange(self.rows + 1, self.rows + len(batch) + 1))
+            given = [texts if field.name == self._given.column else batch.column(field.name) for field in batch.schema]
+            found = pa.RecordBatch.from_arrays([firsts, others, rows, *given], schema=self.schema)
+            self.rows += len(batch)
+            self._report(self.rows)
+            yield found.filter(valid) if valid is not None else found
+        self._stack.close()
+
+    def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+        """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
+        if self._match is Match.EXACT and self._keys is Keys.URL:
+            is_key = pc.match_substring_regex(texts, _IS_KEY)
+            if texts.null_count == 0 and pc.all(is_key, min_count=0).as_py():
+                return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
+        firsts, others, invalid = [], [], []
+        for at, text in enumerate(texts.to_pylist()):
+            try:
+                first, more = self._pattern(text)
+            except QueryError as error:
+                first, more = b"", b""
+                self._note(self.rows + 1 + at, given[at].as_py(), str(error))
+                invalid.append(at)
+            firsts.append(first)
+            others.append(more)
+        valid = None
+        if invalid:
+            mask = np.ones(len(texts), np.bool_)
+            mask[invalid] = False
+            valid = flags(mask)
+        return binaries(firsts), binaries(others), valid
+
+    def _pattern(self, text: str | None) -> tuple[bytes, bytes]:
+        if text is None or not (text := text.strip()):
+            raise QueryError("it is empty" if text is not None else "it has no text in UTF-8")
+        if self._keys is Keys.URL and _is_key(text):
+            return self._key(text)
+        pattern = parse_key_pattern(text, self._keys, self._match)
+        if self._match is Match.EXACT:
+            keys = [each.start for each in pattern.intervals]
+            if self._keys is Keys.URL and len(keys) > 1:
+                keys = [key.encode() for key in url_surtkeys(text)]
+            return keys[0], b"\0".join(keys[1:])
+        return _packed(pattern.intervals)
+
+    def _key(self, text: str) -> tuple[bytes, bytes]:
+        if self._match is Match.EXACT:
+            return text.encode(), b""
+        if self._match is Match.PREFIX:
+            return _packed([prefix_interval(text.encode())])
+        host = text[: text.index(")")]
+        ends = [")", ":"] if self._match is Match.HOST else [")", ",", ":"]
+        return _packed([prefix_interval(f"{host}{end}".encode()) for end in ends])
+
+    def _note(self, row: int, given: object, reason: str) -> None:
+        text = given.decode(errors="replace") if isinstance(given, bytes) else "" if given is None else str(given)
+        if self._writer is None:
+            file = self._stack.enter_context(self._invalid_path.open("w", encoding="utf-8", newline=""))
+            self._writer = csv.writer(file)
+            self._writer.writerow([self._given.unit, "text", "reason"])
+            self.example = f"{self._given.unit} {row:,}: {reason}"
+        self._writer.writerow([row, printable(text[:_SHOWN]), printable(reason)])
+        self.invalid += 1
+
+
+def _is_ascii(values: pa.BinaryArray) -> bool:
+    """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
+    data = values.buffers()[2]
+    return data is None or not (np.frombuffer(data, np.uint8) & 0x80).any()
+
+
+def _is_key(text: str) -> bool:
+    host = text.replace("?", "/").replace("#", "/").partition("/")[0]
+    return ")" in host and not any(map(str.isspace, host))
+
+
+def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:
+    """Return the first start of a pattern, and its intervals in hexadecimal digits."""
+    return intervals[0].start, b" ".join(f"{each.start.hex()}-{each.end.hex()}".encode() for each in intervals)
+
+
+def unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, bytes | None]]:
+    """Return starts and ends of the intervals of a pattern."""
+    if not wide:
+        return [(first, None), *((key, None) for key in (others.split(b"\0") if others else ()))]
+    pairs = (each.decode().split("-") for each in others.split(b" "))
+    return [(bytes.fromhex(start), bytes.fromhex(end)) for start, end in pairs]

@@ -1,0 +1,200 @@
+"""Sort the keys of an input, and write them with the rows that have them."""
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.commoncrawl.datasets import Dataset
+from catalogue.errors import QueryError
+from catalogue.formatting import plural
+from catalogue.join.batch_file import BatchFile, BatchWriter
+from catalogue.join.inputs import OpenInput
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW
+from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
+from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions
+from catalogue.query.literals import literal
+from catalogue.surt import Match
+
+if TYPE_CHECKING:
+    import duckdb
+
+_PARSED = "parsed"
+_MEMORY = "400MB"
+_MOST_SORTED = 160 << 20
+"""Bytes of rows that are sorted in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an input has."""
+
+    rows: int
+    patterns: int
+    """Different ones."""
+    invalid: int
+    """Rows without a valid pattern."""
+    is_ascii: bool
+    """Whether all keys are ASCII."""
+
+
+def sort_keys(
+    folder: Path,
+    given: OpenInput,
+    dataset: Dataset,
+    match: Match,
+    invalid: Path,
+    report: Callable[[int], None] = lambda _: None,
+    *,
+    batch: int = 1 << 14,
+) -> Counts:
+    """Sort the patterns of an input into files of a folder.
+
+    Args:
+        folder: exists; has room for about three times the input.
+        given: the input.
+        dataset: which decides what keys are.
+        match: what each row matches.
+        invalid: CSV file for the rows without a valid pattern: number, text, reason. Written only if there are any.
+        report: called with the number of rows so far.
+        batch: most rows of a batch.
+
+    Raises:
+        QueryError: if no row has a valid pattern, or the input cannot be read.
+    """
+    import duckdb
+
+    with ExitStack() as stack:
+        connection = stack.enter_context(duckdb.connect())
+        connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
+        connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
+        parsing = stack.enter_context(closing(ParsedInput(given, dataset, match, invalid, report)))
+        inorder = _sorted(parsing, connection, batch)
+        patterns = _write_numbered(folder, inorder, connection, batch, wide=match is not Match.EXACT)
+        if not patterns:
+            example = f"; {parsing.example}" if parsing.example else ""
+            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
+        return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii)
+
+
+def _what(match: Match) -> str:
+    return {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}.get(match, f"the name of a {match.value}")
+
+
+def _write_numbered(
+    folder: Path, inorder: pa.RecordBatchReader, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool
+) -> int:
+    """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
+    count, before = 0, None
+    with ExitStack() as stack:
+        names = [name for name in inorder.schema.names if name not in {FIRST, OTHERS}]
+        schema = pa.schema([(NUMBER, pa.int64()), *(inorder.schema.field(name) for name in names)])
+        inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema))
+        lookups = stack.enter_context(_LookupWriter(folder, connection, batch, wide=wide))
+        for some in inorder:
+            if not some.num_rows:
+                continue
+            firsts, others = some.column(FIRST), some.column(OTHERS)
+            is_new = _changes(firsts, others, before)
+            numbered = count - 1 + np.cumsum(is_new)
+            before = firsts[-1].as_py(), others[-1].as_py()
+            rows = pa.RecordBatch.from_arrays([positions(numbered), *map(some.column, names)], schema=schema)
+            inputs.write(rows, (int(numbered[0]), int(numbered[-1])))
+            if not is_new.all():
+                firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
+            count += len(firsts)
+            lookups.write(firsts, others, numbered[is_new])
+    return count
+
+
+def _sorted(parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows: int) -> pa.RecordBatchReader:
+    """Return the rows sorted by pattern and row; on disk if they are many."""
+    waiting, size = [], 0
+    batches = parsing.batches()
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size > _MOST_SORTED:
+            reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(waiting, batches))
+            connection.register(_PARSED, reader)
+            return connection.execute(f"FROM {_PARSED} ORDER BY {FIRST}, {ROW}").to_arrow_reader(rows)
+    table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
+    waiting.clear()
+    return table.take(pc.sort_indices(table[FIRST])).to_reader(rows)  # keeps the order of equal ones
+
+
+class _LookupWriter:
+    """Writes the intervals of patterns, sorted."""
+
+    def __init__(self, folder: Path, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool) -> None:
+        self._batch = batch
+        self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
+        self._connection, self._wide = connection, wide
+        self._is_sorted, self._reached = True, b""
+        self._writer = BatchWriter(self._unsorted, LOOKUPS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
+        """Write the intervals of patterns, given by their first starts, their other intervals, and numbers."""
+        if not self._wide and not (pc.max(pc.binary_length(others)).as_py() or 0):
+            self._write(
+                pa.RecordBatch.from_arrays([firsts, pa.nulls(len(firsts), pa.binary()), positions(of)], schema=LOOKUPS)
+            )
+            return
+        self._is_sorted = False
+        found = [
+            (start, end, number)
+            for first, more, number in zip(firsts.to_pylist(), others.to_pylist(), of.tolist(), strict=True)
+            for start, end in unpacked(first, more, wide=self._wide)
+        ]
+        starts, ends, numbered = zip(*found, strict=True)
+        columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
+        for at in range(0, len(found), self._batch):
+            self._write(pa.RecordBatch.from_arrays([each[at : at + self._batch] for each in columns], schema=LOOKUPS))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        if not len(batch):
+            return
+        self._reached = max(self._reached, pc.max(batch.column("end")).as_py() or b"")
+        self._writer.write(batch, (batch.column("start")[0].as_py().hex(), self._reached.hex()))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+        if error is None:
+            self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
+            self._unsorted.rename(self._path)
+            if not self._is_sorted:
+                self._sort()
+
+    def _sort(self) -> None:
+        unsorted = BatchFile(self._path)
+        self._connection.register(_PARSED, pa.RecordBatchReader.from_batches(LOOKUPS, unsorted.all()))
+        sorted_rows = self._connection.execute(f"FROM {_PARSED} ORDER BY start, {NUMBER}").to_arrow_reader(self._batch)
+        self._reached = b""
+        self._writer = BatchWriter(self._unsorted, LOOKUPS)
+        with self._writer:
+            for batch in sorted_rows:
+                self._write(batch.cast(LOOKUPS))
+        unsorted.close()
+        self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
+        self._unsorted.rename(self._path)
+
+
+def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:
+    """Return whether each pattern differs from the one before it."""
+    found = np.ones(len(firsts), np.bool_)
+    same = pc.and_(pc.equal(firsts[1:], firsts[:-1]), pc.equal(others[1:], others[:-1]))
+    found[1:] = ~booleans(same)
+    found[0] = before is None or (firsts[0].as_py(), others[0].as_py()) != before
+    return found
