@@ -84,7 +84,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     catalogue join urls.txt --crawl 2022..2023 --dry-run
     catalogue join links.csv --on link --crawl all --how crawls -o links.parquet
     catalogue join urls.txt --crawl latest --how anti -o never-archived.parquet
-    catalogue join domains.txt --match domain --crawl latest --how semi -o found/
+    catalogue join domains.txt --match domain --crawl latest --how semi -o known/
     catalogue join urls.txt --crawl latest --how latest --status 200 -o pages.parquet
     catalogue fetch --captures pages.parquet -o pages.warc.gz
     """
@@ -139,4 +139,5 @@ def _show(cost: "JoinEstimate", *, json_: bool) -> None:
     table(["crawl", "index", "slices", "requests", "bytes", "time"], rows)
     if len(cost.crawls) > _MOST_CRAWLS:
         click.echo(f"and {len(cost.crawls) - _MOST_CRAWLS:,} more crawls")
-    click.echo(f"{plural(cost.patterns, 'key')} of {plural(cost.rows, 'row')}: about {format_cost(cost)}")
+    about = "" if all(each.exact for each in cost.crawls) else "about "
+    click.echo(f"{plural(cost.patterns, 'key')} of {plural(cost.rows, 'row')}: {about}{format_cost(cost)}")

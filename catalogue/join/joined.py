@@ -68,12 +68,13 @@ class Joined(ReprMixin):
         return frame_of(self.to_arrow())
 
     def _line(self) -> str:
-        return f"{self.how}: {plural(self.rows, 'row')} in {self.output}"
+        return f"of a join, {self.how}: {plural(self.rows, 'row')}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield "input", f"{plural(self.input_rows, 'row')}, {plural(self.patterns, 'key')}"
         if self.invalid:
-            yield "no keys", f"{plural(self.invalid, 'row')}, listed in {self.invalid_file}"
+            yield "without a key", f"{plural(self.invalid, 'row')}; see invalid_file"
+        yield "files", f"{len(self.files):,}"
 
     def _notes(self) -> Iterator[str]:
         yield from (f"The result may be incomplete: {problem}" for problem in self.problems)

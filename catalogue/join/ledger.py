@@ -44,7 +44,14 @@ class JoinLedger:
         self.rows: int | None = None
         """Of the complete result; None until it is on disk."""
         self._file: BinaryIO = resume(path)
-        described = json.loads(json.dumps(about))
+        try:
+            self._read(json.loads(json.dumps(about)))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self, about: Mapping[str, Any]) -> None:
+        """Apply the entries of the file, or begin it."""
         for number, line in enumerate(self._file.read().splitlines(keepends=True)):
             if not line.endswith(b"\n"):
                 self._file.seek(-len(line), os.SEEK_CUR)
@@ -55,13 +62,13 @@ class JoinLedger:
                 if number:
                     self._apply(entry)
                     continue
-                is_same = entry["about"] == described
+                is_same = entry["about"] == about
             except (ValueError, KeyError, TypeError) as error:
-                raise QueryError(f"{path} cannot be read; choose another output, or delete it") from error
+                raise QueryError(f"{self._path} cannot be read; choose another output, or delete it") from error
             if not is_same:
-                raise QueryError(f"{path.parent.parent} has the result of another join; choose another output")
+                raise QueryError(f"{self._path.parent.parent} has the result of another join; choose another output")
         if not self._file.tell():
-            self._write({"about": described})
+            self._write({"about": about})
 
     def _apply(self, entry: dict[str, Any]) -> None:
         match entry:

@@ -98,6 +98,7 @@ def make_files(home: Path) -> None:
         pq.write_table(pa.table({"name": [name]}), home / f"files/{name}.parquet")
     for name in ("urls.txt", "domains.txt"):
         (home / name).write_text("example.com\n", encoding="utf-8")
+    (home / "links.csv").write_text("page,link\n/,https://example.com/\n", encoding="utf-8")
     (home / "statements.sql").write_text("from crawls; from files;\n", encoding="utf-8")
 
 

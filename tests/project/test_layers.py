@@ -68,11 +68,19 @@ HOMES = {
     "dask": {"read", "captures"},  # the last names its types only
     "distributed": {"read"},
     "fastapi": {"server"},
-    "duckdb": {"metadata_db", "export", "query", "read", "session", "catalogue"},
+    "duckdb": {"metadata_db", "export", "join", "query", "read", "session", "catalogue"},
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
     "fsspec": {"output"},
-    "pandas": {"read", "captures", "sample", "output", "reports", "catalogue"},  # all but the first for types only
+    "pandas": {
+        "read",
+        "captures",
+        "sample",
+        "output",
+        "join",
+        "reports",
+        "catalogue",
+    },  # all but the first for types only
     "h11": {"server"},
     "platformdirs": {"settings"},
     "pydantic": {"server"},

@@ -17,6 +17,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 import catalogue
+from catalogue.surt import url_surtkeys
 from tests.support.commands import Command
 from tests.support.lakes import needs_extensions
 
@@ -146,6 +147,16 @@ def linked(reported: Any, truth: Truth) -> None:
     assert reported["words"] > 0
 
 
+def joined(reported: Any, truth: Truth) -> None:
+    counts = dict(truth.rows("url_surtkey, count(*)", f"crawl IN {truth.crawls} GROUP BY ALL"))
+    assert len(reported["captures"]) > 20
+    for url, captures in reported["captures"]:
+        assert captures == sum(counts.get(key, 0) for key in url_surtkeys(url)), url
+    assert reported["complete"]
+    assert {*reported["never"]} == {url for url, captures in reported["captures"] if not captures}
+    assert "https://never.invalid/" in reported["never"]
+
+
 def from_the_lake(reported: Any, truth: Truth) -> None:
     of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
     ((captures, keys, files),) = truth.of_site("count(*), count(DISTINCT url_surtkey), count(DISTINCT filename)", of)
@@ -198,6 +209,14 @@ LOOKED_AT: dict[str, tuple[Callable[[Any, Truth], None], dict[str, str]]] = {
             "keys": "answers.loc['keys', 'lake']",
             "opened": "opened",
             "there": "there",
+        },
+    ),
+    "07-which-links-are-archived": (
+        joined,
+        {
+            "captures": "archived[['input_url', 'captures']].values.tolist()",
+            "never": "never.to_pandas()['input_url'].tolist()",
+            "complete": "never.complete",
         },
     ),
 }
