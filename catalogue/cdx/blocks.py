@@ -16,7 +16,7 @@ from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import booleans
-from catalogue.query.exact_keys import ExactKeys
+from catalogue.query.exact_keys import ManyKeys
 from catalogue.surt import END, EVERYTHING, KeyInterval, overlap
 
 MAX_INFLATED = 64 << 20
@@ -110,7 +110,7 @@ class Block:
         last = self.key(len(self) - 1)
         some = intervals[bisect_right(intervals, self.key(0), key=_end) :]
         some = some[: bisect_right(some, last, key=_start)]
-        if isinstance(some, ExactKeys) and len(some) > _MANY:
+        if isinstance(some, ManyKeys) and len(some) > _MANY:
             yield from self._find_keys(some)
             return
         lines = range(len(self))
@@ -122,12 +122,12 @@ class Block:
                 found = self._data[self._starts[start] : self._starts[end]]
                 yield FoundLines(self.path, self.offset, start + 1, found)
 
-    def _find_keys(self, keys: ExactKeys) -> Iterator[FoundLines]:
+    def _find_keys(self, keys: ManyKeys) -> Iterator[FoundLines]:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(self._data)]
         )
         parts = pc.split_pattern(lines, b" ", max_splits=1)
-        chosen = pc.is_in(parts.flatten().take(parts.offsets[:-1]), value_set=keys.keys)
+        chosen = keys.mask(parts.flatten().take(parts.offsets[:-1]))
         edges = np.flatnonzero(np.diff(np.concatenate([[False], booleans(chosen), [False]]).astype(np.int8)))
         for start, end in edges.reshape(-1, 2).tolist():
             yield FoundLines(self.path, self.offset, start + 1, self._data[self._starts[start] : self._starts[end]])

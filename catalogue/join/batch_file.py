@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,6 +50,8 @@ class BatchFile:
         """Rows of each batch."""
         self.places: list[Any] = [place for _, place in entries]
         """Of each batch, as they were written."""
+        self.starts: list[int] = [0, *accumulate(self.counts)]
+        """Number of the first row of each batch, and the number of rows."""
 
     @property
     def schema(self) -> pa.Schema:

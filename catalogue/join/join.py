@@ -130,7 +130,9 @@ def _open(
             with open_input(keys, asked.on) as given:
                 counts = sort_keys(folder, given, session.dataset, asked.match, invalid, advance, batch=sizes.batch)
             ledger.add_input(asdict(counts))
-        sorted_keys = JoinKeys(folder, ledger.input["patterns"], is_ascii=ledger.input["is_ascii"])
+        sorted_keys = JoinKeys(
+            folder, ledger.input["patterns"], is_ascii=ledger.input["is_ascii"], most=sizes.in_memory
+        )
         yield _Run(session, asked.kind, scope, ledger, sorted_keys, work, invalid, report)
     finally:
         ledger.close()
@@ -244,8 +246,7 @@ class _Run:
         unread = self._unread()
         with database(self._work) as connection:
             prepare_result(self._kind, self._scope.schema, connection)
-            for number, first in enumerate(range(0, self._keys.patterns, self._scope.sizes.patterns)):
-                span = first, min(first + self._scope.sizes.patterns, self._keys.patterns) - 1
+            for number, span in enumerate(self._keys.spans(self._scope.sizes.rows)):
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
                 doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread
@@ -255,5 +256,5 @@ class _Run:
     def _unread(self) -> np.ndarray:
         """Return the numbers of the patterns for which a slice failed."""
         failed = [each for each in self._slices if each.name in self._ledger.failed]
-        found = [self._keys.between(each.keys.start, each.keys.end).numbers for each in failed]
+        found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in failed]
         return np.unique(np.concatenate([np.arange(0), *found]))

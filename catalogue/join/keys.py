@@ -1,66 +1,45 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.join.batch_file import BatchFile
-from catalogue.parquet.arrow_arrays import binaries, integers
-from catalogue.query.exact_keys import ExactKeys, KeyTexts
-from catalogue.surt import END, KeyInterval, merge
+from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, Lookups, StoredLookups, WideLookups
+from catalogue.parquet.arrow_arrays import binaries, flags, integers
+from catalogue.query.exact_keys import KeyTexts
+from catalogue.surt import END, KeyInterval
 
-NUMBER, ROW = "number", "row_id"
+ROW = "row_id"
+"""Column with the number of a row of the input, from 1 on."""
 PREFIX = "input_"
 """Of the columns of the input."""
-LOOKUPS = pa.schema([("start", pa.binary()), ("end", pa.binary()), (NUMBER, pa.int64())])
-"""An interval of keys, sorted by ``start``, and the number of its pattern; ``end`` is null for a single key."""
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
-_NEAR = 1 << 16
-"""Difference of numbers up to which rows are read together."""
-
-
-class Lookups(NamedTuple):
-    """Some consecutive intervals."""
-
-    starts: pa.BinaryArray
-    ends: pa.BinaryArray
-    numbers: np.ndarray
-    """Of the patterns; shape (n,), int64."""
-
-    @property
-    def intervals(self) -> Sequence[KeyInterval]:
-        """The same keys as disjoint ascending intervals."""
-        if self.ends.null_count == len(self.ends):
-            is_repeated = pc.any(pc.equal(self.starts[1:], self.starts[:-1]), min_count=0).as_py()
-            return ExactKeys(pc.unique(self.starts) if is_repeated else self.starts)
-        pairs = zip(self.starts.to_pylist(), self.ends.to_pylist(), strict=True)
-        return merge(KeyInterval(start, start + b"\0" if end is None else end) for start, end in pairs)
 
 
 class JoinKeys:
     """The sorted keys in a folder."""
 
-    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool) -> None:
+    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool, most: int) -> None:
         """Use the files that ``sort_keys`` wrote.
 
         Args:
             folder: of the files.
             patterns: number of different ones.
             is_ascii: whether all keys are ASCII.
+            most: single keys that are in memory together.
         """
         self.patterns = patterns
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._firsts = [bytes.fromhex(first) for first, _ in self._lookups.places]
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
-        self._starts = [0, *accumulate(self._lookups.counts)]
+        self._most = most
 
     def close(self) -> None:
         self._inputs.close()
@@ -68,7 +47,7 @@ class JoinKeys:
 
     def __len__(self) -> int:
         """Return the number of intervals."""
-        return self._starts[-1]
+        return self._lookups.starts[-1]
 
     @property
     def input_schema(self) -> pa.Schema:
@@ -86,15 +65,32 @@ class JoinKeys:
 
     def rows_of(self, patterns: np.ndarray) -> pa.RecordBatch:
         """Return the rows of the input that have one of some patterns, given by ascending numbers; sorted by number."""
-        cuts = np.flatnonzero(np.diff(patterns) > _NEAR) + 1
-        runs = [run for run in np.split(patterns, cuts) if len(run)]
-        parts = [self.rows_between(int(run[0]), int(run[-1])) for run in runs] or [self.rows_between(0, -1)]
-        (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches() or [parts[0]]
-        return rows
+        parts = [self._inputs.schema.empty_table()]
+        for number, (first, last) in enumerate(self._inputs.places):
+            begin, end = np.searchsorted(patterns, first), np.searchsorted(patterns, last, side="right")
+            if begin < end:
+                batch = self._inputs.read(range(number, number + 1))
+                of = integers(batch.column(NUMBER))
+                at = np.searchsorted(patterns, of)
+                is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
+                parts.append(pa.table(batch if is_there.all() else batch.filter(flags(is_there))))
+        table = pa.concat_tables(parts).combine_chunks()
+        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self._inputs.schema)])[0]
+
+    def spans(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Yield first and last number of consecutive patterns, of about as many rows of the input."""
+        first, count = 0, 0
+        for (_, last), size in zip(self._inputs.places, self._inputs.counts, strict=True):
+            count += size
+            if count >= rows and last >= first:
+                yield first, last
+                first, count = last + 1, 0
+        if first < self.patterns:
+            yield first, self.patterns - 1
 
     def place(self, key: bytes) -> int:
         """Return about how many intervals start before a key; at most those of a batch too few."""
-        return self._starts[max(0, bisect_left(self._firsts, key) - 1)] if key < END else len(self)
+        return self._lookups.starts[max(0, bisect_left(self._firsts, key) - 1)] if key < END else len(self)
 
     def about(self, keys: KeyInterval) -> int:
         """Return about how many intervals start in an interval of keys."""
@@ -106,22 +102,35 @@ class JoinKeys:
 
     def lacks_all(self, start: bytes, end: bytes) -> bool:
         """Return whether no interval has keys between two keys, the second exclusive."""
-        return not len(self.between(start, end).numbers)
+        return not len(self.between(start, end).intervals)
 
     def between(self, start: bytes, end: bytes) -> Lookups:
         """Return the intervals with keys between two keys, the second exclusive, cut to them."""
+        if not self._reached[-1:] > [b""]:
+            low = self._position(start)
+            high = max(low, self._position(end))
+            if high - low > self._most and self.is_ascii:
+                return StoredLookups(self._lookups, low, high)
+            first, stop = (bisect_right(self._lookups.starts, low) - 1, bisect_left(self._lookups.starts, high))
+            rows = self._lookups.read(range(max(0, first), max(0, first, stop)))
+            return ExactLookups(rows.slice(low - self._lookups.starts[max(0, first)], high - low))
         first = min(max(0, bisect_right(self._firsts, start) - 1), bisect_right(self._reached, start))
-        batch = self._lookups.read(range(first, max(first, bisect_left(self._firsts, end))))
-        begins, ends = batch.column("start"), batch.column("end")
-        if ends.null_count == len(ends):
-            low = bisect_left(KeyTexts(begins), start)
-            chosen = batch.slice(low, bisect_left(KeyTexts(begins), end, lo=low) - low)
-            begins, ends = chosen.column("start"), chosen.column("end")
-        else:
-            low, high = binaries([start, end])
-            inside = pc.or_(pc.greater_equal(begins, low), pc.greater(pc.fill_null(ends, b""), low))
-            chosen = batch.filter(pc.and_(inside, pc.less(begins, high)))
-            begins, ends = chosen.column("start"), chosen.column("end")
-            begins = pc.if_else(pc.less(begins, low), low, begins)
-            ends = pc.if_else(pc.greater(ends, high), high, ends)
-        return Lookups(begins, ends, integers(chosen.column(NUMBER)))
+        rows = self._lookups.read(range(first, max(first, bisect_left(self._firsts, end))))
+        begins, ends = rows.column("start"), rows.column("end")
+        low, high = binaries([start, end])
+        inside = pc.or_(pc.greater_equal(begins, low), pc.greater(pc.fill_null(ends, b""), low))
+        chosen = rows.filter(pc.and_(inside, pc.less(begins, high)))
+        begins, ends = chosen.column("start"), chosen.column("end")
+        begins = pc.if_else(pc.less(begins, low), low, begins)
+        ends = pc.if_else(pc.greater(ends, high), high, ends)
+        return WideLookups(pa.RecordBatch.from_arrays([begins, ends, chosen.column(NUMBER)], schema=LOOKUPS))
+
+    def _position(self, key: bytes) -> int:
+        """Return the number of single keys that are less than a key."""
+        if key >= END:
+            return len(self)
+        number = max(0, bisect_left(self._firsts, key) - 1)
+        if number >= len(self._firsts):
+            return 0
+        keys = KeyTexts(self._lookups.read(range(number, number + 1)).column("start"))
+        return self._lookups.starts[number] + bisect_left(keys, key)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalogue.errors import QueryError
-from catalogue.join.keys import NUMBER, ROW
+from catalogue.join.keys import ROW
+from catalogue.join.lookups import NUMBER
 
 CHUNK, FOUND, PARTS, INPUTS, UNREAD = "chunk", "found", "parts", "inputs", "unread"
 """Names of tables."""

@@ -19,8 +19,9 @@ from catalogue.parquet.arrow_arrays import binaries, flags, positions
 from catalogue.surt import KeyInterval, Keys, Match, parse_key_pattern, prefix_interval, url_surtkeys
 
 FIRST, OTHERS = "first", "others"
-_IS_KEY = r"^[^/?#\s]*\)"
+_IS_KEY = r"(?s)^[^/?#\s]*\)(?:\S.*)?$"
 """Keys have a parenthesis after the host, where URLs have none."""
+_HAS_BLANKS = r"\s$"
 _SHOWN = 300
 """Characters of an invalid row that are kept."""
 
@@ -67,8 +68,10 @@ class ParsedInput:
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT and self._keys is Keys.URL:
-            is_key = pc.match_substring_regex(texts, _IS_KEY)
-            if texts.null_count == 0 and pc.all(is_key, min_count=0).as_py():
+            is_plain = pc.and_not(
+                pc.match_substring_regex(texts, _IS_KEY), pc.match_substring_regex(texts, _HAS_BLANKS)
+            )
+            if texts.null_count == 0 and pc.all(is_plain, min_count=0).as_py():
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
         firsts, others, invalid = [], [], []
         for at, text in enumerate(texts.to_pylist()):

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from catalogue.atomic_files import put_in_place, room, whole_file
 from catalogue.errors import DiskFailed
 from catalogue.formatting import first_paragraph
-from catalogue.join.keys import NUMBER, JoinKeys, Lookups
+from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, PLACE, UNREAD, Kind
 from catalogue.join.ledger import Part
-from catalogue.join.matching import Matcher
+from catalogue.join.lookups import NUMBER, Lookups
 from catalogue.parquet.arrow_arrays import integers, numbers, positions
 from catalogue.query.literals import literal
 
@@ -69,12 +69,11 @@ def write_part(
         SourceError: if a request fails.
         DiskFailed: if the file cannot be written.
     """
-    schema = captures.schema
     batches = captures.batches(warn=False)
-    found = _chunks(Matcher(lookups, captures.plan.query.table.key).numbered(batches, schema))
+    found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
     if kind.found:
         return _write_collected(kind, found, path, connection)
-    return _write_joined(found, keys.rows_of(_distinct(lookups.numbers)), path)
+    return _write_joined(found, keys, path)
 
 
 def _distinct(patterns: np.ndarray) -> np.ndarray:
@@ -97,15 +96,16 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _write_joined(found: Iterable[pa.Table], inputs: pa.RecordBatch, path: Path) -> Part:
+def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part:
     """Write captures with each row of the input that has their pattern."""
-    patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
     writer, rows = None, 0
     least, greatest = [], []
     temporary = path.with_name(f".{path.name}")
     try:
         for chunk in found:
             of = numbers(chunk[NUMBER])
+            inputs = keys.rows_of(_distinct(of))
+            patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
             first = np.searchsorted(patterns, of)
             counts = np.searchsorted(patterns, of, side="right") - first
             captures = chunk.drop_columns([NUMBER])

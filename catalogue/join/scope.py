@@ -15,8 +15,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.find_captures import run_in_cdx, run_query
 from catalogue.formatting import plural
-from catalogue.join.keys import JoinKeys, Lookups
+from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, latest_columns
+from catalogue.join.lookups import Lookups
 from catalogue.join.price import CrawlPrice, price
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.plan.plan import ReadPlan

@@ -28,8 +28,10 @@ class Sizes:
     """Keys that are one slice in any case."""
     planned: int = 6
     """Slices of a crawl that are planned for its price; the others are assumed to cost as much for each key."""
-    patterns: int = 200_000
-    """Patterns of a file of the result."""
+    rows: int = 200_000
+    """Rows of the input for a file of the result."""
+    in_memory: int = 500_000
+    """Most keys of a slice that are in memory; others are read again for each part of its captures."""
     batch: int = 1 << 14
     """Most rows of a batch of the sorted keys."""
 

@@ -17,7 +17,8 @@ from catalogue.errors import QueryError
 from catalogue.formatting import plural
 from catalogue.join.batch_file import BatchFile, BatchWriter
 from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
+from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions
 from catalogue.query.literals import literal

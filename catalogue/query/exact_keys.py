@@ -1,5 +1,6 @@
 """Many single keys as intervals, in an Arrow array instead of Python objects."""
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -28,8 +29,29 @@ class KeyTexts(Sequence[bytes]):
         return self._array[row].as_py()
 
 
-class ExactKeys(Sequence[KeyInterval]):
-    """Distinct ascending keys, as intervals of one key each. A slice shares the array."""
+class ManyKeys(Sequence[KeyInterval], ABC):
+    """Ascending keys, as intervals of one key each, without a Python object for each."""
+
+    @abstractmethod
+    def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray | pa.ChunkedArray:
+        """Return whether each of some keys, which may be null, is one of these."""
+
+    @abstractmethod
+    def joined(self, others: Sequence["ManyKeys"]) -> "ManyKeys":
+        """Return the keys of this and other parts of the same keys; maybe with some that are between the parts."""
+
+    @property
+    @abstractmethod
+    def not_ascii(self) -> np.ndarray:
+        """The places of keys that are not ASCII; shape (n,), int64."""
+
+    @abstractmethod
+    def take(self, places: np.ndarray) -> "ManyKeys":
+        """Return the keys at ascending places."""
+
+
+class ExactKeys(ManyKeys):
+    """Distinct keys in an Arrow array, which slices share."""
 
     def __init__(self, keys: pa.BinaryArray) -> None:
         """Use an array without nulls."""
@@ -67,19 +89,19 @@ class ExactKeys(Sequence[KeyInterval]):
 
     @cached_property
     def not_ascii(self) -> np.ndarray:
-        """The places of keys that are not ASCII; shape (n,), int64."""
         return numbers(
             pa.chunked_array([pc.indices_nonzero(pc.invert(pc.string_is_ascii(self.keys.cast(pa.string()))))])
         )
 
     def take(self, places: np.ndarray) -> "ExactKeys":
-        """Return the keys at ascending places."""
         return ExactKeys(self.keys.take(positions(places)))
 
+    def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray | pa.ChunkedArray:
+        return pc.is_in(keys, value_set=self.between(keys)[1].keys)
 
-def merge_keys(parts: Sequence[Sequence[KeyInterval]]) -> ExactKeys:
-    """Return the keys of several ``ExactKeys``, each once."""
-    keys = pc.unique(pa.concat_arrays([part.keys for part in parts if isinstance(part, ExactKeys)]))
-    if not all(before[-1] < after[0] for before, after in pairwise(part for part in parts if part)):
-        keys = keys.take(pc.sort_indices(keys))
-    return ExactKeys(keys)
+    def joined(self, others: Sequence[ManyKeys]) -> "ExactKeys":
+        parts = [self, *(other for other in others if isinstance(other, ExactKeys))]
+        keys = pc.unique(pa.concat_arrays([part.keys for part in parts]))
+        if not all(before[-1] < after[0] for before, after in pairwise(part for part in parts if part)):
+            keys = keys.take(pc.sort_indices(keys))
+        return ExactKeys(keys)

@@ -16,7 +16,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup, number
-from catalogue.query.exact_keys import ExactKeys
+from catalogue.query.exact_keys import ManyKeys
 from catalogue.surt import KeyInterval
 
 _NO_SCHEMA = pa.schema([])
@@ -69,7 +69,7 @@ class ResolvedQuery:
     """Which rows and columns a query reads."""
 
     intervals: Sequence[KeyInterval]
-    """Disjoint and ascending; a tuple, or ``ExactKeys``."""
+    """Disjoint and ascending; a tuple, or ``ManyKeys``."""
     patterns: tuple[str, ...]
     """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
@@ -133,7 +133,9 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> Sequence[Ke
     stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
     if bounds.order is Order.UNSIGNED:
         return intervals[first:stop]
-    if isinstance(intervals, ExactKeys):
+    if isinstance(intervals, ManyKeys):
+        if not len(intervals.not_ascii):
+            return intervals[first:stop]
         below, above = (
             intervals.not_ascii[some] for some in (intervals.not_ascii < first, intervals.not_ascii >= stop)
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
-from catalogue.query.exact_keys import ExactKeys, merge_keys
+from catalogue.query.exact_keys import ManyKeys
 from catalogue.read.prefetch import LoadedRowGroup
 from catalogue.surt import KeyInterval
 
@@ -49,8 +49,8 @@ class Bundle:
         first = self.groups[0].read.intervals
         if len(self.groups) == 1:
             return first
-        if isinstance(first, ExactKeys):
-            return merge_keys([group.read.intervals for group in self.groups])
+        if isinstance(first, ManyKeys):
+            return first.joined([each for group in self.groups if isinstance(each := group.read.intervals, ManyKeys)])
         every = chain.from_iterable(group.read.intervals for group in self.groups)
         return tuple(sorted(set(every)))
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from catalogue.parquet import arrow_arrays
 from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions
-from catalogue.query.exact_keys import ExactKeys
+from catalogue.query.exact_keys import ManyKeys
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import KeyInterval, covers
 
@@ -74,8 +74,8 @@ def _true_positions(mask: pa.ChunkedArray) -> np.ndarray:
 def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.ChunkedArray:
     """Return whether each key is in one of the intervals, compared byte by byte."""
     binary = keys.cast(pa.binary())
-    if isinstance(intervals, ExactKeys):
-        return pc.is_in(binary, value_set=intervals.between(binary)[1].keys)
+    if isinstance(intervals, ManyKeys):
+        return intervals.mask(binary)
     single = [interval.start for interval in intervals if interval.end == interval.start + b"\0"]
     wide = [interval for interval in intervals if interval.end != interval.start + b"\0"]
     mask = pc.is_in(binary, value_set=binaries(single))

@@ -3,6 +3,7 @@
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +16,10 @@ from catalogue.join.price import JoinEstimate
 from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
-from catalogue.surt import Match, parse_pattern
+from catalogue.surt import Match, parse_pattern, url_surtkeys
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
-SMALL = Sizes(keys=20, row_groups=2, blocks=3, run=1, few=0, patterns=17, batch=8, planned=1_000)
+SMALL = Sizes(keys=20, row_groups=2, blocks=3, run=1, few=0, rows=17, in_memory=15, batch=8, planned=1_000)
 KINDS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -158,7 +159,8 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, crawls: list[str], seed: int
         blocks=chance.randrange(1, 9),
         run=chance.randrange(1, 4),
         few=chance.choice([0, 20]),
-        patterns=chance.randrange(1, 90),
+        rows=chance.randrange(1, 90),
+        in_memory=chance.choice([0, 10, 1_000]),
         batch=chance.randrange(1, 30),
     )
     how = chance.choice(KINDS)
@@ -171,3 +173,16 @@ def test_filters(both: Catalogue, oracle: Oracle, crawls: list[str], tmp_path: P
     some = Oracle(pa.Table.from_pylist([row for row in oracle.rows if row["fetch_status"] == 200]), crawls[-2:])
     done = run(both, texts, tmp_path / "out", "inner", status="200", crawls=crawls[-2:])
     assert of_result(done) == expected(some, texts, "inner", Match.EXACT)
+
+
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+def test_keys_that_stay_on_disk(both: Catalogue, oracle: Oracle, crawls: list[str], index: str, tmp_path: Path) -> None:
+    texts = [text for text in texts_of(oracle, 300, seed=6) if all(key.isascii() for key in keys_of(text))]
+    sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, in_memory=0, batch=64)
+    for how in ("inner", "anti"):
+        done = run(both, texts, tmp_path / how, how, sizes=sizes, index=index, crawls=crawls)
+        assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+
+
+def keys_of(text: str) -> tuple[str, ...]:
+    return (text,) if ")" in text.split("/", 1)[0] else url_surtkeys(text)

@@ -1,0 +1,228 @@
+"""Intervals of keys with the numbers of their patterns, and which of them contain the keys of captures."""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.join.batch_file import BatchFile
+from catalogue.parquet.arrow_arrays import booleans, flags, integers, numbers, positions
+from catalogue.query.exact_keys import ExactKeys, ManyKeys
+from catalogue.surt import KeyInterval, exact_interval, merge
+
+NUMBER = "number"
+"""Column with the number of a pattern."""
+LOOKUPS = pa.schema([("start", pa.binary()), ("end", pa.binary()), (NUMBER, pa.int64())])
+"""An interval of keys, sorted by ``start``, and the number of its pattern; ``end`` is null for a single key."""
+_Found = tuple[np.ndarray, np.ndarray]
+
+
+class Lookups(ABC):
+    """Some intervals, sorted."""
+
+    @property
+    @abstractmethod
+    def intervals(self) -> Sequence[KeyInterval]:
+        """The same keys as disjoint ascending intervals."""
+
+    @property
+    @abstractmethod
+    def patterns(self) -> np.ndarray:
+        """The numbers of the patterns; shape (n,), int64."""
+
+    @abstractmethod
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        """Return places of keys and numbers of the patterns that match them, as pairs; both shape (n,), int64."""
+
+    def numbered(self, batches: Iterable[pa.RecordBatch], key: str) -> Iterator[pa.RecordBatch]:
+        """Yield rows with the number of each pattern that they match as the first column, once for each.
+
+        Args:
+            batches: of rows.
+            key: name of the column with their keys.
+        """
+        for batch in batches:
+            rows, patterns = self.find(batch.column(key).cast(pa.binary()))
+            chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
+            names = [NUMBER, *batch.schema.names]
+            yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
+
+
+class ExactLookups(Lookups):
+    """Single keys, some of which may occur several times."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        """Use rows of ``LOOKUPS``."""
+        starts, self._numbers = rows.column("start"), integers(rows.column(NUMBER))
+        is_first = np.ones(len(starts), np.bool_)
+        if len(starts):
+            is_first[1:] = booleans(pc.not_equal(starts[1:], starts[:-1]))
+        self._firsts = np.flatnonzero(is_first)
+        self._counts = np.diff(np.append(self._firsts, len(starts)))
+        self._distinct = ExactKeys(starts.filter(flags(is_first)) if len(self._firsts) < len(starts) else starts)
+
+    @property
+    def intervals(self) -> ExactKeys:
+        return self._distinct
+
+    @property
+    def patterns(self) -> np.ndarray:
+        return self._numbers
+
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        start, near = self._distinct.between(keys)
+        at = pc.index_in(keys, value_set=near.keys)
+        found = numbers(pa.chunked_array([pc.indices_nonzero(pc.is_valid(at))]))
+        distinct = start + integers(at.drop_null()).astype(np.int64)
+        counts = self._counts[distinct]
+        places = np.repeat(self._firsts[distinct], counts)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(found, counts), self._numbers[places + within]
+
+
+class WideLookups(Lookups):
+    """Intervals, which may contain each other."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        """Use rows of ``LOOKUPS``."""
+        self._numbers = integers(rows.column(NUMBER))
+        self._starts: list[bytes] = rows.column("start").to_pylist()
+        ends = zip(self._starts, rows.column("end").to_pylist(), strict=True)
+        self._ends: list[bytes] = [start + b"\0" if end is None else end for start, end in ends]
+        self._reached: list[bytes] = []
+        for end in self._ends:
+            self._reached.append(max(end, self._reached[-1]) if self._reached else end)
+
+    @property
+    def intervals(self) -> Sequence[KeyInterval]:
+        return merge(map(KeyInterval, self._starts, self._ends))
+
+    @property
+    def patterns(self) -> np.ndarray:
+        return self._numbers
+
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        order = integers(pc.sort_indices(keys)).astype(np.int64)
+        inorder: list[bytes] = keys.take(positions(order)).to_pylist()
+        rows, places = [np.arange(0)], [np.arange(0)]
+        if inorder:
+            at = bisect_right(self._reached, inorder[0])
+            for place in range(at, bisect_right(self._starts, inorder[-1])):
+                first = bisect_left(inorder, self._starts[place])
+                after = bisect_left(inorder, self._ends[place], lo=first)
+                rows.append(order[first:after])
+                places.append(np.full(after - first, place))
+        return np.concatenate(rows), self._numbers[np.concatenate(places)]
+
+
+class StoredLookups(Lookups):
+    """So many single keys that they stay on disk; those near the keys of captures are read batch by batch."""
+
+    def __init__(self, file: BatchFile, first: int, stop: int) -> None:
+        """Use consecutive rows of a file of ``LOOKUPS``."""
+        self._keys = StoredKeys(_Batches(file), first, stop)
+
+    @property
+    def intervals(self) -> "StoredKeys":
+        return self._keys
+
+    @property
+    def patterns(self) -> np.ndarray:
+        return np.concatenate([integers(part.column(NUMBER)) for part in self._keys.parts(b"", None)])
+
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        rows, patterns = [np.arange(0)], [np.arange(0)]
+        order = integers(pc.sort_indices(keys)).astype(np.int64)
+        inorder = ExactLookups(
+            pa.RecordBatch.from_arrays(
+                [keys.take(positions(order)), pa.nulls(len(keys), pa.binary()), positions(order)], schema=LOOKUPS
+            )
+        )
+        if len(keys):
+            least, greatest = (each.as_py() for each in pc.min_max(keys).values())
+            for part in self._keys.parts(least, greatest):
+                at, found = inorder.find(part.column("start"))
+                rows.append(found)
+                patterns.append(integers(part.column(NUMBER))[at])
+        return np.concatenate(rows), np.concatenate(patterns)
+
+
+class _Batches:
+    """The batches of a file, of which the last ones stay decompressed."""
+
+    def __init__(self, file: BatchFile) -> None:
+        self.starts = file.starts
+        self.read = lru_cache(8)(lambda number: file.read(range(number, number + 1)))
+
+
+class StoredKeys(ManyKeys):
+    """ASCII keys in a file."""
+
+    def __init__(self, batches: _Batches, first: int, stop: int) -> None:
+        """Use some rows."""
+        self._batches = batches
+        self.rows = range(first, max(first, stop))
+        """Numbers of the rows."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - an interval, or a slice with some
+        if isinstance(at, slice):
+            some = self.rows[at]
+            return StoredKeys(self._batches, some.start, some.stop)
+        place = self.rows[at]
+        number = bisect_right(self._batches.starts, place) - 1
+        return exact_interval(self._batches.read(number).column("start")[place - self._batches.starts[number]].as_py())
+
+    def parts(self, least: bytes, greatest: bytes | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows between two keys, inclusive, in batches; None for no limit."""
+        first = bisect_left(KeyStarts(self), least)
+        stop = len(self) if greatest is None else bisect_right(KeyStarts(self), greatest, lo=first)
+        first, stop = self.rows.start + first, self.rows.start + stop
+        while first < stop:
+            number = bisect_right(self._batches.starts, first) - 1
+            start, batch = self._batches.starts[number], self._batches.read(number)
+            after = min(stop, start + len(batch))
+            yield batch.slice(first - start, after - first)
+            first = after
+
+    def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray | pa.ChunkedArray:
+        distinct = pc.unique(keys).drop_null()
+        found = np.zeros(len(distinct), np.bool_)
+        if len(distinct):
+            least, greatest = (each.as_py() for each in pc.min_max(distinct).values())
+            for part in self.parts(least, greatest):
+                at = pc.index_in(part.column("start"), value_set=distinct).drop_null()
+                found[integers(at)] = True
+        return pc.is_in(keys, value_set=distinct.filter(flags(found)))
+
+    def joined(self, others: Sequence[ManyKeys]) -> "StoredKeys":
+        parts = [self.rows, *(other.rows for other in others if isinstance(other, StoredKeys))]
+        return StoredKeys(self._batches, min(part.start for part in parts), max(part.stop for part in parts))
+
+    @property
+    def not_ascii(self) -> np.ndarray:
+        return np.arange(0)
+
+    def take(self, places: np.ndarray) -> "StoredKeys":
+        start = self.rows.start + int(places[0]) if len(places) else 0
+        return StoredKeys(self._batches, start, start + len(places))  # consecutive, as all are ASCII
+
+
+class KeyStarts(Sequence[bytes]):
+    """The keys of intervals, for a bisection."""
+
+    def __init__(self, intervals: Sequence[KeyInterval]) -> None:
+        self._intervals = intervals
+
+    def __len__(self) -> int:
+        return len(self._intervals)
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
+        return self._intervals[at].start
