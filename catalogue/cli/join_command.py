@@ -97,7 +97,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     }
     with options.opened(scheduler=scheduler) as catalogue:
         path = Path(keys.name)
-        if keys.name == "<stdin>":
+        if keys.name == "<stdin>" or not (path.is_file() or path.is_dir()):  # a pipe can be read once
             path = catalogue.session.new_temporary_folder() / "stdin"
             with path.open("wb") as file:
                 shutil.copyfileobj(keys, file)
@@ -123,7 +123,7 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
         return
     options.say(f"{plural(done.rows, 'row')} in {done.output}, of {plural(done.patterns, 'key')}")
     if done.invalid:
-        options.say(f"{plural(done.invalid, 'row')} of the input have no valid key, listed in {done.invalid_file}")
+        options.say(f"{plural(done.invalid, 'row')} of the input without a valid key, listed in {done.invalid_file}")
     for problem in done.problems:
         warn(f"the result may be incomplete: {problem}")
 

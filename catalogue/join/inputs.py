@@ -1,17 +1,17 @@
-"""The keys of a join, from a file, standard input, an Arrow table, or a DataFrame."""
+"""The keys of a join, from a file, an Arrow table, or a DataFrame."""
 
+import csv
 import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
@@ -19,20 +19,25 @@ from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 Input: TypeAlias = Any
-"""Path of a file; or an Arrow table, a pandas or polars DataFrame, or an iterable of texts."""
+"""Path of a file; or an Arrow table, a DataFrame or column of pandas or polars, or texts."""
 
 TEXT_COLUMN = "key"
-"""Name of the column of a file of lines, or of an iterable of texts."""
+"""Name of the column of a file of lines, or of texts."""
 _NAMES = ("url_surtkey", "url", "key", "host", "url_host_name", "domain", "link")
 """Names of columns with keys, the most certain first."""
-_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
-_READERS = {".csv": "read_csv", ".tsv": "read_csv", ".jsonl": "read_ndjson", ".ndjson": "read_ndjson"}
+_PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
+_JSON = {".json", ".jsonl", ".ndjson"}
 _CHUNK = 4 << 20
 """Bytes of lines that become a batch."""
 _BATCH = 1 << 16
+_LONGEST = 16 << 20
+"""Bytes of a row of CSV or JSON."""
+_SHOWN = 300
+"""Characters of an error message of a library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +68,56 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
         with _opened_file(Path(keys), on) as opened:
             yield opened
         return
-    table = _table_of(keys)
-    yield OpenInput(table.to_batches(_BATCH), table.schema, _column(table.schema, on, "the table"), "row")
+    yield OpenInput(
+        map(_plain, keys.to_batches(_BATCH)),
+        _plain(keys.schema.empty_table()).schema,
+        _column(keys.schema, on, "the table"),
+        "row",
+    )
 
 
 def digest_of(keys: Input) -> str:
-    """Return a digest of an input, by which a join is recognized when it is run again."""
+    """Return a digest of an input that can be read twice, by which a join is recognized when it is run again."""
     if isinstance(keys, str | Path):
         with _errors(Path(keys)), Path(keys).open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    sink, table = _Digest(), _table_of(keys).combine_chunks()
+    sink, table = _Digest(), keys.combine_chunks()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
         writer.write_table(table)
     return sink.digest.hexdigest()
+
+
+def read_once(keys: Input) -> "str | Path | pa.Table":
+    """Return an input that can be read twice: a path as it is, anything else as an Arrow table.
+
+    Raises:
+        QueryError: if it is no input.
+    """
+    if isinstance(keys, str | Path | pa.Table):
+        return keys
+    what = type(keys).__name__
+    try:
+        if hasattr(keys, "collect") and hasattr(keys, "lazy"):  # of polars, which is read at once
+            keys = keys.collect()
+        if hasattr(keys, "to_frame"):
+            keys = keys.to_frame(keys.name or TEXT_COLUMN)
+        if isinstance(keys, pa.Array | pa.ChunkedArray):
+            return pa.table({TEXT_COLUMN: keys})
+        if hasattr(keys, "__arrow_c_stream__"):
+            table = pa.table(keys)
+            return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
+        if not isinstance(keys, Iterable):
+            raise QueryError(f"{what} is no list of keys; give a path, a table, or texts")
+        texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in keys]
+        return pa.table({TEXT_COLUMN: pa.array(texts, pa.string())})
+    except (pa.ArrowException, UnicodeError, ValueError, TypeError) as error:
+        if isinstance(error, QueryError):
+            raise
+        raise QueryError(f"the {what} cannot be read as a table: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    return first_paragraph(str(error))[:_SHOWN]
 
 
 class _Digest(io.RawIOBase):
@@ -90,13 +132,23 @@ class _Digest(io.RawIOBase):
         return len(data)
 
 
-def _table_of(keys: Input) -> pa.Table:
-    if isinstance(keys, pa.Table):
-        return keys
-    if hasattr(keys, "__arrow_c_stream__"):  # DataFrames of pandas and polars, relations of DuckDB
-        table = pa.table(keys)
-        return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    return pa.table({TEXT_COLUMN: pa.array([str(each) for each in keys], pa.string())})
+def _plain(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with types that all functions of Arrow and DuckDB know."""
+    columns = [_plain_column(column) for column in rows.columns]
+    names = rows.schema.names
+    if isinstance(rows, pa.Table):
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in columns], names=names)
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        return _plain_column(column.cast(column.type.value_type))
+    if pa.types.is_string_view(column.type) or pa.types.is_large_string(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_binary_view(column.type) or pa.types.is_large_binary(column.type):
+        return column.cast(pa.binary())
+    return column
 
 
 @contextmanager
@@ -106,8 +158,8 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
     with ExitStack() as stack:
         with _errors(path):
             file = stack.enter_context(path.open("rb"))
-            reader = _reader_of(path, file)
-        if reader is None:
+            function = _reader_of(path, file)
+        if function is None:
             if on is not None:
                 raise QueryError(f"{path} has lines without columns; leave out the column {on}")
             schema = pa.schema([(TEXT_COLUMN, pa.binary())])
@@ -115,7 +167,8 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
             return
         with _errors(path):
-            rows = _rows(stack.enter_context(duckdb.connect()), reader, path)
+            connection = stack.enter_context(duckdb.connect())
+            rows = connection.execute(f"FROM {function}").to_arrow_reader(_BATCH)
         yield OpenInput(_guarded(path, rows), rows.schema, _column(rows.schema, on, str(path)), "row")
 
 
@@ -130,26 +183,46 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _reader_of(path: Path, file: BinaryIO) -> str | None:
-    """Return the DuckDB function that reads a file; None for lines."""
+    """Return the call of DuckDB that reads a file; None for lines."""
     start = file.read(len(_PARQUET))
     file.seek(0)
+    name = literal("".join(f"[{char}]" if char in "*?[" else char for char in str(path)))  # no pattern of names
     if start == _PARQUET:
-        return "read_parquet"
+        return f"read_parquet({name})"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in {".gz", ".zst"}]
-    if suffixes and suffixes[-1] == ".parquet":
+    kind = suffixes[-1] if suffixes else ""
+    if kind == ".parquet":
         raise QueryError(f"{path} is not a Parquet file; its first bytes are {start!r}")
-    return _READERS.get(suffixes[-1]) if suffixes else None
+    packed = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else "uncompressed"
+    if kind in _JSON:
+        return f"read_json({name}, compression = '{packed}', sample_size = -1, maximum_object_size = {_LONGEST})"
+    if kind not in _DELIMITERS:
+        return None
+    with _unzipped(file) as lines:
+        header = lines.readline(_LONGEST).decode("utf-8-sig")
+    delimiter = next((each for each in _DELIMITERS[kind] if each in header), _DELIMITERS[kind][0])
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    if not names or any(not each.strip() or "://" in each for each in names):
+        raise QueryError(f"{path} has no header; its first line is to name the columns, such as url")
+    _check_names(names, str(path))
+    packed = packed.replace("uncompressed", "none")
+    columns = ", ".join(f"{literal(each.strip())}: 'VARCHAR'" for each in names)
+    dialect = f"delim = {literal(delimiter)}, quote = '\"', escape = '\"', max_line_size = {_LONGEST}"
+    options = f"auto_detect = false, header = true, {dialect}, compression = '{packed}', columns = {{{columns}}}"
+    return f"read_csv({name}, {options})"
 
 
-def _rows(connection: "duckdb.DuckDBPyConnection", reader: str, path: Path) -> pa.RecordBatchReader:
-    options = ", all_varchar = true, header = true" if reader == "read_csv" else ""
-    return connection.execute(f"SELECT * FROM {reader}({literal(str(path))}{options})").to_arrow_reader(_BATCH)
-
-
-def _unzipped(file: BinaryIO) -> BinaryIO:
-    is_zipped = file.read(len(_GZIP)) == _GZIP
+@contextmanager
+def _unzipped(file: BinaryIO) -> Iterator[BinaryIO]:
+    start = file.read(len(_ZSTD))
     file.seek(0)
-    return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_zipped else io.BufferedReader(cast("Any", file))
+    if start.startswith(_GZIP):
+        with gzip.GzipFile(fileobj=file) as unzipped:
+            yield cast("BinaryIO", unzipped)
+    elif start == _ZSTD:
+        yield cast("BinaryIO", pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
+    else:
+        yield file
 
 
 def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -157,9 +230,9 @@ def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBa
     while data := file.read(_CHUNK):
         *lines, rest = (rest + data.removeprefix(b"\xef\xbb\xbf") if is_first else rest + data).split(b"\n")
         is_first = False
-        yield pa.RecordBatch.from_arrays([binaries(lines)], schema=schema)
+        yield pa.RecordBatch.from_arrays([binaries([line.removesuffix(b"\r") for line in lines])], schema=schema)
     if rest:
-        yield pa.RecordBatch.from_arrays([binaries([rest])], schema=schema)
+        yield pa.RecordBatch.from_arrays([binaries([rest.removesuffix(b"\r")])], schema=schema)
 
 
 @contextmanager
@@ -171,12 +244,15 @@ def _errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise QueryError(f"there is no file {path}") from error
-    except (OSError, EOFError, zlib.error, duckdb.Error, pa.ArrowException) as error:
-        raise QueryError(f"{path} cannot be read: {first_paragraph(str(error))}") from error
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error, duckdb.Error, pa.ArrowException) as error:
+        raise QueryError(f"{path} cannot be read: {_short(error)}") from error
 
 
 def _column(schema: pa.Schema, on: str | None, where: str) -> str:
     names: list[str] = schema.names
+    _check_names(names, where)
+    if not names:
+        raise QueryError(f"{where} has no columns")
     if on is not None:
         if on not in names:
             raise QueryError(f"{where} has no column {on}; there are {join_first(names)}")
@@ -187,19 +263,24 @@ def _column(schema: pa.Schema, on: str | None, where: str) -> str:
     raise QueryError(f"{where} has the columns {join_first(names)}; name the one with the keys, as in --on {names[0]}")
 
 
-def texts_of(column: pa.Array) -> pa.Array:
-    """Return keys as texts; what is not UTF-8 becomes null."""
-    kind = column.type
-    if pa.types.is_string(kind):
-        return column
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        try:
-            return column.cast(pa.string())
-        except pa.ArrowInvalid:
+def _check_names(names: Sequence[str], where: str) -> None:
+    if len({name.casefold() for name in names}) < len(names):
+        raise QueryError(f"{where} has several columns with the same name: {join_first(sorted(names))}")
+
+
+def texts_of(column: pa.Array, name: str) -> pa.StringArray:
+    """Return keys as texts; what is not UTF-8 becomes null.
+
+    Raises:
+        QueryError: if the column has values of another kind, such as lists.
+    """
+    try:
+        column = _plain_column(column)
+        return column.cast(pa.string())
+    except pa.ArrowException as error:
+        if pa.types.is_binary(column.type):
             return pa.array([_decoded(value) for value in column.to_pylist()], pa.string())
-    if pa.types.is_dictionary(kind):
-        return texts_of(pc.cast(column, kind.value_type))
-    return column.cast(pa.string())
+        raise QueryError(f"the column {name} has values of type {column.type}, which are no keys") from error
 
 
 def _decoded(value: bytes | None) -> str | None:

@@ -1,9 +1,10 @@
 """Run a join: sort the keys, price it, read slice by slice, and write the result."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from catalogue.atomic_files import make_folder
 from catalogue.errors import Blocked, FormatError, QueryError, SourceError, SourceUnavailable
-from catalogue.join.inputs import Input, digest_of, open_input
+from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
@@ -27,6 +28,8 @@ from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
 
+_LEDGER, _KEYS = "ledger.jsonl", "keys"
+_OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
 
@@ -55,10 +58,9 @@ class JoinQuery:
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
     """Estimate the cost of a join; nothing is read from the source."""
-    work = session.temporary_folder() / "join"
-    work.mkdir()
+    work = session.new_temporary_folder()
     try:
-        with _open(session, asked, keys, work, work / _INVALID, lambda _: None, DEFAULT_SIZES) as run:
+        with closing(_Run(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
             return run.estimate()
     finally:
         shutil.rmtree(work)
@@ -75,89 +77,113 @@ def join(
     sizes: Sizes = DEFAULT_SIZES,
 ) -> Joined:
     """Run a join, or the rest of one that was interrupted; see ``Catalogue.join``."""
-    is_file = output.suffix == ".parquet"
+    keys = read_once(keys)
+    is_file = _is_file(output, keys)
     folder = output.with_name(f".{output.name}.join") if is_file else output
     work = folder / ".join"
-    if is_file and output.is_dir():
-        raise QueryError(f"{output} is a folder; choose another name")
-    if not is_file and output.exists() and not output.is_dir():
-        raise QueryError(f"{output} is a file; for one file use a name that ends in .parquet")
     if not work.exists() and folder.exists() and any(folder.iterdir()):
         raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
     make_folder(work)
     invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
-        with _open(session, asked, keys, work, invalid, bar, sizes) as run:
+        with closing(_Run(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, agree)
         if is_file:
             concatenate(done.files, output)
             done.output = output
-    if done.complete:
-        shutil.rmtree(folder if is_file else work / "keys", ignore_errors=True)
+    if done.complete and is_file:
+        (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
+        shutil.rmtree(folder)
+    elif done.complete:
+        shutil.rmtree(work / _KEYS, ignore_errors=True)
     return done
 
 
-@contextmanager
-def _open(
-    session: Session, asked: JoinQuery, keys: Input, work: Path, invalid: Path, report: Report, sizes: Sizes
-) -> "Iterator[_Run]":
-    scope = Scope(session, asked.query, asked.kind, sizes)
-    query = asked.query
-    about: dict[str, Any] = {
-        "how": asked.kind.name,
-        "match": asked.match.value,
-        "on": asked.on,
-        "input": digest_of(keys),
-        "crawls": scope.crawls,
-        "subsets": scope.subsets,
-        "columns": scope.query.columns,
-        "where": [query.where, *(str(each) for each in (query.filters, query.from_, query.to))],
-        "index": query.index,
-    }
-    ledger = JoinLedger(work / "ledger.jsonl", about)
-    sorted_keys = None
-    try:
-        folder = work / "keys"
-        if not (ledger.input and folder.exists()):
+def _is_file(output: Path, keys: Input) -> bool:
+    """Return whether the output is a file.
+
+    Raises:
+        QueryError: if it cannot be one, or a folder.
+    """
+    is_file = output.suffix.lower() == ".parquet"
+    if output.suffix.lower() in _OTHER_FORMATS:
+        message = f"a join writes Parquet; instead of {output.name} use a folder, or a name that ends in .parquet"
+        raise QueryError(message)
+    if is_file and output.is_dir():
+        raise QueryError(f"{output} is a folder; choose another name")
+    if is_file and isinstance(keys, str | Path) and output.exists() and output.samefile(keys):
+        raise QueryError(f"{output} has the keys; choose another name for the result")
+    if not is_file and output.exists() and not output.is_dir():
+        raise QueryError(f"{output} is a file; for one file use a name that ends in .parquet")
+    return is_file
+
+
+class _Run:
+    """A join whose keys are sorted when they are needed."""
+
+    def __init__(
+        self,
+        session: Session,
+        asked: JoinQuery,
+        given: Input,
+        work: Path,
+        invalid: Path,
+        report: Report,
+        sizes: Sizes = DEFAULT_SIZES,
+    ) -> None:
+        """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
+        self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
+        self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
+        self._scope = Scope(session, asked.query, asked.kind, sizes)
+        self._slices: list[Slice] = []
+        """Of all crawls, in the order in which they are read."""
+        self._ledger = JoinLedger(work / _LEDGER, self._described())
+
+    def _described(self) -> dict[str, Any]:
+        """Return what distinguishes this join from others."""
+        query = self._asked.query
+        return {
+            "how": self._kind.name,
+            "match": self._asked.match.value,
+            "on": self._asked.on,
+            "input": digest_of(self._given),
+            "crawls": self._scope.crawls,
+            "subsets": self._scope.subsets,
+            "columns": self._scope.query.columns,
+            "where": [query.where, *(str(each) for each in (query.filters, query.from_, query.to))],
+            "index": query.index,
+        }
+
+    def close(self) -> None:
+        self._ledger.close()
+        if "_keys" in self.__dict__:
+            self._keys.close()
+
+    @cached_property
+    def _keys(self) -> JoinKeys:
+        folder = self._work / _KEYS
+        if self._ledger.finished or not (self._ledger.input and folder.exists()):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             at = Progress("sorting keys", 0, 0)
 
             def advance(rows: int) -> None:
                 at.done = rows
-                report(at)
+                self._report(at)
 
-            with open_input(keys, asked.on) as given:
-                counts = sort_keys(folder, given, session.dataset, asked.match, invalid, advance, batch=sizes.batch)
-            ledger.add_input(asdict(counts))
-        sorted_keys = JoinKeys(
-            folder, ledger.input["patterns"], is_ascii=ledger.input["is_ascii"], most=sizes.in_memory
-        )
-        yield _Run(session, asked.kind, scope, ledger, sorted_keys, work, invalid, report)
-    finally:
-        ledger.close()
-        if sorted_keys:
-            sorted_keys.close()
-
-
-class _Run:
-    def __init__(
-        self,
-        session: Session,
-        kind: Kind,
-        scope: Scope,
-        ledger: JoinLedger,
-        keys: JoinKeys,
-        work: Path,
-        invalid: Path,
-        report: Report,
-    ) -> None:
-        self._session, self._kind, self._scope = session, kind, scope
-        self._ledger, self._keys, self._work, self._invalid, self._report = ledger, keys, work, invalid, report
-        self._slices: list[Slice] = []
-        """Of all crawls, in the order in which they are read."""
-        self._missing: dict[str, None] = {}
-        """Sentences about files that are not stored."""
+            with open_input(self._given, self._asked.on) as given:
+                counts = sort_keys(
+                    folder,
+                    given,
+                    self._session.dataset,
+                    self._asked.match,
+                    self._invalid,
+                    advance,
+                    batch=self._sizes.batch,
+                )
+            self._ledger.add_input(asdict(counts))
+        about = self._ledger.input
+        return JoinKeys(folder, about["patterns"], is_ascii=about["is_ascii"], most=self._sizes.in_memory)
 
     def estimate(self) -> JoinEstimate:
         """Cut the keys into slices, and price those that are not done."""
@@ -181,20 +207,25 @@ class _Run:
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None]) -> Joined:
+        """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
         before = self._session.spent
-        if not self._ledger.finished:
+        ledger, parts = self._ledger, self._work / "parts" if self._kind.found else folder
+        crawls = self._scope.crawls
+        if not (ledger.finished and all(ledger.slices(c, self._scope.state(c)) is not None for c in crawls)):
             agree(self.estimate())
-            parts = folder if not self._kind.found else self._work / "parts"
             make_folder(parts)
+            for path in parts.glob("*.parquet"):  # of slices that were cut again
+                if path.name not in {part.file for part in ledger.parts.values()}:
+                    path.unlink()
             self._read(parts)
             rows = self._write(folder, parts)
-            if not (self._ledger.failed or self._missing):
-                self._ledger.finish(rows)
+            if not (ledger.failed or ledger.missing):
+                ledger.finish(rows)
                 shutil.rmtree(self._work / "parts", ignore_errors=True)
         else:
-            rows = self._ledger.rows or 0
-        about = self._ledger.input
+            rows = ledger.rows or 0
         requests, received = (after - start for after, start in zip(self._session.spent, before, strict=True))
+        about = ledger.input
         return Joined(
             folder,
             self._kind.name,
@@ -203,11 +234,11 @@ class _Run:
             about["patterns"],
             about["invalid"],
             self._invalid if about["invalid"] else None,
-            self._ledger.slice_count,
+            ledger.slice_count,
             requests,
             received,
-            dict(self._ledger.failed),
-            tuple(self._missing),
+            dict(ledger.failed),
+            tuple(ledger.missing),
         )
 
     def _read(self, parts: Path) -> None:
@@ -232,8 +263,7 @@ class _Run:
         except (SourceError, FormatError) as error:
             self._ledger.add_failed(each, str(error))
             return
-        self._missing |= dict.fromkeys(captures.plan.missing)
-        self._ledger.add_part(each, part)
+        self._ledger.add_part(each, part._replace(missing=captures.plan.missing))
 
     def _write(self, folder: Path, parts: Path) -> int:
         """Write the result; return the number of its rows."""
@@ -244,12 +274,14 @@ class _Run:
             return rows
         rows = 0
         unread = self._unread()
+        for path in folder.glob("*.parquet"):  # of an earlier result
+            path.unlink()
         with database(self._work) as connection:
             prepare_result(self._kind, self._scope.schema, connection)
-            for number, span in enumerate(self._keys.spans(self._scope.sizes.rows)):
+            for number, span in enumerate(self._keys.spans(self._sizes.rows)):
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
-                doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread
+                doubtful = np.arange(span[0], span[1] + 1) if self._ledger.missing else unread
                 rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
         return rows
 

@@ -1,7 +1,7 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class JoinKeys:
         self._firsts = [bytes.fromhex(first) for first, _ in self._lookups.places]
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
         self._most = most
+        self._last: tuple[int, Sequence[bytes]] = (-1, ())
+        """The batch of intervals that was searched last, and their starts."""
 
     def close(self) -> None:
         self._inputs.close()
@@ -89,11 +91,16 @@ class JoinKeys:
             yield first, self.patterns - 1
 
     def place(self, key: bytes) -> int:
-        """Return about how many intervals start before a key; at most those of a batch too few."""
-        return self._lookups.starts[max(0, bisect_left(self._firsts, key) - 1)] if key < END else len(self)
+        """Return how many intervals start before a key."""
+        if key >= END or not self._firsts:
+            return len(self)
+        number = max(0, bisect_left(self._firsts, key) - 1)
+        if number != self._last[0]:
+            self._last = number, KeyTexts(self._lookups.read(range(number, number + 1)).column("start"))
+        return self._lookups.starts[number] + bisect_left(self._last[1], key)
 
-    def about(self, keys: KeyInterval) -> int:
-        """Return about how many intervals start in an interval of keys."""
+    def count(self, keys: KeyInterval) -> int:
+        """Return how many intervals start in an interval of keys."""
         return self.place(keys.end) - self.place(keys.start)
 
     def lacks(self, key: bytes) -> bool:
@@ -107,8 +114,7 @@ class JoinKeys:
     def between(self, start: bytes, end: bytes) -> Lookups:
         """Return the intervals with keys between two keys, the second exclusive, cut to them."""
         if not self._reached[-1:] > [b""]:
-            low = self._position(start)
-            high = max(low, self._position(end))
+            low, high = self.place(start), self.place(end)
             if high - low > self._most and self.is_ascii:
                 return StoredLookups(self._lookups, low, high)
             first, stop = (bisect_right(self._lookups.starts, low) - 1, bisect_left(self._lookups.starts, high))
@@ -124,13 +130,3 @@ class JoinKeys:
         begins = pc.if_else(pc.less(begins, low), low, begins)
         ends = pc.if_else(pc.greater(ends, high), high, ends)
         return WideLookups(pa.RecordBatch.from_arrays([begins, ends, chosen.column(NUMBER)], schema=LOOKUPS))
-
-    def _position(self, key: bytes) -> int:
-        """Return the number of single keys that are less than a key."""
-        if key >= END:
-            return len(self)
-        number = max(0, bisect_left(self._firsts, key) - 1)
-        if number >= len(self._firsts):
-            return 0
-        keys = KeyTexts(self._lookups.read(range(number, number + 1)).column("start"))
-        return self._lookups.starts[number] + bisect_left(keys, key)

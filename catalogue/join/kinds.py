@@ -62,6 +62,7 @@ _LATEST = f"""
 SELECT {_INPUT}, {PARTS}.* EXCLUDE ({NUMBER})
 FROM {PARTS} JOIN ({_NEWEST_CRAWLS}) AS best
     ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl AND newest.subset = subset
+    AND newest.file = warc_filename AND newest.offset = warc_record_offset
 JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER}, {ROW}"""
 
 _NUMBERS = f"SELECT DISTINCT {NUMBER} FROM {{}} ORDER BY {NUMBER}"

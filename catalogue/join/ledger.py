@@ -22,6 +22,8 @@ class Part(NamedTuple):
     first: int
     """Least number of its patterns; 0 if it has none."""
     last: int
+    missing: tuple[str, ...] = ()
+    """Sentences about index files that are not stored, so that captures may be missing."""
 
 
 class JoinLedger:
@@ -52,22 +54,24 @@ class JoinLedger:
 
     def _read(self, about: Mapping[str, Any]) -> None:
         """Apply the entries of the file, or begin it."""
-        for number, line in enumerate(self._file.read().splitlines(keepends=True)):
-            if not line.endswith(b"\n"):
-                self._file.seek(-len(line), os.SEEK_CUR)
+        lines = self._file.read().splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            self._file.seek(-len(lines.pop()), os.SEEK_CUR)
+            self._file.truncate()
+        try:
+            entries = [json.loads(line) for line in lines]
+            is_other = bool(entries) and entries[0]["about"] != about
+            if is_other and not any("done" in entry for entry in entries):  # nothing would be lost
+                self._file.seek(0)
                 self._file.truncate()
-                break
-            try:
-                entry = json.loads(line)
-                if number:
-                    self._apply(entry)
-                    continue
-                is_same = entry["about"] == about
-            except (ValueError, KeyError, TypeError) as error:
-                raise QueryError(f"{self._path} cannot be read; choose another output, or delete it") from error
-            if not is_same:
-                raise QueryError(f"{self._path.parent.parent} has the result of another join; choose another output")
-        if not self._file.tell():
+                entries, is_other = [], False
+            for entry in [] if is_other else entries[1:]:
+                self._apply(entry)
+        except (ValueError, KeyError, TypeError) as error:
+            raise QueryError(f"{self._path} cannot be read; choose another output, or delete it") from error
+        if is_other:
+            raise QueryError(f"{self._path.parent.parent} has the result of another join; choose another output")
+        if not entries:
             self._write({"about": about})
 
     def _apply(self, entry: dict[str, Any]) -> None:
@@ -85,12 +89,17 @@ class JoinLedger:
                 self._crawls[crawl] = state, slices
                 self.rows = None
             case {"done": name, **part}:
-                self.parts[name] = Part(**part)
+                self.parts[name] = Part(**part)._replace(missing=tuple(part["missing"]))
                 self.failed.pop(name, None)
             case {"failed": name, "reason": reason}:
                 self.failed[name] = reason
             case {"finished": rows}:
                 self.rows = rows
+
+    @property
+    def missing(self) -> dict[str, None]:
+        """Sentences about index files that are not stored."""
+        return dict.fromkeys(text for part in self.parts.values() for text in part.missing)
 
     @property
     def slice_count(self) -> int:

@@ -1,6 +1,7 @@
 """Parse the rows of an input: the intervals of keys that each matches."""
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from catalogue.parquet.arrow_arrays import binaries, flags, positions
 from catalogue.surt import KeyInterval, Keys, Match, parse_key_pattern, prefix_interval, url_surtkeys
 
 FIRST, OTHERS = "first", "others"
-_IS_KEY = r"(?s)^[^/?#\s]*\)(?:\S.*)?$"
+_IS_KEY = r"(?s)^[^/?#\s()]+\)(?:\S.*)?$"
 """Keys have a parenthesis after the host, where URLs have none."""
 _HAS_BLANKS = r"\s$"
 _SHOWN = 300
@@ -54,7 +55,7 @@ class ParsedInput:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._given.batches:
-            texts = texts_of(batch.column(self._given.column))
+            texts = texts_of(batch.column(self._given.column), self._given.column)
             firsts, others, valid = self._parsed(texts, batch.column(self._given.column))
             self.is_ascii &= _is_ascii(firsts) and _is_ascii(others)
             rows = positions(np.arange(self.rows + 1, self.rows + len(batch) + 1))
@@ -130,8 +131,7 @@ def _is_ascii(values: pa.BinaryArray) -> bool:
 
 
 def _is_key(text: str) -> bool:
-    host = text.replace("?", "/").replace("#", "/").partition("/")[0]
-    return ")" in host and not any(map(str.isspace, host))
+    return re.match(_IS_KEY, text) is not None
 
 
 def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:

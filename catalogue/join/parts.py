@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import put_in_place, room, whole_file
-from catalogue.errors import DiskFailed
+from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, PLACE, UNREAD, Kind
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
 """Captures that are added at a time."""
-_MEMORY = "400MB"
+_PAIRS = 1 << 18
+"""Rows of an inner join that are made at a time."""
+_MEMORY = "256MB"
 _NOTHING = "nothing"
 
 
@@ -42,6 +44,9 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
             connection.execute(f"SET temp_directory = {literal(str(spilled))}")
             yield connection
+    except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
+        message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
+        raise QueryError(message) from error
     except duckdb.Error as error:
         message = f"{folder} cannot be written: {first_paragraph(error)}{room(folder, error)}"
         raise DiskFailed(f"{message}; what was finished is not lost") from error
@@ -104,30 +109,40 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part
     try:
         for chunk in found:
             of = numbers(chunk[NUMBER])
-            inputs = keys.rows_of(_distinct(of))
-            patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
-            first = np.searchsorted(patterns, of)
-            counts = np.searchsorted(patterns, of, side="right") - first
-            captures = chunk.drop_columns([NUMBER])
-            places = first
-            if not (counts == 1).all():
-                captures = captures.take(positions(np.repeat(np.arange(len(of)), counts)))
-                within = np.arange(len(captures)) - np.repeat(np.cumsum(counts) - counts, counts)
-                places = np.repeat(first, counts) + within
-            rows_of = given.take(positions(places))
-            names = [*rows_of.schema.names, *captures.column_names]
-            table = pa.table([*rows_of.columns, *captures.columns], names=names)
-            writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
-            writer.write_table(table)
-            rows += len(table)
             least.append(int(of.min()))
             greatest.append(int(of.max()))
+            inputs = keys.rows_of(_distinct(of))
+            for table in _pairs(chunk.drop_columns([NUMBER]), of, inputs):
+                writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
+                writer.write_table(table)
+                rows += len(table)
     finally:
         if writer:
             writer.close()
     if not writer:
         return Part("", 0, 0, 0, 0)
     return _placed(temporary, path, rows, min(least), max(greatest))
+
+
+def _pairs(captures: pa.Table, of: np.ndarray, inputs: pa.RecordBatch) -> Iterator[pa.Table]:
+    """Yield each capture with each row of the input that has its pattern, some at a time.
+
+    Args:
+        captures: the captures.
+        of: the numbers of their patterns.
+        inputs: the rows, sorted by the number of their pattern.
+    """
+    patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
+    first = np.searchsorted(patterns, of)
+    counts = np.searchsorted(patterns, of, side="right") - first
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]), _PAIRS):
+        pairs = np.arange(start, min(start + _PAIRS, int(ends[-1])))
+        at = np.searchsorted(ends, pairs, side="right")
+        rows_of = given.take(positions(first[at] + pairs - (ends[at] - counts[at])))
+        chosen = captures if np.array_equal(at, np.arange(len(captures))) else captures.take(positions(at))
+        names = [*rows_of.schema.names, *chosen.column_names]
+        yield pa.table([*rows_of.columns, *chosen.columns], names=names)
 
 
 def _newest(kind: Kind, found: Iterable[pa.Table], connection: duckdb.DuckDBPyConnection) -> Iterator[pa.Table]:

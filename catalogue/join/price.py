@@ -68,7 +68,7 @@ def price(
         index: by which it is read.
         slices: of the crawl.
         plan: returns the plan of a slice.
-        keys: returns about how many intervals start in an interval of keys.
+        keys: returns how many intervals start in an interval of keys.
         cost: of the source.
         planned: most slices that are planned.
     """

@@ -12,9 +12,9 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import NotHarvested, QueryError
+from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
 from catalogue.find_captures import run_in_cdx, run_query
-from catalogue.formatting import plural
+from catalogue.formatting import join_first, plural
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, latest_columns
 from catalogue.join.lookups import Lookups
@@ -113,7 +113,7 @@ class Scope:
         def plan(each: Slice) -> ReadPlan:
             return self.captures(each, keys.between(each.keys.start, each.keys.end)).plan
 
-        return price(crawl, index, slices, plan, keys.about, self._session.cost(), self.sizes.planned)
+        return price(crawl, index, slices, plan, keys.count, self._session.cost(), self.sizes.planned)
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
@@ -128,6 +128,10 @@ class Scope:
             found = [CDX]
         if self._index != AUTO:
             found = [index for index in found if index == self._index]
+        if self._index == CDX and not read.issubset(COLUMNS):
+            raise UncoveredColumns(
+                f"the CDX index has no column {join_first(sorted(read - {*COLUMNS}))}; use --index columnar"
+            )
         if not found:
             wanted = " --index cdx" if self._index == CDX else ""
             what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"

@@ -1,6 +1,6 @@
 """Sort the keys of an input, and write them with the rows that have them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _PARSED = "parsed"
-_MEMORY = "400MB"
+_MEMORY = "256MB"
 _MOST_SORTED = 160 << 20
 """Bytes of rows that are sorted in memory."""
 
@@ -115,6 +115,13 @@ def _write_numbered(
     return count
 
 
+def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches and forget them."""
+    batches.reverse()
+    while batches:
+        yield batches.pop()
+
+
 def _sorted(parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows: int) -> pa.RecordBatchReader:
     """Return the rows sorted by pattern and row; on disk if they are many."""
     waiting, size = [], 0
@@ -123,7 +130,7 @@ def _sorted(parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows:
         waiting.append(batch)
         size += batch.nbytes
         if size > _MOST_SORTED:
-            reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(waiting, batches))
+            reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(_emptied(waiting), batches))
             connection.register(_PARSED, reader)
             return connection.execute(f"FROM {_PARSED} ORDER BY {FIRST}, {ROW}").to_arrow_reader(rows)
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
@@ -146,6 +153,8 @@ class _LookupWriter:
 
     def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
         """Write the intervals of patterns, given by their first starts, their other intervals, and numbers."""
+        if not len(firsts):
+            return
         if not self._wide and not (pc.max(pc.binary_length(others)).as_py() or 0):
             self._write(
                 pa.RecordBatch.from_arrays([firsts, pa.nulls(len(firsts), pa.binary()), positions(of)], schema=LOOKUPS)

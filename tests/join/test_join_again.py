@@ -1,0 +1,140 @@
+"""Joins that are run again: after other options, other files, an incomplete result, or a change of what is stored."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import QueryError, TooExpensive
+from catalogue.join.price import JoinEstimate
+from catalogue.surt import Match
+from tests.join.test_join import SMALL, Oracle, expected, of_result, run, texts_of
+
+
+@pytest.fixture(scope="module")
+def crawl(both: Catalogue) -> str:
+    return both.session.metadata().crawls[0]
+
+
+@pytest.fixture(scope="module")
+def oracle(rows: pa.Table, crawl: str) -> Oracle:
+    names = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
+    return Oracle(rows.select([*names, "url_surtkey", "crawl", "subset"]), [crawl])
+
+
+@pytest.fixture
+def incomplete(both: Catalogue, crawl: str, whole_mirror: Path, tmp_path: Path) -> Iterator[tuple[Catalogue, Path]]:
+    """A catalogue that lacks a file of a crawl, which its source lists; and the file in the mirror."""
+    copied = tmp_path / "mirror"
+    copytree(whole_mirror, copied, ignore=lambda _, names: [name for name in names if name.endswith(".warc.gz")])
+    lost = max(copied.rglob(f"crawl={crawl}/subset=warc/*.parquet"), key=lambda path: path.stat().st_size)
+    lost.unlink()
+    with catalogue.open(tmp_path / "data", settings=replace(both.session.settings, source=str(copied))) as cat:
+        cat.harvest(crawl, subsets="all", pages=True)
+        yield cat, lost
+
+
+@pytest.mark.parametrize("how", ["inner", "anti", "crawls"])
+def test_stays_incomplete_until_everything_is_stored(
+    incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, whole_mirror: Path, how: str, tmp_path: Path
+) -> None:
+    cat, lost = incomplete
+    texts = texts_of(oracle, 150, seed=1)
+    output = tmp_path / "out"
+    for _ in range(2):
+        found = run(cat, texts, output, how, crawls=crawl)
+        assert not found.complete
+        assert "is not harvested" in found.problems[0] or "are not harvested" in found.problems[0]
+        if how == "anti":
+            assert not found.rows
+        elif how == "crawls":
+            assert not any(found.to_arrow()["complete"].to_pylist())
+    folder = Path(str(cat.session.settings.source))
+    lost.write_bytes((whole_mirror / lost.relative_to(folder)).read_bytes())
+    cat.harvest(crawl, subsets="all")
+    found = run(cat, texts, output, how, crawls=crawl)
+    assert found.complete
+    right = expected(oracle, texts, how, Match.EXACT)
+    assert of_result(found) == right
+    counts = [pq.read_metadata(path).num_rows for path in output.glob("*.parquet")]
+    assert sum(counts) == len(right)  # no file of the earlier run is left
+    assert of_result(run(cat, texts, output, how, crawls=crawl)) == right
+
+
+def test_goes_on_after_the_index_was_changed(
+    incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
+) -> None:
+    cat, _ = incomplete
+    texts = texts_of(oracle, 150, seed=2)
+    assert not run(cat, texts, tmp_path / "out", "inner", crawls=crawl).complete
+    cat.harvest(crawl, index="cdx")
+    found = run(cat, texts, tmp_path / "out", "inner", crawls=crawl)
+    assert found.complete
+    assert of_result(found) == expected(oracle, texts, "inner", Match.EXACT)
+
+
+def test_finished_join_is_not_done_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
+    texts = texts_of(oracle, 20, seed=3)
+    first = run(both, texts, tmp_path / "out", "inner", crawls=crawl)
+    times = {path: path.stat().st_mtime_ns for path in first.files}
+    second = run(both, texts, tmp_path / "out", "inner", crawls=crawl)
+    assert (second.rows, second.input_rows, second.requests) == (first.rows, first.input_rows, 0)
+    assert {path: path.stat().st_mtime_ns for path in second.files} == times
+    assert not (tmp_path / "out/.join/keys").exists()
+    with pytest.raises(QueryError, match="another join"):
+        run(both, texts, tmp_path / "out", "semi", crawls=crawl)
+    with pytest.raises(QueryError, match="another join"):
+        run(both, texts[:-1], tmp_path / "out", "inner", crawls=crawl)
+
+
+def test_refused_start_leaves_the_output_free(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
+    texts = texts_of(oracle, 20, seed=4)
+
+    def refuse(_: JoinEstimate) -> None:
+        raise TooExpensive("no")
+
+    with pytest.raises(TooExpensive):
+        run(both, texts, tmp_path / "out", "inner", crawls=crawl, agree=refuse)
+    with pytest.raises(QueryError):
+        run(both, ["no url"], tmp_path / "out", "semi", crawls=crawl)
+    with pytest.raises(QueryError):
+        run(both, texts * 100, tmp_path / "out", "semi", crawls="CC-MAIN-2013-20")
+    done = run(both, texts, tmp_path / "out", "semi", crawls=crawl)
+    assert of_result(done) == expected(oracle, texts, "semi", Match.EXACT)
+
+
+def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.parquet"
+    pq.write_table(pa.table({"url": texts_of(oracle, 5, seed=5)}), keys)
+    before = keys.read_bytes()
+    for output, message in ((keys, "has the keys"), (tmp_path, "other files"), (tmp_path / "x.csv", "Parquet")):
+        with pytest.raises(QueryError, match=message):
+            both.join(keys, output, crawls=crawl)
+    assert keys.read_bytes() == before
+    both.join(keys, tmp_path / "found.parquet", crawls=crawl)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.parquet", "keys.parquet"]
+
+
+def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
+    """URLs that differ in a session id only, and whose key starts a slice."""
+    url = next(str(row["url"]) for row in oracle.rows if str(row["url"]).count("/") == 3 and "?" not in str(row["url"]))
+    texts = [f"{url}?sid={hashlib.md5(str(n).encode(), usedforsecurity=False).hexdigest()}" for n in range(100)]
+    texts += texts_of(oracle, 60, seed=6)
+    for index in ("columnar", "cdx"):
+        sizes = replace(SMALL, keys=1, row_groups=1, blocks=1, batch=7)
+        found = run(both, texts, tmp_path / index, "semi", sizes=sizes, index=index, crawls=crawl)
+        assert of_result(found) == expected(oracle, texts, "semi", Match.EXACT)
+
+
+def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
+    texts = ["example.com"] * 50 + ["com"] * 30
+    for how, match in (("inner", Match.HOST), ("latest", Match.DOMAIN), ("crawls", Match.DOMAIN)):
+        found = run(both, texts, tmp_path / how, how, match, crawls=crawl)
+        assert of_result(found) == expected(oracle, texts, how, match)

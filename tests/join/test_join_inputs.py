@@ -1,0 +1,180 @@
+"""Lists of keys in all forms, and what is wrong with some of them."""
+
+import bz2
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue
+from catalogue.errors import QueryError
+from tests.support.commands import Command
+
+URLS = ["https://example.com/", "http://nowhere.invalid/", "https://www.example.com/"]
+FOUND = [1, 3]
+
+
+@pytest.fixture(scope="module")
+def crawl(both: Catalogue) -> str:
+    return both.session.metadata().crawls[-1]
+
+
+@pytest.fixture
+def mirror_of(both: Catalogue, tmp_path: Path) -> Command:
+    return Command(both.session.folder, str(both.session.settings.source), tmp_path)
+
+
+def text(*lines: str, end: str = "\n") -> bytes:
+    return "".join(f"{line}{end}" for line in lines).encode()
+
+
+def parquet(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
+
+
+FILES: dict[str, bytes] = {
+    "lines.txt": text(*URLS),
+    "no-end.txt": text(*URLS)[:-1],
+    "crlf.txt": text(*URLS, end="\r\n"),
+    "bom.txt": b"\xef\xbb\xbf" + text(*URLS),
+    "blanks.txt": text(*(f"  {url}\t" for url in URLS)),
+    "keys.txt": text("com,example)/", "invalid,nowhere)/", "com,example)/", end="\r\n"),
+    "lines.txt.gz": gzip.compress(text(*URLS)),
+    "lines.txt.zst": pa.compress(text(*URLS), "zstd", asbytes=True),
+    "one.csv": text("url", *URLS),
+    "quoted.csv": text("id,url", *(f'"a,""b""","{url}"' for url in URLS)),
+    "semicolons.csv": text("id;url", *(f"1;{url}" for url in URLS)),
+    "crlf.csv": text("id,url", *(f"1,{url}" for url in URLS), end="\r\n"),
+    "packed.csv.gz": gzip.compress(text("url", *URLS)),
+    "packed-unnamed.csv": gzip.compress(text("url", *URLS)),
+    "tabs.tsv": text("id\turl", *(f"1\t{url}" for url in URLS)),
+    "lines.jsonl": text(*(f'{{"n": {n}, "url": "{url}"}}' for n, url in enumerate(URLS))),
+    "array.json": f'[{", ".join(f"""{{"url": "{url}"}}""" for url in URLS)}]'.encode(),
+    "table.parquet": parquet(pa.table({"n": [1, 2, 3], "url": URLS, "number": [[1], [], None], "crawl": [1, 2, 3]})),
+    "dictionary.parquet": parquet(pa.table({"url": pa.array(URLS).dictionary_encode()})),
+    "n[1]*?.csv": text("url", *URLS),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(FILES[name])
+    (tmp_path / "n1ab.csv").write_text("url\nhttps://example.com/\n")  # the last one is no pattern of names
+    found = both.join(path, tmp_path / "out", how="semi", crawls=crawl)
+    assert sorted(found.to_arrow()["row_id"].to_pylist()) == FOUND
+    assert (found.input_rows, found.invalid, found.complete) == (3, 0, True)
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "table": lambda: pa.table({"url": URLS}),
+    "chunks": lambda: pa.table({"url": pa.chunked_array([URLS[:1], [], URLS[1:]])}),
+    "views": lambda: pa.table({"url": pa.array(URLS, pa.string_view()), "title": pa.array(URLS, pa.string_view())}),
+    "large": lambda: pa.table({"url": pa.array(URLS, pa.large_string())}),
+    "bytes": lambda: pa.table({"url": pa.array([url.encode() for url in URLS])}),
+    "reader": lambda: pa.table({"url": URLS}).to_reader(),
+    "array": lambda: pa.array(URLS),
+    "pandas": lambda: pd.DataFrame({"url": URLS, "n": [1.5, None, 2]}, index=["a", "b", "c"]),
+    "categories": lambda: pd.DataFrame({"url": pd.Categorical(URLS)}),
+    "series": lambda: pd.Series(URLS, name="link"),
+    "list": lambda: URLS,
+    "generator": lambda: (url for url in URLS),
+    "bytes in a list": lambda: [url.encode() for url in URLS],
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
+    for how in ("semi", "inner"):
+        found = both.join(FRAMES[name](), tmp_path / how, how=how, crawls=crawl)
+        assert {*found.to_arrow()["row_id"].to_pylist()} == {*FOUND}
+        assert found.input_rows == 3
+
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "empty.txt": (b"", "none of the 0 lines is a URL"),
+    "blank.txt": (b"\n \n", "none of the 2 lines is a URL; line 1: it is empty"),
+    "script.txt": (b"javascript:void(0)\n", "none of the 1 line is a URL"),
+    "several.csv": (b"a,b\n1,2\n", "has the columns a, b; name the one with the keys"),
+    "ragged.csv": (b"url,x\nhttp://example.com/,1\nhttp://example.com/,2,3\n", "ragged.csv cannot be read: "),
+    "headless.csv": (text(*URLS), "headless.csv has no header"),
+    "twice.csv": (b"url,URL\na,b\n", "several columns with the same name"),
+    "broken.jsonl": (b'{"url": "http://example.com/"}\n{"url": \n', "broken.jsonl cannot be read: "),
+    "cut.txt.gz": (gzip.compress(text(*URLS) * 1000)[:-20], "cut.txt.gz cannot be read: "),
+    "cut.parquet": (parquet(pa.table({"url": URLS}))[:-9], "cut.parquet cannot be read: "),
+    "other.parquet": (bz2.compress(b"x"), "is not a Parquet file"),
+    "lists.parquet": (parquet(pa.table({"url": [URLS]})), "values of type list"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_files_in_one_sentence(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    content, message = REFUSED[name]
+    path.write_bytes(content)
+    with pytest.raises(QueryError) as refused:
+        both.join(path, tmp_path / "out", crawls=crawl)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 700
+    path.write_bytes(content)
+    right = tmp_path / "right.txt"
+    right.write_bytes(text(*URLS))
+    assert both.join(right, tmp_path / "out", crawls=crawl).rows  # the same output may be used then
+
+
+@pytest.mark.parametrize("keys", [5, None, [{"a": 1}], ["\ud800"], pa.table({}), pa.table({"n": [[1]]})])
+def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any) -> None:
+    with pytest.raises(QueryError):
+        both.join(keys, crawls=crawl)
+
+
+def test_lists_lines_that_are_no_url(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    path = tmp_path / "urls.txt"
+    path.write_bytes(b"https://example.com/\nno url\n\n\xff\xfe\nhttp://example.com:99999/\n")
+    found = both.join(path, tmp_path / "out.parquet", how="semi", crawls=crawl)
+    assert (found.rows, found.input_rows, found.invalid) == (1, 5, 4)
+    assert found.invalid_file == tmp_path / "out_invalid.csv"
+    listed = pd.read_csv(found.invalid_file, keep_default_na=False)
+    assert listed["line"].tolist() == [2, 3, 4, 5]
+    assert listed["text"].tolist() == ["no url", "", "\ufffd\ufffd", "http://example.com:99999/"]
+    assert listed["reason"].str.len().min() > 5
+
+
+def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
+    (tmp_path / "urls.csv").write_bytes(text("link,n", *(f"{url},1" for url in URLS), "not a url,2"))
+    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "--how", "crawls", "-o", "found.parquet")
+    assert (ran.status, ran.out) == (0, "")
+    assert "3 rows in found.parquet, of 2 keys" in ran.err
+    assert "1 row of the input without a valid key" in ran.err
+    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "-o", "found", "--json")
+    assert ran.json()["complete"]
+    assert ran.json()["invalid"] == 1
+    words = [sys.executable, "-m", "catalogue", "join", "-", "--crawl", crawl, "--dry-run", "--json"]
+    piped = run(words, cwd=tmp_path, env=mirror_of.environment(), input=text(*URLS), capture_output=True, check=True)
+    assert json.loads(piped.stdout)["rows"] == 3
+    for wrong, message in (
+        (["urls.csv", "-o", "urls.csv"], "a join writes Parquet"),
+        (["urls.csv", "--crawl", crawl], "no output"),
+        (["urls.csv", "--crawl", crawl, "-o", "."], "contains other files"),
+        (["urls.csv", "--crawl", crawl, "-o", "x", "--on", "b"], "has no column b; there are link, n"),
+        (["urls.csv", "--crawl", "CC-MAIN-2020-10", "-o", "x"], "CC-MAIN-2020-10"),
+        (
+            ["urls.csv", "--crawl", crawl, "-o", "y", "--index", "cdx", "--columns", "url_path"],
+            "has no column url_path",
+        ),
+    ):
+        ran = mirror_of("join", *wrong)
+        assert ran.status == 2
+        assert message in ran.err, ran.err
