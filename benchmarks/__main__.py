@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from io import StringIO, TextIOBase
 from pathlib import Path
 
-from benchmarks import cluster, export, fetch, footer_speed, harvest_speed, lookup, many, scale, serve, site
+from benchmarks import cluster, export, fetch, footer_speed, harvest_speed, join, lookup, many, scale, serve, site
 from benchmarks.peers import PEERS
 from benchmarks.report import Neighbours, machine, say
 from benchmarks.summary import Result, document, short, summary
@@ -24,6 +24,7 @@ _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
     "scale": scale.main,
     "export": export.main,
     "many": many.main,
+    "join": join.main,
     "cluster": cluster.main,
     "lookup_spark": lookup.by_spark,
 }

@@ -208,7 +208,7 @@ class Captures(ReprMixin):
 
         asked, notify = self.question, self._session.notify
         events = ReadEvents(asked.learn, asked.would_learn, notify, self._uncount, done, asked.note_version)
-        workers = None if plan.blocks else self._workers
+        workers = None if plan.blocks and plan.ways else self._workers  # which would not keep the order
         try:
             with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
                 yield from batches

@@ -19,7 +19,7 @@ import pyarrow.csv
 
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
-from catalogue.parquet.arrow_arrays import booleans, integers
+from catalogue.parquet.arrow_arrays import booleans, integers, positions
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import KeyInterval
 
@@ -173,6 +173,12 @@ class BlockList:
         Other crawls have similar shares; see ``list_search.Predictor``.
         """
         return bisect_left(range(len(self)), key, key=self.key) / len(self)
+
+    def part(self, start: int, stop: int) -> "BlockList":
+        """Return the blocks at some places, and the one after them, whose key ends the others."""
+        begins, ends = self.begins and start == 0, self.ends and stop >= len(self) - 1
+        places = positions(np.arange(start, min(stop + 1, len(self))))
+        return BlockList(self.crawl, self.columns.take(places), begins=begins, ends=ends)  # a slice is pickled whole
 
     def reads(self, blocks: Places, *, max_length: int = MAX_READ) -> list[BlockRead]:
         """Merge neighbouring blocks of a shard into requests of at most ``max_length`` bytes, or of one block."""

@@ -17,11 +17,12 @@ from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.ledger import JoinLedger
-from catalogue.join.parts import concatenate, database, prepare_result, write_nothing, write_part, write_result
+from catalogue.join.parts import concatenate, prepare_result, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import sort_keys
+from catalogue.join.spilling import database
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -179,6 +179,13 @@ class StoredKeys(ManyKeys):
         place = self.rows[at]
         number = bisect_right(self._batches.starts, place) - 1
         return exact_interval(self._batches.read(number).column("start")[place - self._batches.starts[number]].as_py())
+
+    def __reduce__(self) -> tuple[Callable[[pa.BinaryArray], ExactKeys], tuple[pa.BinaryArray]]:
+        # Other machines do not have the file.
+        parts = [part.column("start") for part in self.parts(b"", None)]
+        return ExactKeys, (
+            pc.unique(pa.concat_arrays(parts)) if parts else LOOKUPS.empty_table()["start"].combine_chunks(),
+        )
 
     def parts(self, least: bytes, greatest: bytes | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows between two keys, inclusive, in batches; None for no limit."""

@@ -1,7 +1,6 @@
 """Write the parts of a join, and the result that they make."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import put_in_place, room, whole_file
-from catalogue.errors import DiskFailed, QueryError
-from catalogue.formatting import first_paragraph
+from catalogue.atomic_files import put_in_place, whole_file
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, PLACE, UNREAD, Kind
 from catalogue.join.ledger import Part
@@ -27,29 +24,7 @@ _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
 """Captures that are added at a time."""
 _PAIRS = 1 << 18
 """Rows of an inner join that are made at a time."""
-_MEMORY = "256MB"
 _NOTHING = "nothing"
-
-
-@contextmanager
-def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database in memory that spills to a folder.
-
-    Raises:
-        DiskFailed: if the folder has no room.
-    """
-    spilled = folder / "spilled"
-    try:
-        with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
-            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
-            connection.execute(f"SET temp_directory = {literal(str(spilled))}")
-            yield connection
-    except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
-        message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
-        raise QueryError(message) from error
-    except duckdb.Error as error:
-        message = f"{folder} cannot be written: {first_paragraph(error)}{room(folder, error)}"
-        raise DiskFailed(f"{message}; what was finished is not lost") from error
 
 
 def write_part(

@@ -95,7 +95,7 @@ class Scope:
         query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
         if each.index == COLUMNAR:
             return run_query(self._session, query, [each.crawl], [each.subset])
-        return run_in_cdx(self._session, query, {each.crawl: self._subsets_of(each.crawl)})
+        return run_in_cdx(self._session, query, {each.crawl: self._subsets_of(each.crawl)}, any_order=True)
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.

@@ -1,6 +1,6 @@
 """Sort the keys of an input, and write them with the rows that have them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
@@ -20,6 +21,7 @@ from catalogue.join.inputs import OpenInput
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
 from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
+from catalogue.join.spilling import database
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions
 from catalogue.query.literals import literal
 from catalogue.surt import Match
@@ -27,8 +29,7 @@ from catalogue.surt import Match
 if TYPE_CHECKING:
     import duckdb
 
-_PARSED = "parsed"
-_MEMORY = "256MB"
+_PARSED_FILE = "parsed.parquet"
 _MOST_SORTED = 160 << 20
 """Bytes of rows that are sorted in memory."""
 
@@ -70,15 +71,12 @@ def sort_keys(
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
     """
-    import duckdb
-
     with ExitStack() as stack:
-        connection = stack.enter_context(duckdb.connect())
-        connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
-        connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
+        connection = stack.enter_context(database(folder))
         parsing = stack.enter_context(closing(ParsedInput(given, dataset, match, invalid, report)))
-        inorder = _sorted(parsing, connection, batch)
+        inorder = _sorted(parsing, connection, batch, folder)
         patterns = _write_numbered(folder, inorder, connection, batch, wide=match is not Match.EXACT)
+        (folder / _PARSED_FILE).unlink(missing_ok=True)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
             raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
@@ -115,14 +113,9 @@ def _write_numbered(
     return count
 
 
-def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches and forget them."""
-    batches.reverse()
-    while batches:
-        yield batches.pop()
-
-
-def _sorted(parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows: int) -> pa.RecordBatchReader:
+def _sorted(
+    parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows: int, folder: Path
+) -> pa.RecordBatchReader:
     """Return the rows sorted by pattern and row; on disk if they are many."""
     waiting, size = [], 0
     batches = parsing.batches()
@@ -130,12 +123,26 @@ def _sorted(parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows:
         waiting.append(batch)
         size += batch.nbytes
         if size > _MOST_SORTED:
-            reader = pa.RecordBatchReader.from_batches(parsing.schema, chain(_emptied(waiting), batches))
-            connection.register(_PARSED, reader)
-            return connection.execute(f"FROM {_PARSED} ORDER BY {FIRST}, {ROW}").to_arrow_reader(rows)
+            path = folder / _PARSED_FILE
+            _write_parquet(path, parsing.schema, chain(_emptied(waiting), batches))
+            order = f"ORDER BY {FIRST}, {ROW}"
+            return connection.execute(f"FROM read_parquet({literal(str(path))}) {order}").to_arrow_reader(rows)
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
     waiting.clear()
     return table.take(pc.sort_indices(table[FIRST])).to_reader(rows)  # keeps the order of equal ones
+
+
+def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches and forget them."""
+    while batches:
+        yield batches.pop(0)
+
+
+def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows that DuckDB will sort: it would keep Arrow batches in memory, beyond its limit."""
+    with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
+        for batch in batches:
+            file.write_batch(batch)
 
 
 class _LookupWriter:
@@ -188,9 +195,10 @@ class _LookupWriter:
                 self._sort()
 
     def _sort(self) -> None:
-        unsorted = BatchFile(self._path)
-        self._connection.register(_PARSED, pa.RecordBatchReader.from_batches(LOOKUPS, unsorted.all()))
-        sorted_rows = self._connection.execute(f"FROM {_PARSED} ORDER BY start, {NUMBER}").to_arrow_reader(self._batch)
+        unsorted, copy = BatchFile(self._path), self._path.with_name(_PARSED_FILE)
+        _write_parquet(copy, LOOKUPS, unsorted.all())
+        query = f"FROM read_parquet({literal(str(copy))}) ORDER BY start, {NUMBER}"
+        sorted_rows = self._connection.execute(query).to_arrow_reader(self._batch)
         self._reached = b""
         self._writer = BatchWriter(self._unsorted, LOOKUPS)
         with self._writer:

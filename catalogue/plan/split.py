@@ -1,16 +1,21 @@
 """Split a plan into parts that can be read independently, with the same requests."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.parquet.model import Bounds
+from catalogue.plan.plan import PlannedBlocks, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.exact_keys import ManyKeys
+from catalogue.query.resolved_query import near
+from catalogue.surt import END, KeyInterval, merge
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
     """Return parts of a plan, in its order, of about ``size`` bytes.
 
-    Row groups that share a request stay together. The page indexes of the plan have been fetched.
+    Row groups that share a request stay together. The page indexes of the plan have been fetched. Each part has the
+    keys of the query that it needs. Parts with blocks of the CDX index are in the order of the blocks.
     """
     by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(plan.waves):
@@ -24,12 +29,52 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
             mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
             yield replace(
                 plan,
+                query=replace(plan.query, intervals=_intervals(groups)),
                 files=(replace(file, row_groups=tuple(groups)),),
+                blocks=(),
                 waves=tuple(wave for wave in mine if wave),
                 counted=(),
                 missing=(),
                 warnings=(),
             )
+
+    for planned in plan.blocks:
+        for part in _of_blocks(planned, size):
+            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
+            query = replace(plan.query, intervals=part.intervals)
+            yield replace(
+                plan, query=query, files=(), blocks=(part,), waves=(requests,), counted=(), missing=(), warnings=()
+            )
+
+
+def _intervals(groups: Sequence[PlannedRowGroup]) -> Sequence[KeyInterval]:
+    """Return the intervals that row groups may contain."""
+    first, *others = (group.intervals for group in groups)
+    if isinstance(first, ManyKeys):
+        return first.joined([other for other in others if isinstance(other, ManyKeys)])
+    return merge(interval for some in (first, *others) for interval in some)
+
+
+def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
+    """Yield parts of some neighbouring blocks, each with a part of their list."""
+    start, received = 0, 0
+    for number, read in enumerate(planned.reads, 1):
+        received += len(read.range)
+        if received >= size or number == len(planned.reads):
+            reads = planned.reads[start:number]
+            first, stop = reads[0].blocks.start, reads[-1].blocks.stop
+            blocks = planned.blocks.part(first, stop)
+            end = blocks.key(stop - first) if stop - first < len(blocks) else END
+            yield replace(
+                planned,
+                blocks=blocks,
+                reads=tuple(
+                    each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
+                ),
+                intervals=near(planned.intervals, Bounds(blocks.key(0), end)),
+                pins=planned.pins[start:number],
+            )
+            start, received = number, 0
 
 
 def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:

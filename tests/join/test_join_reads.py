@@ -1,11 +1,15 @@
 """What joins read: no byte twice, no more than their estimate; and what they do when it fails or they are stopped."""
 
+import pickle
 import random
 import re
 from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +20,8 @@ from catalogue.errors import TooExpensive
 from catalogue.join.price import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
-from tests.join.test_join import KINDS, Oracle, expected, of_result, run, texts_of
+from tests.join.test_join import KINDS, Oracle, expected, hosts_of, of_result, run, texts_of
+from tests.support.executors import Recording
 from tests.support.faults import Exchange, Fault, FaultServer, Kind, Request
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -139,3 +144,32 @@ def test_keys_that_could_not_be_read_are_not_called_absent(
     for row in listed.to_pylist():
         assert not row["complete"] or (row["captures"] == 0) == (row["row_id"] in absent)
     assert 0 < sum(listed["complete"].to_pylist()) < len(texts)
+
+
+class Sending(Recording):
+    """An executor that sends tasks as bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        sent = pickle.dumps((fn, args, kwargs))
+        self.sizes.append(len(sent))
+        fn, args, kwargs = pickle.loads(sent)  # noqa: S301 - our own
+        return super().submit(fn, *args, **kwargs)
+
+
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+@pytest.mark.parametrize("match", [Match.EXACT, Match.DOMAIN])
+def test_other_processes_read(
+    both: Catalogue, oracle: Oracle, crawls: list[str], index: str, match: Match, tmp_path: Path
+) -> None:
+    texts = hosts_of(oracle, 20, seed=9) if match is Match.DOMAIN else texts_of(oracle, 200, seed=8)
+    executor = Sending()
+    with catalogue.open(both.session.folder, settings=both.session.settings, executor=executor) as cat:
+        done = run(cat, texts, tmp_path / "out", "inner", match, index=index, crawls=crawls)
+        assert done.complete
+        assert of_result(done) == expected(oracle, texts, "inner", match)
+    assert len(executor.sizes) >= done.slices // 2
+    assert max(executor.sizes) < 60_000

@@ -1,0 +1,90 @@
+"""A million keys joined with two million captures in a folder: CPU, bytes and results, side by side with DuckDB.
+
+The file has the size, pages and columns of Common Crawl's. Of the keys a half are there. In a second case the keys are
+neighbours in one page of a hundred, so that few bytes are enough.
+"""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.clients.join_duckdb import HOW
+from benchmarks.peers import CACHE
+from benchmarks.processes import Failed, run, wait_for_quiet
+from benchmarks.real_size import INDEX_FILE, real_size
+from benchmarks.report import Value, table
+
+_ROWS = 666_667
+"""Of a row group; the file has three."""
+_KEYS = 1_000_000
+_PAGE_ROWS = 20_000
+_SAME = {
+    "inner": "id, url_surtkey, warc_filename, warc_record_offset",
+    "semi": "id",
+    "anti": "id",
+    "crawls": "id, captures, crawls, first, last, list_sort(statuses)",
+    "latest": "id, url_surtkey, warc_filename, warc_record_offset",
+}
+"""What is compared of the rows of both results."""
+
+
+def main(*, full: bool) -> None:  # noqa: ARG001 - there is one size
+    """Measure and print."""
+    folder = real_size(CACHE, rows=_ROWS)
+    keys = pc.unique(pq.read_table(folder / INDEX_FILE, columns=["url_surtkey"]).column(0).combine_chunks())
+    chance = np.random.default_rng(1)
+    there = keys.take(pa.array(chance.choice(len(keys), _KEYS // 2, replace=False)))
+    absent = pc.binary_join_element_wise(keys.take(pa.array(chance.choice(len(keys), _KEYS // 2))), "~", "")
+    dense = pa.concat_arrays([there, absent]).take(pa.array(chance.permutation(_KEYS)))
+    _measure(folder, dense, f"{_KEYS:,} keys, half of them there, {3 * _ROWS:,} captures")
+    neighbours = keys.slice(len(keys) // 2, _PAGE_ROWS // 2)
+    _measure(folder, neighbours, f"{len(neighbours):,} neighbouring keys, in about 1 % of the pages")
+
+
+def _measure(folder: Path, keys: pa.Array, title: str) -> None:
+    rows: list[list[Value]] = []
+    with TemporaryDirectory(prefix="benchmarks-") as temporary:
+        home = Path(temporary)
+        given, data = home / "keys.parquet", home / "data"
+        pq.write_table(pa.table({"id": pa.array(range(len(keys))), "url_surtkey": keys}), given)
+        run(["benchmarks.clients.join_ours", "harvest", str(folder), str(data), "-", "-"], home=home)
+        for how in HOW:
+            ours, theirs = home / f"{how}.parquet", home / f"{how}-duckdb.parquet"
+            wait_for_quiet()
+            mine = run(["benchmarks.clients.join_ours", how, str(folder), str(data), str(given), str(ours)], home=home)
+            wait_for_quiet()
+            other = run(
+                ["benchmarks.clients.join_duckdb", how, f"{folder}/**/*.parquet", str(given), str(theirs)], home=home
+            )
+            about, bytes_read = json.loads(mine.output), json.loads(other.output)["bytes"]
+            cpu, other_cpu = mine.cost.cpu_seconds, other.cost.cpu_seconds
+            costs = [about["requests"], cpu, other_cpu, cpu / other_cpu, about["bytes"] / 1e6, bytes_read / 1e6]
+            rows.append([how, _equal_rows(how, ours, theirs), *costs, mine.cost.peak_bytes / 1e6, len(keys) / cpu])
+    names = ["rows", "requests", "CPU s", "DuckDB: CPU s", "ratio", "MB", "DuckDB: MB", "peak MB", "keys per CPU s"]
+    table(title, ["", *names], rows)
+
+
+def _equal_rows(how: str, ours: Path, theirs: Path) -> int:
+    """Return the number of rows, which are the same.
+
+    Raises:
+        Failed: if they are not.
+    """
+    columns = _SAME[how]
+    mine = (
+        f"SELECT {columns.replace('id,', 'input_id AS id,', 1) if ',' in columns else 'input_id AS id'} FROM '{ours}'"
+    )
+    other = f"SELECT {columns} FROM '{theirs}'"
+    with duckdb.connect() as connection:
+        different = f"SELECT count(*) FROM (({mine} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {mine}))"
+        (count,) = connection.execute(different).fetchone() or (1,)
+        (rows,) = connection.execute(f"SELECT count(*) FROM ({mine})").fetchone() or (0,)
+    if count:
+        raise Failed(f"{count:,} rows of the results differ: {how}")
+    return int(rows)
