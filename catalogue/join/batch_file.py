@@ -9,16 +9,15 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-_OPTIONS: Any = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-
 
 class BatchWriter:
     """Writes a file."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, compress: bool) -> None:
         self._path = path
+        options: Any = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
         self._file = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_file(self._file, schema, options=_OPTIONS)
+        self._writer = pa.ipc.new_file(self._file, schema, options=options)
         self._places: list[tuple[int, Any]] = []
 
     def __enter__(self) -> Self:

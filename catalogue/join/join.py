@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -246,7 +246,8 @@ class _Run:
         """Read the slices that are not done."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
-        with database(self._work) as connection:
+        with ExitStack() as stack:
+            connection = stack.enter_context(database(self._work)) if self._kind.found else None
             for each in self._slices:
                 if each.name not in self._ledger.parts:
                     self._read_slice(each, parts / f"{each.name}.parquet", connection)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
 """Captures that are added at a time."""
+_REPEATED = [
+    *("fetch_time", "content_mime_type", "content_mime_detected", "fetch_status", "content_languages"),
+    *("content_charset", "fetch_redirect", "content_truncated", "warc_filename", "crawl", "subset"),
+]
+"""Columns with few values, for which dictionaries are tried."""
 _PAIRS = 1 << 18
 """Rows of an inner join that are made at a time."""
 _NOTHING = "nothing"
@@ -33,7 +38,7 @@ def write_part(
     lookups: Lookups,
     keys: JoinKeys,
     path: Path,
-    connection: duckdb.DuckDBPyConnection,
+    connection: duckdb.DuckDBPyConnection | None,
 ) -> Part:
     """Read the captures of a slice, and write its part.
 
@@ -43,7 +48,7 @@ def write_part(
         lookups: the intervals of the slice.
         keys: of the join.
         path: of the file; it is not written if it would be empty.
-        connection: to a database in memory.
+        connection: to a database in memory; None for an inner join.
 
     Raises:
         SourceError: if a request fails.
@@ -51,7 +56,7 @@ def write_part(
     """
     batches = captures.batches(warn=False)
     found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
-    if kind.found:
+    if connection:
         return _write_collected(kind, found, path, connection)
     return _write_joined(found, keys, path)
 
@@ -88,7 +93,9 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part
             greatest.append(int(of.max()))
             inputs = keys.rows_of(_distinct(of))
             for table in _pairs(chunk.drop_columns([NUMBER]), of, inputs):
-                writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
+                writer = writer or pq.ParquetWriter(
+                    temporary, table.schema, compression="zstd", use_dictionary=_REPEATED
+                )
                 writer.write_table(table)
                 rows += len(table)
     finally:

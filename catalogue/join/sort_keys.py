@@ -1,7 +1,7 @@
 """Sort the keys of an input, and write them with the rows that have them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -72,10 +72,9 @@ def sort_keys(
         QueryError: if no row has a valid pattern, or the input cannot be read.
     """
     with ExitStack() as stack:
-        connection = stack.enter_context(database(folder))
         parsing = stack.enter_context(closing(ParsedInput(given, dataset, match, invalid, report)))
-        inorder = _sorted(parsing, connection, batch, folder)
-        patterns = _write_numbered(folder, inorder, connection, batch, wide=match is not Match.EXACT)
+        inorder = stack.enter_context(_sorted(parsing, batch, folder))
+        patterns = _write_numbered(folder, inorder, batch, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
@@ -87,16 +86,15 @@ def _what(match: Match) -> str:
     return {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}.get(match, f"the name of a {match.value}")
 
 
-def _write_numbered(
-    folder: Path, inorder: pa.RecordBatchReader, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool
-) -> int:
+def _write_numbered(folder: Path, inorder: pa.RecordBatchReader, batch: int, *, wide: bool) -> int:
     """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
     count, before = 0, None
     with ExitStack() as stack:
         names = [name for name in inorder.schema.names if name not in {FIRST, OTHERS}]
         schema = pa.schema([(NUMBER, pa.int64()), *(inorder.schema.field(name) for name in names)])
-        inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema))
-        lookups = stack.enter_context(_LookupWriter(folder, connection, batch, wide=wide))
+        is_large = (folder / _PARSED_FILE).exists()
+        inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema, compress=is_large))
+        lookups = stack.enter_context(_LookupWriter(folder, batch, wide=wide, compress=is_large))
         for some in inorder:
             if not some.num_rows:
                 continue
@@ -113,10 +111,9 @@ def _write_numbered(
     return count
 
 
-def _sorted(
-    parsing: ParsedInput, connection: "duckdb.DuckDBPyConnection", rows: int, folder: Path
-) -> pa.RecordBatchReader:
-    """Return the rows sorted by pattern and row; on disk if they are many."""
+@contextmanager
+def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
+    """Yield the rows sorted by pattern and row; on disk if they are many."""
     waiting, size = [], 0
     batches = parsing.batches()
     for batch in batches:
@@ -125,11 +122,17 @@ def _sorted(
         if size > _MOST_SORTED:
             path = folder / _PARSED_FILE
             _write_parquet(path, parsing.schema, chain(_emptied(waiting), batches))
-            order = f"ORDER BY {FIRST}, {ROW}"
-            return connection.execute(f"FROM read_parquet({literal(str(path))}) {order}").to_arrow_reader(rows)
+            with database(folder) as connection:
+                yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
+            return
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
     waiting.clear()
-    return table.take(pc.sort_indices(table[FIRST])).to_reader(rows)  # keeps the order of equal ones
+    yield table.take(pc.sort_indices(table[FIRST])).to_reader(rows)  # keeps the order of equal ones
+
+
+def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
+    query = f"FROM read_parquet({literal(str(path))}) ORDER BY {order}"
+    return connection.execute(query).to_arrow_reader(rows)
 
 
 def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,12 +151,15 @@ def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 class _LookupWriter:
     """Writes the intervals of patterns, sorted."""
 
-    def __init__(self, folder: Path, connection: "duckdb.DuckDBPyConnection", batch: int, *, wide: bool) -> None:
-        self._batch = batch
+    def __init__(self, folder: Path, batch: int, *, wide: bool, compress: bool) -> None:
+        self._folder, self._batch, self._compress = folder, batch, compress
         self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
-        self._connection, self._wide = connection, wide
+        self._wide = wide
         self._is_sorted, self._reached = True, b""
-        self._writer = BatchWriter(self._unsorted, LOOKUPS)
+        self._writer = self._new_writer()
+
+    def _new_writer(self) -> BatchWriter:
+        return BatchWriter(self._unsorted, LOOKUPS, compress=self._compress)
 
     def __enter__(self) -> Self:
         return self
@@ -195,15 +201,14 @@ class _LookupWriter:
                 self._sort()
 
     def _sort(self) -> None:
-        unsorted, copy = BatchFile(self._path), self._path.with_name(_PARSED_FILE)
+        unsorted, copy = BatchFile(self._path), self._path.with_suffix(".parquet")
         _write_parquet(copy, LOOKUPS, unsorted.all())
-        query = f"FROM read_parquet({literal(str(copy))}) ORDER BY start, {NUMBER}"
-        sorted_rows = self._connection.execute(query).to_arrow_reader(self._batch)
         self._reached = b""
-        self._writer = BatchWriter(self._unsorted, LOOKUPS)
-        with self._writer:
-            for batch in sorted_rows:
+        self._writer = self._new_writer()
+        with database(self._folder) as connection, self._writer:
+            for batch in _by_duckdb(connection, copy, f"start, {NUMBER}", self._batch):
                 self._write(batch.cast(LOOKUPS))
+        copy.unlink()
         unsorted.close()
         self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
         self._unsorted.rename(self._path)
