@@ -127,7 +127,12 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
             return
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
     waiting.clear()
-    yield table.take(pc.sort_indices(table[FIRST])).to_reader(rows)  # keeps the order of equal ones
+    for every in table.to_batches():  # one, or none
+        order = pc.sort_indices(every.column(FIRST))  # which keeps the order of equal ones
+        # Arrays take less time than a table.
+        inorder = [column.take(order) for column in every.columns]
+        table = pa.Table.from_arrays(inorder, schema=table.schema)
+    yield table.to_reader(rows)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
