@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -210,7 +210,7 @@ class _Run:
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None]) -> Joined:
         """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
         before = self._session.spent
-        ledger, parts = self._ledger, self._work / "parts" if self._kind.found else folder
+        ledger, parts = self._ledger, self._work / "parts" if self._kind.collect else folder
         crawls = self._scope.crawls
         if not (ledger.finished and all(ledger.slices(c, self._scope.state(c)) is not None for c in crawls)):
             agree(self.estimate())
@@ -246,20 +246,18 @@ class _Run:
         """Read the slices that are not done."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
-        with ExitStack() as stack:
-            connection = stack.enter_context(database(self._work)) if self._kind.found else None
-            for each in self._slices:
-                if each.name not in self._ledger.parts:
-                    self._read_slice(each, parts / f"{each.name}.parquet", connection)
-                at.done, at.bytes = at.done + 1, self._session.bytes - start
-                at.failed = len(self._ledger.failed)
-                self._report(at)
+        for each in self._slices:
+            if each.name not in self._ledger.parts:
+                self._read_slice(each, parts / f"{each.name}.parquet")
+            at.done, at.bytes = at.done + 1, self._session.bytes - start
+            at.failed = len(self._ledger.failed)
+            self._report(at)
 
-    def _read_slice(self, each: Slice, path: Path, connection: Any) -> None:  # noqa: ANN401 - DuckDB is not imported here
+    def _read_slice(self, each: Slice, path: Path) -> None:
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
-            part = write_part(self._kind, captures, lookups, self._keys, path, connection)
+            part = write_part(self._kind, captures, lookups, self._keys, path)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError) as error:
@@ -269,7 +267,7 @@ class _Run:
 
     def _write(self, folder: Path, parts: Path) -> int:
         """Write the result; return the number of its rows."""
-        if not self._kind.found:
+        if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
             if not rows:
                 write_nothing(self._keys, self._scope.schema, folder / "nothing.parquet")

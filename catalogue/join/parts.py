@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import put_in_place, whole_file
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import CHUNK, FOUND, INPUTS, PARTS, PLACE, UNREAD, Kind
+from catalogue.join.kinds import INPUTS, PARTS, UNREAD, Kind, distinct
 from catalogue.join.ledger import Part
 from catalogue.join.lookups import NUMBER, Lookups
 from catalogue.parquet.arrow_arrays import integers, numbers, positions
@@ -29,6 +29,8 @@ _REPEATED = [
 """Columns with few values, for which dictionaries are tried."""
 _PAIRS = 1 << 18
 """Rows of an inner join that are made at a time."""
+_ROW_GROUP = 1 << 15
+"""Rows of a row group of a part, so that a result reads few of others."""
 _NOTHING = "nothing"
 
 
@@ -38,7 +40,6 @@ def write_part(
     lookups: Lookups,
     keys: JoinKeys,
     path: Path,
-    connection: duckdb.DuckDBPyConnection | None,
 ) -> Part:
     """Read the captures of a slice, and write its part.
 
@@ -48,7 +49,6 @@ def write_part(
         lookups: the intervals of the slice.
         keys: of the join.
         path: of the file; it is not written if it would be empty.
-        connection: to a database in memory; None for an inner join.
 
     Raises:
         SourceError: if a request fails.
@@ -56,14 +56,7 @@ def write_part(
     """
     batches = captures.batches(warn=False)
     found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
-    if connection:
-        return _write_collected(kind, found, path, connection)
-    return _write_joined(found, keys, path)
-
-
-def _distinct(patterns: np.ndarray) -> np.ndarray:
-    inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
-    return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
+    return _write_collected(kind, found, path) if kind.collect else _write_joined(found, keys, path)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -91,7 +84,7 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part
             of = numbers(chunk[NUMBER])
             least.append(int(of.min()))
             greatest.append(int(of.max()))
-            inputs = keys.rows_of(_distinct(of))
+            inputs = keys.rows_of(distinct(of))
             for table in _pairs(chunk.drop_columns([NUMBER]), of, inputs):
                 writer = writer or pq.ParquetWriter(
                     temporary, table.schema, compression="zstd", use_dictionary=_REPEATED
@@ -127,17 +120,19 @@ def _pairs(captures: pa.Table, of: np.ndarray, inputs: pa.RecordBatch) -> Iterat
         yield pa.table([*rows_of.columns, *chosen.columns], names=names)
 
 
-def _newest(kind: Kind, found: Iterable[pa.Table], connection: duckdb.DuckDBPyConnection) -> Iterator[pa.Table]:
-    """Yield the newest capture of each pattern, which are in memory."""
+def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> Part:
+    """Write what a kind collects of captures."""
     kept: pa.Table | None = None
     for chunk in found:
-        every = pa.concat_tables([kept, chunk]).combine_chunks() if kept else chunk
-        connection.register(CHUNK, every.append_column(PLACE, positions(np.arange(len(every)))))
-        places = connection.execute(kind.found).to_arrow_table()[PLACE]
-        connection.unregister(CHUNK)
-        kept = every.take(places)
-    if kept:
-        yield kept
+        assert kind.collect  # noqa: S101 - an inner join collects nothing
+        kept = kind.collect(chunk if kept is None else pa.concat_tables([kept, kind.collect(chunk)]))
+    if kept is None:
+        return Part("", 0, 0, 0, 0)
+    of = numbers(kept[NUMBER])
+    inorder = kept if (np.diff(of) >= 0).all() else kept.take(positions(np.argsort(of, kind="stable")))
+    temporary = path.with_name(f".{path.name}")
+    pq.write_table(inorder, temporary, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED)
+    return _placed(temporary, path, len(kept), int(of.min()), int(of.max()))
 
 
 def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Part:
@@ -145,31 +140,11 @@ def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Pa
     return Part(path.name, rows, path.stat().st_size, first, last)
 
 
-def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path, connection: duckdb.DuckDBPyConnection) -> Part:
-    connection.execute(f"DROP TABLE IF EXISTS {FOUND}")
-    collected = False
-    for chunk in _newest(kind, found, connection) if kind.newest else found:
-        connection.register(CHUNK, chunk)
-        into = f"INSERT INTO {FOUND}" if collected else f"CREATE TEMP TABLE {FOUND} AS"
-        connection.execute(f"{into} {f'FROM {CHUNK}' if kind.newest else kind.found}")
-        connection.unregister(CHUNK)
-        collected = True
-    if not collected:
-        return Part("", 0, 0, 0, 0)
-    temporary = path.with_name(f".{path.name}")
-    to = f"TO {literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd)"
-    (rows,) = connection.execute(f"COPY ({kind.part}) {to}").fetchone() or (0,)
-    (least, greatest) = connection.execute(f"SELECT min({NUMBER}), max({NUMBER}) FROM {FOUND}").fetchone() or (0, 0)
-    connection.execute(f"DROP TABLE {FOUND}")
-    return _placed(temporary, path, rows, least, greatest)
-
-
 def prepare_result(kind: Kind, schema: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
     """Make an empty part, so that the result has all columns; ``schema`` is that of captures."""
-    connection.register(CHUNK, schema.insert(0, pa.field(NUMBER, pa.int64())).empty_table())
-    connection.execute(f"CREATE TEMP TABLE {FOUND} AS {f'FROM {CHUNK}' if kind.newest else kind.found}")
-    connection.execute(f"CREATE TEMP TABLE {_NOTHING} AS {kind.part}")
-    connection.execute(f"DROP TABLE {FOUND}")
+    assert kind.collect  # noqa: S101 - an inner join needs no result
+    nothing = kind.collect(schema.insert(0, pa.field(NUMBER, pa.int64())).empty_table())
+    connection.register(_NOTHING, nothing)
 
 
 def write_result(

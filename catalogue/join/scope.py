@@ -16,7 +16,7 @@ from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
 from catalogue.find_captures import run_in_cdx, run_query
 from catalogue.formatting import join_first, plural
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import Kind, latest_columns
+from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.lookups import Lookups
 from catalogue.join.price import CrawlPrice, price
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
@@ -67,7 +67,7 @@ class Scope:
         self.subsets = select_subsets(several(query.subsets))
         resolved, _ = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
         columns = resolved.columns if kind.columns is None else kind.columns
-        columns = latest_columns(columns) if kind.name == "latest" else columns
+        columns = newest_columns(columns) if kind.name == "latest" else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """Without keys."""
 
