@@ -390,7 +390,7 @@ class Catalogue(ReprMixin):
         how: str = "inner",
         on: str | None = None,
         match: Match | str = "exact",
-        agree: Callable[[JoinEstimate], None] = lambda _: None,
+        agree: Callable[[JoinEstimate], None] | None = None,
         report: Callable[[Progress], None] | None = None,
         **query: Unpack[QueryOptions],
     ) -> Joined:

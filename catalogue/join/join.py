@@ -73,7 +73,7 @@ def join(
     keys: Input,
     output: Path,
     *,
-    agree: Callable[[JoinEstimate], None] = lambda _: None,
+    agree: Callable[[JoinEstimate], None] | None = None,
     report: Report | None = None,
     sizes: Sizes = DEFAULT_SIZES,
 ) -> Joined:
@@ -207,13 +207,15 @@ class _Run:
         seconds = self._session.cost().seconds(requests, received, len(prices))
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
-    def run(self, folder: Path, agree: Callable[[JoinEstimate], None]) -> Joined:
+    def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None) -> Joined:
         """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
         before = self._session.spent
         ledger, parts = self._ledger, self._work / "parts" if self._kind.collect else folder
         crawls = self._scope.crawls
         if not (ledger.finished and all(ledger.slices(c, self._scope.state(c)) is not None for c in crawls)):
-            agree(self.estimate())
+            cost = self.estimate()
+            if agree:
+                agree(cost)
             make_folder(parts)
             for path in parts.glob("*.parquet"):  # of slices that were cut again
                 if path.name not in {part.file for part in ledger.parts.values()}:
