@@ -97,7 +97,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     }
     with options.opened(scheduler=scheduler) as catalogue:
         path = Path(keys.name)
-        if keys.name == "<stdin>" or not (path.is_file() or path.is_dir()):  # a pipe can be read once
+        if keys.name == "<stdin>" or not path.is_file():  # a pipe can be read once
             path = catalogue.session.new_temporary_folder() / "stdin"
             with path.open("wb") as file:
                 shutil.copyfileobj(keys, file)

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from catalogue.errors import QueryError
+
 
 class BatchWriter:
     """Writes a file."""
@@ -58,14 +60,25 @@ class BatchFile:
 
     def read(self, batches: range) -> pa.RecordBatch:
         """Return the rows of consecutive batches."""
-        table = pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema).combine_chunks()
-        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self.schema)])[0]
+        return one_batch(pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema))
 
     def all(self) -> Iterator[pa.RecordBatch]:
         return map(self._reader.get_batch, range(len(self.counts)))
 
     def close(self) -> None:
         self._file.close()
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one batch.
+
+    Raises:
+        QueryError: if a column has more than 2 GiB of text, as of millions of rows with the same key.
+    """
+    batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    if len(batches) > 1:
+        raise QueryError("too many rows of the list have the same key, or the rows are too large; remove some of both")
+    return batches[0]
 
 
 def _places(path: Path) -> Path:

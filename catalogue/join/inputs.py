@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
+from catalogue.join.spilling import parquet_files, plain_name
 from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
 
@@ -186,9 +187,9 @@ def _reader_of(path: Path, file: BinaryIO) -> str | None:
     """Return the call of DuckDB that reads a file; None for lines."""
     start = file.read(len(_PARQUET))
     file.seek(0)
-    name = literal("".join(f"[{char}]" if char in "*?[" else char for char in str(path)))  # no pattern of names
+    name = literal(plain_name(path))
     if start == _PARQUET:
-        return f"read_parquet({name})"
+        return parquet_files([path])
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in {".gz", ".zst"}]
     kind = suffixes[-1] if suffixes else ""
     if kind == ".parquet":
@@ -220,7 +221,9 @@ def _unzipped(file: BinaryIO) -> Iterator[BinaryIO]:
         with gzip.GzipFile(fileobj=file) as unzipped:
             yield cast("BinaryIO", unzipped)
     elif start == _ZSTD:
-        yield cast("BinaryIO", pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
+        yield cast(
+            "BinaryIO", io.BufferedReader(cast("Any", pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")))
+        )
     else:
         yield file
 
@@ -230,6 +233,8 @@ def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBa
     while data := file.read(_CHUNK):
         *lines, rest = (rest + data.removeprefix(b"\xef\xbb\xbf") if is_first else rest + data).split(b"\n")
         is_first = False
+        if len(rest) > _LONGEST:
+            raise pa.ArrowInvalid(f"a line has more than {_LONGEST:,} bytes")
         yield pa.RecordBatch.from_arrays([binaries([line.removesuffix(b"\r") for line in lines])], schema=schema)
     if rest:
         yield pa.RecordBatch.from_arrays([binaries([rest.removesuffix(b"\r")])], schema=schema)

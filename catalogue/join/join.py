@@ -1,7 +1,8 @@
 """Run a join: sort the keys, price it, read slice by slice, and write the result."""
 
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,25 +12,27 @@ from typing import Any
 import numpy as np
 
 from catalogue.atomic_files import make_folder
-from catalogue.errors import Blocked, FormatError, QueryError, SourceError, SourceUnavailable
+from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.ledger import JoinLedger
+from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import concatenate, prepare_result, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import sort_keys
-from catalogue.join.spilling import database
+from catalogue.join.spilling import SPILLED, database
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
 
-_LEDGER, _KEYS = "ledger.jsonl", "keys"
+_LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
+_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
@@ -82,21 +85,27 @@ def join(
     is_file = _is_file(output, keys)
     folder = output.with_name(f".{output.name}.join") if is_file else output
     work = folder / ".join"
+    invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     if not work.exists() and folder.exists() and any(folder.iterdir()):
         raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
+    if is_file and invalid.exists() and not is_list_of_invalid(invalid):
+        raise QueryError(f"{invalid} would be replaced by a list of invalid rows; choose another name")
     make_folder(work)
-    invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
         with closing(_Run(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, agree)
         if is_file:
             concatenate(done.files, output)
             done.output = output
+        if done.complete and is_file:
+            (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
+            for path in folder.glob("*.parquet"):
+                path.unlink()
+        if done.complete:
+            for name in (_KEYS, _PARTS, SPILLED):
+                shutil.rmtree(work / name, ignore_errors=True)
     if done.complete and is_file:
-        (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
         shutil.rmtree(folder)
-    elif done.complete:
-        shutil.rmtree(work / _KEYS, ignore_errors=True)
     return done
 
 
@@ -112,7 +121,7 @@ def _is_file(output: Path, keys: Input) -> bool:
         raise QueryError(message)
     if is_file and output.is_dir():
         raise QueryError(f"{output} is a folder; choose another name")
-    if is_file and isinstance(keys, str | Path) and output.exists() and output.samefile(keys):
+    if is_file and isinstance(keys, str | Path) and Path(keys).exists() and output.exists() and output.samefile(keys):
         raise QueryError(f"{output} has the keys; choose another name for the result")
     if not is_file and output.exists() and not output.is_dir():
         raise QueryError(f"{output} is a file; for one file use a name that ends in .parquet")
@@ -138,6 +147,8 @@ class _Run:
         self._scope = Scope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
         """Of all crawls, in the order in which they are read."""
+        self._cut: list[tuple[str, str, str, list[Slice]]] = []
+        """Crawl, index, state and slices of crawls that are not in the ledger yet."""
         self._ledger = JoinLedger(work / _LEDGER, self._described())
 
     def _described(self) -> dict[str, Any]:
@@ -189,17 +200,17 @@ class _Run:
     def estimate(self) -> JoinEstimate:
         """Cut the keys into slices, and price those that are not done."""
         prices = []
-        self._slices = []
+        self._slices, self._cut = [], []
         for crawl in self._scope.crawls:
             state = self._scope.state(crawl)
             slices = self._ledger.slices(crawl, state)
             if slices is None:
                 way = self._scope.way(crawl, self._keys)
                 slices, price = way.slices, way.price
-                self._ledger.add_slices(crawl, price.index, state, slices)
+                self._cut.append((crawl, price.index, state, slices))
             else:
                 left = [each for each in slices if each.name not in self._ledger.parts]
-                price = self._scope.price(crawl, slices[0].index if slices else "", left, self._keys)
+                price = self._scope.price(crawl, self._ledger.index(crawl), left, self._keys)
             prices.append(price)
             self._slices += slices
         requests, received = (sum(values) for values in zip(*((p.requests, p.bytes) for p in prices), strict=True))
@@ -210,21 +221,24 @@ class _Run:
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None) -> Joined:
         """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
         before = self._session.spent
-        ledger, parts = self._ledger, self._work / "parts" if self._kind.collect else folder
-        crawls = self._scope.crawls
-        if not (ledger.finished and all(ledger.slices(c, self._scope.state(c)) is not None for c in crawls)):
+        ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
+        if not (ledger.finished and self._kind.collect):  # then there are no parts any more
+            ledger.forget_lost(parts)
+        if not self._is_done(folder):
             cost = self.estimate()
             if agree:
                 agree(cost)
+            for each in self._cut:
+                ledger.add_slices(*each)
             make_folder(parts)
-            for path in parts.glob("*.parquet"):  # of slices that were cut again
-                if path.name not in {part.file for part in ledger.parts.values()}:
+            known = {part.file for part in ledger.parts.values()}
+            for path in _own_files(parts):  # some are of slices that were cut again
+                if path.name not in known:
                     path.unlink()
             self._read(parts)
             rows = self._write(folder, parts)
-            if not (ledger.failed or ledger.missing):
+            if not (ledger.failed or self._missing):
                 ledger.finish(rows)
-                shutil.rmtree(self._work / "parts", ignore_errors=True)
         else:
             rows = ledger.rows or 0
         requests, received = (after - start for after, start in zip(self._session.spent, before, strict=True))
@@ -241,8 +255,20 @@ class _Run:
             requests,
             received,
             dict(ledger.failed),
-            tuple(ledger.missing),
+            self._missing,
         )
+
+    def _is_done(self, folder: Path) -> bool:
+        """Return whether the result is complete, and what is stored did not change since."""
+        known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.crawls)
+        return self._ledger.finished and None not in known and any(True for _ in _own_files(folder))
+
+    @property
+    def _missing(self) -> tuple[str, ...]:
+        """Sentences about index files that are not stored."""
+        crawls = self._scope.crawls
+        found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
+        return tuple(dict.fromkeys(found))
 
     def _read(self, parts: Path) -> None:
         """Read the slices that are not done."""
@@ -262,10 +288,10 @@ class _Run:
             part = write_part(self._kind, captures, lookups, self._keys, path)
         except (Blocked, SourceUnavailable):
             raise
-        except (SourceError, FormatError) as error:
+        except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern
             self._ledger.add_failed(each, str(error))
             return
-        self._ledger.add_part(each, part._replace(missing=captures.plan.missing))
+        self._ledger.add_part(each, part)
 
     def _write(self, folder: Path, parts: Path) -> int:
         """Write the result; return the number of its rows."""
@@ -276,14 +302,15 @@ class _Run:
             return rows
         rows = 0
         unread = self._unread()
-        for path in folder.glob("*.parquet"):  # of an earlier result
+        for path in _own_files(folder):  # of an earlier result
             path.unlink()
         with database(self._work) as connection:
             prepare_result(self._kind, self._scope.schema, connection)
             for number, span in enumerate(self._keys.spans(self._sizes.rows)):
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
-                doubtful = np.arange(span[0], span[1] + 1) if self._ledger.missing else unread
+                first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
+                doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
                 rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
         return rows
 
@@ -292,3 +319,8 @@ class _Run:
         failed = [each for each in self._slices if each.name in self._ledger.failed]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in failed]
         return np.unique(np.concatenate([np.arange(0), *found]))
+
+
+def _own_files(folder: Path) -> Iterator[Path]:
+    """Yield the Parquet files of a folder that a join wrote, by their names."""
+    return (path for path in folder.glob("*.parquet") if _OWN.fullmatch(path.name))

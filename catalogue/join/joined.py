@@ -55,7 +55,7 @@ class Joined(ReprMixin):
     @property
     def files(self) -> list[Path]:
         """The Parquet files."""
-        return sorted(self.output.glob("*.parquet")) if self.output.is_dir() else [self.output]
+        return sorted(self.output.glob("[!.]*.parquet")) if self.output.is_dir() else [self.output]
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.join.batch_file import BatchFile
+from catalogue.join.batch_file import BatchFile, one_batch
 from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, Lookups, StoredLookups, WideLookups
 from catalogue.parquet.arrow_arrays import binaries, flags, integers
 from catalogue.query.exact_keys import KeyTexts
@@ -40,6 +40,8 @@ class JoinKeys:
         self._firsts = [bytes.fromhex(first) for first, _ in self._lookups.places]
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
         self._most = most
+        self.is_wide = self._reached[-1:] > [b""]
+        """Whether there are intervals of many keys."""
         self._last: tuple[int, Sequence[bytes]] = (-1, ())
         """The batch of intervals that was searched last, and their starts."""
 
@@ -76,8 +78,7 @@ class JoinKeys:
                 at = np.searchsorted(patterns, of)
                 is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
                 parts.append(pa.table(batch if is_there.all() else batch.filter(flags(is_there))))
-        table = pa.concat_tables(parts).combine_chunks()
-        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self._inputs.schema)])[0]
+        return one_batch(pa.concat_tables(parts))
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield first and last number of consecutive patterns, of about as many rows of the input."""
@@ -113,7 +114,7 @@ class JoinKeys:
 
     def between(self, start: bytes, end: bytes) -> Lookups:
         """Return the intervals with keys between two keys, the second exclusive, cut to them."""
-        if not self._reached[-1:] > [b""]:
+        if not self.is_wide:
             low, high = self.place(start), self.place(end)
             if high - low > self._most and self.is_ascii:
                 return StoredLookups(self._lookups, low, high)

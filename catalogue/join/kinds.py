@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalogue.errors import QueryError
 from catalogue.join.keys import ROW
@@ -61,6 +62,7 @@ def _counted(captures: pa.Table) -> pa.Table:
 
 def _newest(captures: pa.Table) -> pa.Table:
     """Return the newest capture of each pattern; of several at the same time the one with the greatest place."""
+    captures = captures.filter(pc.is_valid(captures["fetch_time"]))  # all have one
     of = numbers(captures[NUMBER])
     times = numbers(captures["fetch_time"].cast(pa.int64()))
     if not len(of):
@@ -74,7 +76,7 @@ def _newest(captures: pa.Table) -> pa.Table:
         while first and (of[first - 1], times[first - 1]) == (of[at], times[at]):
             first -= 1
         places = captures.select(_PLACE).take(positions(order[first : at + 1])).to_pylist()
-        best = max(range(len(places)), key=lambda n: tuple(places[n].values()))
+        best = max(range(len(places)), key=lambda n: tuple((value is not None, value) for value in places[n].values()))
         order[at] = order[first + best]
     (every,) = captures.combine_chunks().to_batches()
     newest = positions(order[is_last])
@@ -111,7 +113,7 @@ _LATEST = f"""
 SELECT {_INPUT}, {PARTS}.* EXCLUDE ({NUMBER})
 FROM {PARTS} JOIN ({_BEST}) AS best
     ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl AND newest.subset = subset
-    AND newest.file = warc_filename AND newest.offset = warc_record_offset
+    AND newest.file IS NOT DISTINCT FROM warc_filename AND newest.offset IS NOT DISTINCT FROM warc_record_offset
 JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER}, {ROW}"""
 
 _KINDS = (

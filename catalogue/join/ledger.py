@@ -22,8 +22,6 @@ class Part(NamedTuple):
     first: int
     """Least number of its patterns; 0 if it has none."""
     last: int
-    missing: tuple[str, ...] = ()
-    """Sentences about index files that are not stored, so that captures may be missing."""
 
 
 class JoinLedger:
@@ -36,7 +34,8 @@ class JoinLedger:
             QueryError: if it is of another join, or cannot be read.
         """
         self._path = path
-        self._crawls: dict[str, tuple[str, list[Slice]]] = {}
+        self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
+        """State, index and slices."""
         self.parts: dict[str, Part] = {}
         """By name of the slice."""
         self.failed: dict[str, str] = {}
@@ -83,13 +82,13 @@ class JoinLedger:
                     Slice(crawl, index, subset, number, KeyInterval(bytes.fromhex(start), bytes.fromhex(end)))
                     for subset, number, start, end in keys
                 ]
-                for old in self._crawls.get(crawl, ("", []))[1]:
+                for old in self._crawls.get(crawl, ("", "", []))[2]:
                     self.parts.pop(old.name, None)
                     self.failed.pop(old.name, None)
-                self._crawls[crawl] = state, slices
+                self._crawls[crawl] = state, index, slices
                 self.rows = None
             case {"done": name, **part}:
-                self.parts[name] = Part(**part)._replace(missing=tuple(part["missing"]))
+                self.parts[name] = Part(**part)
                 self.failed.pop(name, None)
             case {"failed": name, "reason": reason}:
                 self.failed[name] = reason
@@ -97,19 +96,26 @@ class JoinLedger:
                 self.rows = rows
 
     @property
-    def missing(self) -> dict[str, None]:
-        """Sentences about index files that are not stored."""
-        return dict.fromkeys(text for part in self.parts.values() for text in part.missing)
-
-    @property
     def slice_count(self) -> int:
         """Number of slices of all crawls."""
-        return sum(len(slices) for _, slices in self._crawls.values())
+        return sum(len(slices) for _, _, slices in self._crawls.values())
 
     def slices(self, crawl: str, state: str) -> list[Slice] | None:
         """Return the slices of a crawl in this state of the store; None if they are not cut yet."""
-        known, slices = self._crawls.get(crawl, ("", []))
+        known, _, slices = self._crawls.get(crawl, ("", "", []))
         return slices if known == state else None
+
+    def index(self, crawl: str) -> str:
+        """Return the index by which a crawl is read."""
+        return self._crawls[crawl][1]
+
+    def forget_lost(self, folder: Path) -> None:
+        """Forget the parts whose files are not there as they were written, and the result with them."""
+        for name, part in [*self.parts.items()]:
+            path = folder / part.file
+            if part.file and not (path.is_file() and path.stat().st_size == part.size):
+                del self.parts[name]
+                self.rows = None
 
     @property
     def finished(self) -> bool:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ NUMBER = "number"
 """Column with the number of a pattern."""
 LOOKUPS = pa.schema([("start", pa.binary()), ("end", pa.binary()), (NUMBER, pa.int64())])
 """An interval of keys, sorted by ``start``, and the number of its pattern; ``end`` is null for a single key."""
+_start = attrgetter("start")
 _Found = tuple[np.ndarray, np.ndarray]
 
 
@@ -189,8 +191,8 @@ class StoredKeys(ManyKeys):
 
     def parts(self, least: bytes, greatest: bytes | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows between two keys, inclusive, in batches; None for no limit."""
-        first = bisect_left(KeyStarts(self), least)
-        stop = len(self) if greatest is None else bisect_right(KeyStarts(self), greatest, lo=first)
+        first = bisect_left(self, least, key=_start)
+        stop = len(self) if greatest is None else bisect_right(self, greatest, lo=first, key=_start)
         first, stop = self.rows.start + first, self.rows.start + stop
         while first < stop:
             number = bisect_right(self._batches.starts, first) - 1
@@ -220,16 +222,3 @@ class StoredKeys(ManyKeys):
     def take(self, places: np.ndarray) -> "StoredKeys":
         start = self.rows.start + int(places[0]) if len(places) else 0
         return StoredKeys(self._batches, start, start + len(places))  # consecutive, as all are ASCII
-
-
-class KeyStarts(Sequence[bytes]):
-    """The keys of intervals, for a bisection."""
-
-    def __init__(self, intervals: Sequence[KeyInterval]) -> None:
-        self._intervals = intervals
-
-    def __len__(self) -> int:
-        return len(self._intervals)
-
-    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
-        return self._intervals[at].start

@@ -23,6 +23,7 @@ FIRST, OTHERS = "first", "others"
 _IS_KEY = r"(?s)^[^/?#\s()]+\)(?:\S.*)?$"
 """Keys have a parenthesis after the host, where URLs have none."""
 _HAS_BLANKS = r"\s$"
+_HEADER = ("text", "reason")
 _SHOWN = 300
 """Characters of an invalid row that are kept."""
 
@@ -39,6 +40,8 @@ class ParsedInput:
     ) -> None:
         self._given, self._keys, self._match, self._report = given, dataset.keys, match, report
         self._invalid_path, self._stack = invalid, ExitStack()
+        if is_list_of_invalid(invalid):  # of an earlier attempt
+            invalid.unlink()
         self._writer: Any = None
         self.rows = self.invalid = 0
         self.is_ascii = True
@@ -80,7 +83,9 @@ class ParsedInput:
                 first, more = self._pattern(text)
             except QueryError as error:
                 first, more = b"", b""
-                self._note(self.rows + 1 + at, given[at].as_py(), str(error))
+                value = given[at].as_py()
+                reason = "it is not UTF-8" if text is None and value is not None else str(error)
+                self._note(self.rows + 1 + at, value, reason)
                 invalid.append(at)
             firsts.append(first)
             others.append(more)
@@ -93,7 +98,7 @@ class ParsedInput:
 
     def _pattern(self, text: str | None) -> tuple[bytes, bytes]:
         if text is None or not (text := text.strip()):
-            raise QueryError("it is empty" if text is not None else "it has no text in UTF-8")
+            raise QueryError("it is empty")
         if self._keys is Keys.URL and _is_key(text):
             return self._key(text)
         pattern = parse_key_pattern(text, self._keys, self._match)
@@ -118,7 +123,7 @@ class ParsedInput:
         if self._writer is None:
             file = self._stack.enter_context(self._invalid_path.open("w", encoding="utf-8", newline=""))
             self._writer = csv.writer(file)
-            self._writer.writerow([self._given.unit, "text", "reason"])
+            self._writer.writerow([self._given.unit, *_HEADER])
             self.example = f"{self._given.unit} {row:,}: {reason}"
         self._writer.writerow([row, printable(text[:_SHOWN]), printable(reason)])
         self.invalid += 1
@@ -126,8 +131,7 @@ class ParsedInput:
 
 def _is_ascii(values: pa.BinaryArray) -> bool:
     """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
-    data = values.buffers()[2]
-    return data is None or not (np.frombuffer(data, np.uint8) & 0x80).any()
+    return bool(pc.all(pc.string_is_ascii(values.cast(pa.string())), min_count=0).as_py())
 
 
 def _is_key(text: str) -> bool:
@@ -145,3 +149,11 @@ def unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, by
         return [(first, None), *((key, None) for key in (others.split(b"\0") if others else ()))]
     pairs = (each.decode().split("-") for each in others.split(b" "))
     return [(bytes.fromhex(start), bytes.fromhex(end)) for start, end in pairs]
+
+
+def is_list_of_invalid(path: Path) -> bool:
+    """Return whether a file lists the invalid rows of an input."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.readline(_SHOWN).strip().endswith(",".join(_HEADER).encode())

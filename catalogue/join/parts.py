@@ -1,8 +1,9 @@
 """Write the parts of a join, and the result that they make."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 import numpy as np
@@ -14,6 +15,7 @@ from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import INPUTS, PARTS, UNREAD, Kind, distinct
 from catalogue.join.ledger import Part
 from catalogue.join.lookups import NUMBER, Lookups
+from catalogue.join.spilling import parquet_files
 from catalogue.parquet.arrow_arrays import integers, numbers, positions
 from catalogue.query.literals import literal
 
@@ -27,8 +29,8 @@ _REPEATED = [
     *("content_charset", "fetch_redirect", "content_truncated", "warc_filename", "crawl", "subset"),
 ]
 """Columns with few values, for which dictionaries are tried."""
-_PAIRS = 1 << 18
-"""Rows of an inner join that are made at a time."""
+_PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
+"""Rows of an inner join that are made at a time, and about their bytes."""
 _ROW_GROUP = 1 << 15
 """Rows of a row group of a part, so that a result reads few of others."""
 _NOTHING = "nothing"
@@ -54,9 +56,26 @@ def write_part(
         SourceError: if a request fails.
         DiskFailed: if the file cannot be written.
     """
-    batches = captures.batches(warn=False)
-    found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
-    return _write_collected(kind, found, path) if kind.collect else _write_joined(found, keys, path)
+    temporary = path.with_name(f".{path.name}")
+    try:
+        with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
+            found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
+            of = _write_collected(kind, found, temporary) if kind.collect else _write_joined(found, keys, temporary)
+        if of is None:
+            return Part("", 0, 0, 0, 0)
+        put_in_place(temporary, path)
+        return Part(path.name, of.rows, path.stat().st_size, of.first, of.last)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _Written(NamedTuple):
+    """What is in a file."""
+
+    rows: int
+    first: int
+    """Least number of a pattern."""
+    last: int
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -74,11 +93,10 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part:
+def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Written | None:
     """Write captures with each row of the input that has their pattern."""
     writer, rows = None, 0
     least, greatest = [], []
-    temporary = path.with_name(f".{path.name}")
     try:
         for chunk in found:
             of = numbers(chunk[NUMBER])
@@ -86,17 +104,13 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> Part
             greatest.append(int(of.max()))
             inputs = keys.rows_of(distinct(of))
             for table in _pairs(chunk.drop_columns([NUMBER]), of, inputs):
-                writer = writer or pq.ParquetWriter(
-                    temporary, table.schema, compression="zstd", use_dictionary=_REPEATED
-                )
+                writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=_REPEATED)
                 writer.write_table(table)
                 rows += len(table)
     finally:
         if writer:
             writer.close()
-    if not writer:
-        return Part("", 0, 0, 0, 0)
-    return _placed(temporary, path, rows, min(least), max(greatest))
+    return _Written(rows, min(least), max(greatest)) if writer else None
 
 
 def _pairs(captures: pa.Table, of: np.ndarray, inputs: pa.RecordBatch) -> Iterator[pa.Table]:
@@ -111,8 +125,10 @@ def _pairs(captures: pa.Table, of: np.ndarray, inputs: pa.RecordBatch) -> Iterat
     first = np.searchsorted(patterns, of)
     counts = np.searchsorted(patterns, of, side="right") - first
     ends = np.cumsum(counts)
-    for start in range(0, int(ends[-1]), _PAIRS):
-        pairs = np.arange(start, min(start + _PAIRS, int(ends[-1])))
+    size = 1 + sum(rows.nbytes // max(1, len(rows)) for rows in (given, captures))
+    step = max(1, min(_PAIRS, _PAIR_BYTES // size))
+    for start in range(0, int(ends[-1]), step):
+        pairs = np.arange(start, min(start + step, int(ends[-1])))
         at = np.searchsorted(ends, pairs, side="right")
         rows_of = given.take(positions(first[at] + pairs - (ends[at] - counts[at])))
         chosen = captures if np.array_equal(at, np.arange(len(captures))) else captures.take(positions(at))
@@ -120,24 +136,18 @@ def _pairs(captures: pa.Table, of: np.ndarray, inputs: pa.RecordBatch) -> Iterat
         yield pa.table([*rows_of.columns, *chosen.columns], names=names)
 
 
-def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> Part:
+def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Written | None:
     """Write what a kind collects of captures."""
     kept: pa.Table | None = None
     for chunk in found:
         assert kind.collect  # noqa: S101 - an inner join collects nothing
         kept = kind.collect(chunk if kept is None else pa.concat_tables([kept, kind.collect(chunk)]))
     if kept is None:
-        return Part("", 0, 0, 0, 0)
+        return None
     of = numbers(kept[NUMBER])
     inorder = kept if (np.diff(of) >= 0).all() else kept.take(positions(np.argsort(of, kind="stable")))
-    temporary = path.with_name(f".{path.name}")
-    pq.write_table(inorder, temporary, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED)
-    return _placed(temporary, path, len(kept), int(of.min()), int(of.max()))
-
-
-def _placed(temporary: Path, path: Path, rows: int, first: int, last: int) -> Part:
-    put_in_place(temporary, path)
-    return Part(path.name, rows, path.stat().st_size, first, last)
+    pq.write_table(inorder, path, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED)
+    return _Written(len(kept), int(of.min()), int(of.max()))
 
 
 def prepare_result(kind: Kind, schema: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
@@ -168,9 +178,9 @@ def write_result(
         connection: to a database in memory.
     """
     within = f"WHERE {NUMBER} BETWEEN {span[0]} AND {span[1]}"
-    files = [str(each) for each in parts]
+    files = [*parts]
     connection.register(UNREAD, pa.table({NUMBER: positions(unread)}))
-    found = f"SELECT * FROM read_parquet({literal(files)}) {within} UNION ALL BY NAME" if files else ""
+    found = f"SELECT * FROM {parquet_files(files)} {within} UNION ALL BY NAME" if files else ""
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {PARTS} AS {found} FROM {_NOTHING}")
     connection.register(INPUTS, pa.Table.from_batches([keys.rows_between(*span)]))
     temporary = path.with_name(f".{path.name}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,8 @@ class Scope:
         """Newest first."""
         self.subsets = select_subsets(several(query.subsets))
         resolved, _ = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
+        if query.columns and kind.columns is not None:
+            raise QueryError(f"the result of --how {kind.name} has no columns of captures; leave out --columns")
         columns = resolved.columns if kind.columns is None else kind.columns
         columns = newest_columns(columns) if kind.name == "latest" else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
@@ -80,9 +83,23 @@ class Scope:
         store = self._session.store if self._session.store_path.exists() else None
         document = store.get("documents", LISTS + crawl) if store else None
         listed = blake2b(document.data, digest_size=16).hexdigest() if document else ""
+        return f"{self._states.get(crawl, '')} {listed}"
+
+    @cached_property
+    def _states(self) -> dict[str, str]:
         shown = self._shown
-        states = crawl_states(self._session, crawl, self.subsets) if shown and crawl in shown.crawls else {}
-        return f"{states.get(crawl, '')} {listed}"
+        harvested = [crawl for crawl in self.crawls if shown and crawl in shown.crawls]
+        return crawl_states(self._session, harvested, self.subsets) if harvested else {}
+
+    def missing(self, crawl: str, index: str) -> tuple[str, ...]:
+        """Return sentences about files that are not stored, and may have captures."""
+        shown, dataset = self._shown, self._session.dataset
+        if shown is None or index != COLUMNAR:
+            return ()
+        named = [subset for subset in self.subsets if subset not in shown.subsets(crawl)]
+        harvest = (f"run: {dataset.harvest_command(crawl, [subset])}" for subset in named)
+        others = (f"{subset} of {crawl} is not harvested; {run}" for subset, run in zip(named, harvest, strict=True))
+        return tuple(dict.fromkeys([*shown.candidates([crawl], self.subsets).missing, *others]))
 
     @property
     def schema(self) -> pa.Schema:
@@ -95,7 +112,8 @@ class Scope:
         query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
         if each.index == COLUMNAR:
             return run_query(self._session, query, [each.crawl], [each.subset])
-        return run_in_cdx(self._session, query, {each.crawl: self._subsets_of(each.crawl)}, any_order=True)
+        subsets = self.subsets or self._stored_subsets(each.crawl) or SUBSETS
+        return run_in_cdx(self._session, query, {each.crawl: subsets}, any_order=True)
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.
@@ -103,10 +121,15 @@ class Scope:
         Raises:
             NotHarvested: if neither index is stored.
         """
-        ways = []
-        for index in self._indexes(crawl, keys):
-            slices = self._cut(crawl, index, keys)
-            ways.append(Way(self.price(crawl, index, slices, keys), slices))
+        ways: list[Way] = []
+        indexes = self._indexes(crawl, keys)
+        for index in indexes:
+            try:
+                slices = self._cut(crawl, index, keys)
+                ways.append(Way(self.price(crawl, index, slices, keys), slices))
+            except NotHarvested:  # too many blocks for a pattern
+                if index == indexes[-1] and not ways:
+                    raise
         return min(ways, key=lambda way: self._session.cost().price(way.price.requests, way.price.bytes))
 
     def price(self, crawl: str, index: str, slices: Sequence[Slice], keys: JoinKeys) -> CrawlPrice:
@@ -147,21 +170,20 @@ class Scope:
             pieces = pieces_of_blocks(listed, keys, self.sizes.run) if isinstance(listed, StoredList) else ()
             return cut(crawl, index, "", pieces, keys, self.sizes)
         found: list[Slice] = []
-        for subset in self._subsets_of(crawl):
-            bounds, unbounded = self._metadata.bounds_of(crawl, subset, text=not keys.is_ascii)
+        shown = self._session.metadata()
+        for subset in self._stored_subsets(crawl):
+            if (self.subsets and subset not in self.subsets) or not shown.has_files([crawl], [subset]):
+                continue
+            bounds, unbounded, signed = shown.bounds_of(crawl, subset)
+            unbounded += 0 if keys.is_ascii else signed
             if unbounded and len(keys) > _UNBOUNDED:
                 raise QueryError(
                     f"the keys of {plural(unbounded, 'row group')} of {crawl} are not known well enough, so that they "
                     f"would be read for each part of {len(keys):,} keys; run: catalogue backfill {crawl}"
                 )
-            found += cut(crawl, index, subset, () if unbounded else pieces_of_row_groups(bounds), keys, self.sizes)
+            pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)
+            found += cut(crawl, index, subset, pieces, keys, self.sizes)
         return found
 
-    def _subsets_of(self, crawl: str) -> tuple[str, ...]:
-        shown = self._shown
-        stored = shown.subsets(crawl) if shown else ()
-        return tuple(subset for subset in self.subsets or stored or SUBSETS if subset in (stored or SUBSETS))
-
-    @property
-    def _metadata(self) -> "MetadataSnapshot":
-        return self._session.metadata()
+    def _stored_subsets(self, crawl: str) -> tuple[str, ...]:
+        return tuple(shown.subsets(crawl)) if (shown := self._shown) else ()

@@ -20,8 +20,8 @@ class Sizes:
     """About the most keys of a slice."""
     row_groups: int = 32
     """About the most row groups that a slice may have to read: some GB."""
-    blocks: int = 2_000
-    """The same of the CDX index."""
+    blocks: int = 500
+    """The same of the CDX index, of whose rows some wait in memory."""
     run: int = 16
     """Blocks between which no slice starts."""
     few: int = 1_000
@@ -65,17 +65,26 @@ class Piece(NamedTuple):
     """Returns whether a slice may start here."""
 
 
-def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]]) -> Iterator[Piece]:
-    """Yield the pieces of row groups, given by their least and greatest keys."""
+def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[Piece]:
+    """Yield the pieces of row groups, given by their least and greatest keys.
+
+    Args:
+        bounds: of the row groups.
+        keys: of a join whose intervals may not be cut, because bounds are in signed order; see ``query.near``.
+    """
+
+    def piece() -> Piece:
+        return Piece(least, count, partial(keys.lacks, least)) if keys else Piece(least, count)
+
     least, reached, count = b"", b"", 0
     for low, high in sorted(bounds):
         if count and low > reached:
-            yield Piece(least, count)
+            yield piece()
             least, count = low, 0
         least = least if count else low
         reached, count = max(reached, high), count + 1
     if count:
-        yield Piece(least, count)
+        yield piece()
 
 
 def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[Piece]:
@@ -92,12 +101,15 @@ def cut(crawl: str, index: str, subset: str, pieces: Iterable[Piece], keys: Join
         pieces = ()
     most = sizes.row_groups if index == COLUMNAR else sizes.blocks
     starts, count, begun = [b""], 0, 0
+    size, before = 0, 0  # of the last piece, and the place where it starts
     for piece in pieces:
         place = keys.place(piece.least)
-        if count and (place - begun >= sizes.keys or count + piece.size > most) and piece.may_start():
+        if keys.is_wide or place > before:  # a piece without keys is not read
+            count += size
+        size, before = piece.size, place
+        if (count + size > most or place - begun >= sizes.keys) and place > begun and piece.may_start():
             starts.append(piece.least)
             count, begun = 0, place
-        count += piece.size
     found: list[Slice] = []
     for start, end in pairwise([*starts, END]):
         if keys.place(end) > keys.place(start) or not keys.lacks_all(start, end):

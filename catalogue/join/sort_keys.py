@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from catalogue.atomic_files import sync
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import plural
@@ -21,9 +22,8 @@ from catalogue.join.inputs import OpenInput
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
 from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.join.spilling import database
+from catalogue.join.spilling import database, parquet_files
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions
-from catalogue.query.literals import literal
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ def sort_keys(
         inorder = stack.enter_context(_sorted(parsing, batch, folder))
         patterns = _write_numbered(folder, inorder, batch, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)
+        for path in folder.iterdir():
+            if path.is_file():
+                sync(path)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
             raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
@@ -136,7 +139,7 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
-    query = f"FROM read_parquet({literal(str(path))}) ORDER BY {order}"
+    query = f"FROM {parquet_files([path])} ORDER BY {order}"
     return connection.execute(query).to_arrow_reader(rows)
 
 

@@ -1,6 +1,6 @@
 """A DuckDB database in memory that is bounded, and spills to a folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from catalogue.formatting import first_paragraph
 from catalogue.query.literals import literal
 
 _MEMORY = "512MB"
+SPILLED = "spilled"
+"""Name of the folder."""
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         DiskFailed: if the folder has no room.
     """
-    spilled = folder / "spilled"
+    spilled = folder / SPILLED
     try:
         with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
             connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
@@ -31,5 +33,15 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
         raise QueryError(message) from error
     except duckdb.Error as error:
-        message = f"{folder} cannot be written: {first_paragraph(error)}{room(folder, error)}"
+        message = f"the join cannot go on in {folder}: {first_paragraph(error)}{room(folder, error)}"
         raise DiskFailed(f"{message}; what was finished is not lost") from error
+
+
+def parquet_files(paths: Sequence[Path]) -> str:
+    """Return a call of DuckDB that reads files, whose names are no patterns and say nothing of columns."""
+    return f"read_parquet({literal([plain_name(path) for path in paths])}, hive_partitioning = false)"
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file for DuckDB, in which ``*``, ``?`` and ``[`` stand for themselves."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in str(path))

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from catalogue.errors import DiskFailed
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.query.exact_keys import KeyTexts
+from catalogue.query.exact_keys import KeyTexts, is_ascii
 from catalogue.surt import KeyInterval, overlap
 
 Pair: TypeAlias = tuple[str, str]
@@ -90,7 +90,7 @@ class BoundsPart:
                 start = bisect_left(reached, interval.start, self.unbounded, end)
                 found.update(row for row in range(start, end) if greatest[row] >= interval.start)
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
-        if self.signed and not all(interval.start.isascii() and interval.end.isascii() for interval in intervals):
+        if self.signed and not is_ascii(intervals):
             found.update(self.signed)
         return sorted(found)
 

@@ -198,13 +198,14 @@ class MetadataSnapshot:
         """Return whether files of one of the crawls and subsets are stored; no subsets mean any."""
         return any(crawl in crawls and (not subsets or subset in subsets) for crawl, subset in self._counts.files)
 
-    def bounds_of(self, crawl: str, subset: str, *, text: bool) -> tuple[list[tuple[bytes, bytes]], int]:
-        """Return least and greatest key of each row group of a subset, and the number of those that have no bounds.
+    def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
+        """Return least and greatest key of each row group of a subset that has bounds.
 
-        Bounds in signed order do not count if keys are ``text`` that is not ASCII.
+        Returns:
+            The keys, the number of row groups without bounds, and of those with bounds in signed order.
         """
         part = self._bounds.part((crawl, subset))
-        return (part.hulls(), part.unbounded + (len(part.signed) if text else 0)) if part else ([], 0)
+        return (part.hulls(), part.unbounded, len(part.signed)) if part else ([], 0, 0)
 
     def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""

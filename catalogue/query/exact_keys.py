@@ -70,8 +70,7 @@ class ExactKeys(ManyKeys):
         return hash((len(self), *self[:1], *self[-1:]))
 
     def __reduce__(self) -> tuple[Callable[[pa.BinaryArray], "ExactKeys"], tuple[pa.BinaryArray]]:
-        # A slice of an array would be pickled with all of the array.
-        return ExactKeys, (pa.concat_arrays([self.keys]) if self.keys.offset else self.keys,)
+        return ExactKeys, (pa.concat_arrays([self.keys, self.keys[:0]]),)  # a slice is pickled with all of its array
 
     def __repr__(self) -> str:
         return f"ExactKeys({len(self):,} keys)"
@@ -105,3 +104,10 @@ class ExactKeys(ManyKeys):
         if not all(before[-1] < after[0] for before, after in pairwise(part for part in parts if part)):
             keys = keys.take(pc.sort_indices(keys))
         return ExactKeys(keys)
+
+
+def is_ascii(intervals: Sequence[KeyInterval]) -> bool:
+    """Return whether starts and ends of intervals are ASCII."""
+    if isinstance(intervals, ManyKeys):
+        return not len(intervals.not_ascii)
+    return all(interval.start.isascii() and interval.end.isascii() for interval in intervals)

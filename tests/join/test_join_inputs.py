@@ -57,6 +57,7 @@ FILES: dict[str, bytes] = {
     "semicolons.csv": text("id;url", *(f"1;{url}" for url in URLS)),
     "crlf.csv": text("id,url", *(f"1,{url}" for url in URLS), end="\r\n"),
     "packed.csv.gz": gzip.compress(text("url", *URLS)),
+    "packed.csv.zst": pa.compress(text("url", *URLS), "zstd", asbytes=True),
     "packed-unnamed.csv": gzip.compress(text("url", *URLS)),
     "tabs.tsv": text("id\turl", *(f"1\t{url}" for url in URLS)),
     "lines.jsonl": text(*(f'{{"n": {n}, "url": "{url}"}}' for n, url in enumerate(URLS))),

@@ -20,7 +20,7 @@ from catalogue.errors import TooExpensive
 from catalogue.join.price import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
-from tests.join.test_join import KINDS, Oracle, expected, hosts_of, of_result, run, texts_of
+from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
 from tests.support.executors import Recording
 from tests.support.faults import Exchange, Fault, FaultServer, Kind, Request
 
@@ -48,11 +48,11 @@ def ranges_of(log: list[Exchange]) -> dict[str, list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
-@pytest.mark.parametrize("how", ["inner", "crawls", "anti"])
+@pytest.mark.parametrize("how", ["inner", "anti"])
 def test_reads_no_byte_twice(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, index: str, how: str, tmp_path: Path
 ) -> None:
-    texts = texts_of(oracle, 300, seed=1)
+    texts = texts_of(oracle, 200, seed=1)
     estimates: list[JoinEstimate] = []
     with FaultServer(whole_mirror) as server:
         moved = replace(both.session.settings, source=server.url, cache_size=0)
@@ -88,11 +88,11 @@ def test_cost_that_is_refused_reads_nothing(both: Catalogue, oracle: Oracle, cra
     assert both.requests == before
 
 
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("how", ["inner", "crawls", "latest"])
 def test_continues_after_an_interruption(
     both: Catalogue, oracle: Oracle, crawls: list[str], how: str, tmp_path: Path
 ) -> None:
-    texts = texts_of(oracle, 150, seed=4)
+    texts = texts_of(oracle, 90, seed=4)
     chance = random.Random(how)
 
     class Stopped(Exception):
