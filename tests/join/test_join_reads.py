@@ -47,8 +47,7 @@ def ranges_of(log: list[Exchange]) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-@pytest.mark.parametrize("index", ["columnar", "cdx"])
-@pytest.mark.parametrize("how", ["inner", "anti"])
+@pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("inner", "cdx"), ("anti", "columnar")])
 def test_reads_no_byte_twice(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, index: str, how: str, tmp_path: Path
 ) -> None:
@@ -160,8 +159,7 @@ class Sending(Recording):
         return super().submit(fn, *args, **kwargs)
 
 
-@pytest.mark.parametrize("index", ["columnar", "cdx"])
-@pytest.mark.parametrize("match", [Match.EXACT, Match.DOMAIN])
+@pytest.mark.parametrize(("match", "index"), [(Match.EXACT, "columnar"), (Match.DOMAIN, "cdx")])
 def test_other_processes_read(
     both: Catalogue, oracle: Oracle, crawls: list[str], index: str, match: Match, tmp_path: Path
 ) -> None:

@@ -137,7 +137,7 @@ def test_closes_connections_without_complete_head(harvested_data: Path, settings
 @contextmanager
 def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run the command with a limit of open files; yield its address."""
-    words = [sys.executable, "-m", "catalogue", "serve", "--port", "0"]
+    words = [sys.executable, "-m", "catalogue", "serve", "--port", "0", "--workers", "1"]
     limited = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *words]
     with subprocess.Popen(limited, env=asking.environment(), stderr=subprocess.PIPE) as process:
         assert process.stderr
