@@ -93,6 +93,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+def append(file: BinaryIO, line: bytes) -> None:
+    """Write a line to the end of a file, and sync it to disk."""
+    file.write(line)
+    file.flush()
+    os.fsync(file.fileno())
+
+
 def put_in_place(new: Path, path: Path) -> None:
     """Rename a finished file over another one on the same disk."""
     sync(new)

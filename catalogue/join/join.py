@@ -14,10 +14,10 @@ import numpy as np
 from catalogue.atomic_files import make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
+from catalogue.join.join_ledger import JoinLedger
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
-from catalogue.join.ledger import JoinLedger
 from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import concatenate, prepare_result, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import put_in_place, whole_file
+from catalogue.join.join_ledger import Part
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import INPUTS, PARTS, UNREAD, Kind, distinct
-from catalogue.join.ledger import Part
 from catalogue.join.lookups import NUMBER, Lookups
 from catalogue.join.spilling import parquet_files
 from catalogue.parquet.arrow_arrays import integers, numbers, positions

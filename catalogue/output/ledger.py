@@ -5,13 +5,12 @@ line that was cut off by a kill is dropped.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import named, resume, sync_folder
+from catalogue.atomic_files import append, named, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 
@@ -151,9 +150,7 @@ class Ledger:
         self._write(entry)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(entry).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        append(self._file, json.dumps(entry).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()

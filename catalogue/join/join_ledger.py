@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from catalogue.atomic_files import resume
+from catalogue.atomic_files import append, resume
 from catalogue.errors import QueryError
 from catalogue.join.slices import Slice
 from catalogue.surt import KeyInterval
@@ -151,9 +151,7 @@ class JoinLedger:
         self._write(entry)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(entry).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        append(self._file, json.dumps(entry).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()
