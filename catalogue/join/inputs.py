@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -18,9 +18,6 @@ from catalogue.formatting import first_paragraph, join_first
 from catalogue.join.spilling import parquet_files, plain_name
 from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
-
-if TYPE_CHECKING:
-    pass
 
 Input: TypeAlias = Any
 """Path of a file; or an Arrow table, a DataFrame or column of pandas or polars, or texts."""

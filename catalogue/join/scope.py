@@ -147,7 +147,7 @@ class Scope:
             crawl in self._session.block_lists.stored or (not columnar and keys.patterns <= _SEARCHED)
         )
         found = [CDX] * cdx + [COLUMNAR] * columnar
-        if cdx and columnar and shown and shown.candidates([crawl], self.subsets).missing:
+        if cdx and columnar and self.missing(crawl, COLUMNAR):
             found = [CDX]
         if self._index != AUTO:
             found = [index for index in found if index == self._index]
