@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from catalogue.records.record import Record
     from catalogue.sample import Sample
     from catalogue.settings import Settings
+    from catalogue.source.observe import Observer, RequestEvent
     from catalogue.surt import Keys, Match
     from catalogue.url_index_2012.lookup import OldIndex
 
@@ -60,6 +62,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     settings: Settings | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
+    trace: bool | Observer = False,
 ) -> Catalogue:
     """Open a data folder, which the first harvest creates.
 
@@ -74,14 +77,21 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
         executor: reads with its workers: a ``ProcessPoolExecutor``, or ``client.get_executor()`` of a Dask client.
             They need this package. Machines of a cluster divide the rate.
         progress: show progress bars; by default in notebooks and on terminals.
+        trace: print each request on standard error, or a function that is called with each
+            ``catalogue.source.observe.RequestEvent``, from any thread. Requests of an executor's workers are left out.
     """
     chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=source)
     folder = chosen.data if data is None else Path(data)
-    return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress)))
+    observer = (_print_event if trace else None) if isinstance(trace, bool) else trace
+    return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress), observer=observer))
 
 
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
+
+
+def _print_event(event: RequestEvent) -> None:
+    sys.stderr.write(f"{event}\n")
 
 
 class Catalogue(ReprMixin):

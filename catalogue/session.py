@@ -21,6 +21,7 @@ from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
 from catalogue.source.rate_limit import Clock, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
@@ -53,7 +54,7 @@ class _SharedSources:
 class Session:
     """A data folder and a source; what is needed is opened at its first use. For one thread at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter for each option
         self,
         folder: Path,
         settings: Settings,
@@ -64,6 +65,8 @@ class Session:
         max_wait: float = math.inf,
         clock: Callable[[], Clock] = SystemClock,
         bars: Bars | None = None,
+        observer: Observer | None = None,
+        limit: RequestLimit | None = None,
     ) -> None:
         """Prepare a session; nothing is opened yet.
 
@@ -76,6 +79,8 @@ class Session:
             max_wait: seconds that a request may wait for the rate limit; longer waits raise ``Throttled`` at once.
             clock: makes the clock of a source.
             bars: makes progress bars.
+            observer: called after each request, except those of workers.
+            limit: of the number of requests, except those of workers.
         """
         self.settings = settings
         self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset
@@ -86,6 +91,8 @@ class Session:
         self.bars = bars or no_bar
         self.max_wait = max_wait
         self.clock = clock
+        self._observer = observer
+        self._limit = limit
         self._executor = executor
         self._shares = False
         self._shared: _SharedSources | None = None
@@ -136,6 +143,8 @@ class Session:
             max_wait=self.max_wait,
             clock=self.clock,
             bars=self.bars,
+            observer=self._observer,
+            limit=self._limit,
         )
         if "store" in self.__dict__:
             self.writable_database()
@@ -275,6 +284,8 @@ class Session:
             notify=self.notify,
             attempts=attempts,
             max_wait=min(self.max_wait, max_wait),
+            observer=self._observer,
+            limit=self._limit,
         )
 
     @cached_property
@@ -299,7 +310,7 @@ class Session:
 
     def _cached(self, folder: Path, limit: int) -> CachedSource:
         kind = SharedSource if self._shares else CachedSource
-        return kind(self.source, RangeCache(folder, limit))
+        return kind(self.source, RangeCache(folder, limit), self._observer)
 
     def cost(self) -> Cost:
         limiter, settings = self.source.limiter, self.settings

@@ -1,14 +1,9 @@
 """The command ``catalogue``: common options, messages and exit statuses."""
 
 import gc
-import itertools
 import os
-import re
-import shlex
-import shutil
 import signal
 import sys
-import textwrap
 import traceback
 import warnings
 from collections import Counter
@@ -25,7 +20,9 @@ from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
+from catalogue.cli.command_names import COMMANDS, SYNONYMS
 from catalogue.cli.completion import complete_datasets
+from catalogue.cli.messages import echo, given_options, show, warn
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
 
     from catalogue.catalogue import Catalogue
     from catalogue.settings import Settings
+    from catalogue.source.observe import Observer, RequestEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,7 @@ class Common:
     contact: str | None = None
     quiet: bool = False
     verbose: bool = False
+    trace: bool = False
 
     def say(self, text: str) -> None:
         """Print a message on standard error, unless --quiet is given."""
@@ -71,10 +70,12 @@ class Common:
     @property
     def bars(self) -> Bars:
         """Progress bars for long work, on a terminal."""
-        return bars(False if self.quiet else None)
+        return bars(False if self.quiet or self.trace else None)
 
     @contextmanager
-    def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
+    def opened(
+        self, *, scheduler: str | None = None, observer: "Observer | None" = None, **settings: object
+    ) -> "Iterator[Catalogue]":
         """Open the catalogue with these options and other settings; connect to a cluster."""
         from catalogue.catalogue import Catalogue
         from catalogue.session import Session
@@ -89,13 +90,32 @@ class Common:
             warnings.catch_warnings(),
             _executor(scheduler) as executor,
             Catalogue(
-                Session(chosen.data, chosen, dataset=self.table, executor=executor, notify=self.say, bars=self.bars)
+                Session(
+                    chosen.data,
+                    chosen,
+                    dataset=self.table,
+                    executor=executor,
+                    notify=self.say,
+                    bars=self.bars,
+                    observer=self._observer(observer),
+                )
             ) as catalogue,
         ):
             warnings.simplefilter("ignore", IncompleteAnswer)  # commands print what is missing
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
+
+    def _observer(self, other: "Observer | None") -> "Observer | None":
+        if not self.trace:
+            return other
+
+        def observe(event: "RequestEvent") -> None:
+            click.echo(printable_lines(str(event)), err=True)
+            if other:
+                other(event)
+
+        return observe
 
 
 def _executor(scheduler: str | None) -> "AbstractContextManager[Executor | None]":
@@ -104,48 +124,6 @@ def _executor(scheduler: str | None) -> "AbstractContextManager[Executor | None]
     from catalogue.read.dask_cluster import connect_to_cluster
 
     return connect_to_cluster(scheduler)
-
-
-def show(text: str, *, err: bool = False) -> None:
-    """Print a message without control characters, and with complete commands."""
-    _print(printable_lines(complete_commands(text)), err=err)
-
-
-def _print(text: str, *, err: bool) -> None:
-    click.echo(wrapped(text) if (sys.stderr if err else sys.stdout).isatty() else text, err=err)
-
-
-def wrapped(text: str) -> str:
-    """Break lines at the width of the terminal, but not in commands, so that they can be copied."""
-    unbroken = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
-    width = shutil.get_terminal_size().columns
-    lines = (
-        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
-        for line in unbroken.split("\n")
-    )
-    return "\n".join(itertools.chain.from_iterable(lines)).replace("\0", " ")
-
-
-def warn(text: str) -> None:
-    """Print a message even with --quiet."""
-    show(f"catalogue: {text}", err=True)
-
-
-def complete_commands(text: str) -> str:
-    """Add this command's options --data, --source and --table to the commands in a message."""
-    given = _given[0] if _given else Common()
-    options = {"--data": given.data, "--source": given.source, "--table": given.table}
-
-    def with_options(match: re.Match[str]) -> str:
-        rest = re.split("[;\n]", text[match.end() :], maxsplit=1)[0]
-        missing = {
-            option: value
-            for option, value in options.items()
-            if value is not None and option not in rest and (option, match[1]) != ("--table", "crawls")
-        }
-        return " ".join(["catalogue", *(f"{option} {shlex.quote(str(v))}" for option, v in missing.items()), match[1]])
-
-    return _PROPOSED.sub(with_options, text)
 
 
 _OPTIONS = [
@@ -171,6 +149,12 @@ _OPTIONS = [
         default=None,
         help="Print the source, proxy settings, the number of requests, and tracebacks of errors.",
     ),
+    click.option(
+        "--trace",
+        is_flag=True,
+        default=None,
+        help="Print each request: file, range, bytes, milliseconds, purpose, and whether the cache had it.",
+    ),
 ]
 
 
@@ -192,7 +176,8 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: options.pop(name) for name in list(options) if name in names}
         before = context.obj or Common()
         context.obj = replace(before, **{name: value for name, value in given.items() if value is not None})
-        _given[:] = [context.obj]
+        given = context.obj
+        given_options.update({"--data": given.data, "--source": given.source, "--table": given.table})
         return context.invoke(command, context.obj, **options)
 
     for option in reversed(_OPTIONS):
@@ -221,35 +206,6 @@ class Group(Command, click.Group):
 class _Commands(Group):
     """Import the module of a command when it is needed."""
 
-    modules = {  # noqa: RUF012 - a constant
-        "crawls": "harvest_commands",
-        "harvest": "harvest_commands",
-        "backfill": "harvest_commands",
-        "status": "status_commands",
-        "forget": "harvest_commands",
-        "check": "status_commands",
-        "doctor": "status_commands",
-        "plan": "query_commands",
-        "query": "query_commands",
-        "join": "join_command",
-        "fetch": "fetch_command",
-        "sample": "sample_command",
-        "old-index": "query_commands",
-        "export": "export_commands",
-        "pull": "export_commands",
-        "serve": "serve_commands",
-        "sql": "sql_command",
-        "demo": "serve_commands",
-        "completion": "completion_command",
-    }
-
-    synonyms = {  # noqa: RUF012 - a constant
-        **dict.fromkeys(["get", "download"], "fetch"),
-        **dict.fromkeys(["search", "find", "lookup"], "query"),
-        **dict.fromkeys(["delete", "remove", "rm"], "forget"),
-        "list": "crawls",
-    }
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -257,28 +213,28 @@ class _Commands(Group):
             return _closed_pipe()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.modules)
+        return list(COMMANDS)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's method imports the modules of all commands for their help.
-        names = [CompletionItem(name) for name in self.modules if name.startswith(incomplete)]
+        names = [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click compares only with imported commands.
-        if args[0] not in self.modules and not ctx.resilient_parsing:
-            similar = self.synonyms.get(args[0]) or closest_name(args[0], self.modules)
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            similar = SYNONYMS.get(args[0]) or closest_name(args[0], COMMANDS)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {similar!r}?" if similar else ""))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in self.modules:
+        if cmd_name not in COMMANDS:
             return None
         from importlib import import_module
 
-        module = import_module(f"catalogue.cli.{self.modules[cmd_name]}")
+        module = import_module(f"catalogue.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
@@ -345,12 +301,6 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-_PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.modules)})\b")
-"""A command in a message."""
-_TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
-"""A command to copy."""
-_given: list[Common] = []
-"""The options of the running command."""
 _resumable: list[bool] = []
 """Not empty while the same command can resume the running work."""
 _CLOSED_PIPE = 141
@@ -383,7 +333,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 def _stopped() -> int:
     resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
-    _print(f"stopped{resume}", err=True)
+    echo(f"stopped{resume}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
@@ -400,7 +350,7 @@ def _usage_error(error: click.ClickException) -> int:
     message = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx and not message.endswith("?"):
         message = f"{message.removesuffix('.')}; see: {error.ctx.command_path} --help"
-    _print(printable(f"catalogue: {message}"), err=True)
+    echo(printable(f"catalogue: {message}"), err=True)
     return error.exit_code
 
 
@@ -415,5 +365,5 @@ def _print_bug(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
-    _print(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)
+    echo(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

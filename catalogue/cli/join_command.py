@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
+from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     Budget,
     budget_options,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, wrapped
+from catalogue.cli.app import Common, OneOf
 from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
+from catalogue.cli.messages import wrapped
 from catalogue.errors import TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
+from catalogue.cli.app import Command, Common, OneOf, common, resumable
 from catalogue.cli.formats import format_for
+from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     Budget,
@@ -157,7 +158,7 @@ def query(
     chosen = "" if folder else format_for(format_, path)
     parameters = read_patterns(parameters)
     parameters |= {"columns": ["url"]} if "url" in {format_, chosen} and not parameters["columns"] else {}
-    settings = {"cache_size": 0} if no_cache else {}
+    settings: dict[str, Any] = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue:
         if folder:
             plans, missing = _write_folder(folder, format_, budget, catalogue, options, parameters)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completion import complete_columns
 from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
+from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     RECORD_FORMATS,

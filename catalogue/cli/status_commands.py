@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, common, complete_commands, show
+from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completion import complete_listed_crawls
+from catalogue.cli.messages import complete_commands, show
 from catalogue.cli.options import Budget, budget_options, confirm, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable, size

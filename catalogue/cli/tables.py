@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, show
+from catalogue.cli.app import Common
+from catalogue.cli.messages import show
 from catalogue.formatting import join_first, plural, printable, size, to_json
 
 if TYPE_CHECKING:

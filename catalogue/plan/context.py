@@ -23,6 +23,8 @@ from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
+from catalogue.source.checks import Response
+from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
@@ -227,7 +229,8 @@ class PlanContext:
         without = replace(stored, footer=replace(footer, row_groups=learned_groups), indexes=lambda _: None)
         found: dict[int, Indexes] = {}
         for fetch in key_indexes(without, key, self._cost.max_gap):
-            answer = source.get(fetch.path, fetch.range, pin=stored.pin)
+            with requests_for("page index"):
+                answer = source.get(fetch.path, fetch.range, pin=stored.pin)
             for ordinal, indexes in cut_indexes(without.footer, key, answer.body, fetch.range.start).items():
                 found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
         return found
@@ -239,8 +242,13 @@ class PlanContext:
         source = self.source()
         pins = {path: self._metadata(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
+
+        def get(fetch: PlannedRequest) -> Response:
+            with requests_for("page index"):
+                return source.get(fetch.path, fetch.range, pin=pins[fetch.path])
+
         try:
-            answers = executor.map(lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), fetches)
+            answers = executor.map(get, fetches)
             for fetch, answer in zip(fetches, answers, strict=True):
                 each = self._files[fetch.path]
                 found = cut_indexes(each.footer, self.query.table.key, answer.body, fetch.range.start)

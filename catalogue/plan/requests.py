@@ -18,7 +18,7 @@ class Purpose(enum.Enum):
 
     CHUNK = "column chunk"
     DICTIONARY = "dictionary page"
-    PAGES = "data pages"
+    PAGES = "data page"
     COLUMN_INDEX = "column index"
     OFFSET_INDEX = "offset index"
 
@@ -43,6 +43,13 @@ class PlannedRequest(NamedTuple):
     """Whether it is in the cache, so that no request is made."""
     most: int = 1
     """Maximum number of requests if only some of its pages are needed."""
+
+    @property
+    def reason(self) -> str:
+        """What is read: kinds of content and columns."""
+        kinds = dict.fromkeys(f"{part.purpose.value}s" for part in self.parts)
+        columns = dict.fromkeys(part.column for part in self.parts)
+        return f"{' and '.join(kinds)} of {', '.join(columns)}"
 
 
 def plan_requests(

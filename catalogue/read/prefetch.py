@@ -11,6 +11,7 @@ from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPl
 from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response, Source
+from catalogue.source.observe import requests_for
 
 IN_FLIGHT = 256 << 20
 """Maximum bytes requested or waiting to be decoded; a larger single request goes alone."""
@@ -141,7 +142,8 @@ class Prefetcher:
 
     def _get(self, fetch: PlannedRequest) -> Response:
         try:
-            return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
+            with requests_for(fetch.reason):
+                return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
         except (FileChanged, NotFound) as error:
             again = self._plan.query.table.harvest_command(self._files[fetch.path].file.crawl)
             message = f"{error}; run: {again} --refresh"

@@ -13,6 +13,7 @@ from threading import Lock
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import RequestedRange, Response, Source, is_strong
+from catalogue.source.observe import Observation, Observer
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
@@ -143,9 +144,11 @@ class RangeCache:
 class CachedSource:
     """A source that caches ranges and requests only ranges that are not cached."""
 
-    def __init__(self, inner: Source, cache: RangeCache) -> None:
+    def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
         self.inner = inner
         self.cache = cache
+        self._observer = observer
+        """Called with ranges that the cache has; the inner source reports its requests."""
         self._closed = False
 
     @property
@@ -174,10 +177,18 @@ class CachedSource:
                 self.url, path, FileVersion(response.total_size, response.etag), response.start, response.body
             )
             return response
+        cached = self._cached(path, requested, pin)
+        return cached or self._fetch(path, requested, pin)
+
+    def _cached(self, path: str, requested: ByteRange, pin: FileVersion) -> Response | None:
+        observation = Observation(self._observer, self.url, path, requested) if self._observer else None
         body = self.cache.get(self.url, path, pin, requested)
-        if body is not None:
-            return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
-        return self._fetch(path, requested, pin)
+        if body is None:
+            return None
+        response = Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        if observation:
+            observation.succeeded(response, cached=True)
+        return response
 
     def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         response = self.inner.get(path, requested, pin=pin)

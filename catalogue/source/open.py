@@ -14,6 +14,7 @@ from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_comman
 from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
+from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
@@ -34,6 +35,8 @@ def open_source(
     notify: Callable[[str], None] = lambda _: None,
     attempts: int = ATTEMPTS,
     max_wait: float = math.inf,
+    observer: Observer | None = None,
+    limit: RequestLimit | None = None,
 ) -> PoliteSource:
     """Open an https, http or s3 address, or a folder.
 
@@ -44,6 +47,8 @@ def open_source(
         notify: see ``PoliteSource``.
         attempts: see ``PoliteSource``.
         max_wait: see ``PoliteSource``.
+        observer: see ``PoliteSource``.
+        limit: see ``PoliteSource``.
 
     Raises:
         QueryError: if the address is none of these, or an extra is not installed.
@@ -73,7 +78,14 @@ def open_source(
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
     limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
     return PoliteSource(
-        new_source(), limiter, notify=notify, attempts=attempts, max_wait=max_wait, new_source=new_source
+        new_source(),
+        limiter,
+        notify=notify,
+        attempts=attempts,
+        max_wait=max_wait,
+        new_source=new_source,
+        observer=observer,
+        limit=limit,
     )
 
 

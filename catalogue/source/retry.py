@@ -23,6 +23,7 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
+from catalogue.source.observe import Observation, Observer, RequestLimit
 from catalogue.source.rate_limit import Limiter, long_wait_error
 
 ATTEMPTS = 12
@@ -48,7 +49,7 @@ _UNAVAILABLE_SECONDS = 3600.0
 class PoliteSource:
     """A source that keeps to the rate limit, retries temporary failures, and gives up failing hosts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter for each option
         self,
         inner: Source,
         limiter: Limiter,
@@ -58,6 +59,8 @@ class PoliteSource:
         attempts: int = ATTEMPTS,
         max_wait: float = math.inf,
         new_source: Callable[[], Source] | None = None,
+        observer: Observer | None = None,
+        limit: RequestLimit | None = None,
     ) -> None:
         """Wrap a source.
 
@@ -69,6 +72,8 @@ class PoliteSource:
             attempts: requests for one range before it fails.
             max_wait: longest wait in seconds for one range.
             new_source: opens the same source with new connections.
+            observer: called after each request.
+            limit: of the number of requests.
         """
         self.inner = inner
         self.limiter = limiter
@@ -77,6 +82,8 @@ class PoliteSource:
         self._attempts = attempts
         self._max_wait = max_wait
         self._new_source = new_source
+        self._observer = observer
+        self._limit = limit
         self._lock = Lock()
         self.requests = 0
         """Requests made so far."""
@@ -111,6 +118,7 @@ class PoliteSource:
 
         Raises:
             SourceUnavailable: if too many requests to the host failed.
+            TooExpensive: if the limit of requests is reached.
             Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
@@ -124,7 +132,7 @@ class PoliteSource:
             self._check_available()  # other threads may have given up the host during the wait
             wait = 0.0
             try:
-                response = self.inner.get(path, requested, pin=pin)
+                response = self._request(path, requested, pin)
             except Blocked as error:
                 self._count(failed=True)
                 pause = self.limiter.blocked(acquired_at)
@@ -160,6 +168,20 @@ class PoliteSource:
             if attempt + 1 < self._attempts:
                 self._wait(wait, last, until)
         raise last
+
+    def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+        if self._limit:
+            self._limit.take()
+        if not self._observer:
+            return self.inner.get(path, requested, pin=pin)
+        observation = Observation(self._observer, self.url, path, requested)
+        try:
+            response = self.inner.get(path, requested, pin=pin)
+        except CatalogueError as error:
+            observation.failed(error)
+            raise
+        observation.succeeded(response)
+        return response
 
     @contextmanager
     def with_new_connection(self) -> Iterator["PoliteSource"]:

@@ -10,6 +10,7 @@ from catalogue.errors import CatalogueError
 from catalogue.source.byte_ranges import ByteRange, FileVersion, without
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import Response, Source
+from catalogue.source.observe import Observer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +41,8 @@ class SharedSource(CachedSource):
     threads that wait for the request. A thread waits for others after its own requests, so there is no deadlock.
     """
 
-    def __init__(self, inner: Source, cache: RangeCache) -> None:
-        super().__init__(inner, cache)
+    def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
+        super().__init__(inner, cache, observer)
         self._lock = Lock()
         self._running: dict[tuple[str, FileVersion], list[_SharedRequest]] = {}
         """Requests by file and version."""
@@ -53,11 +54,11 @@ class SharedSource(CachedSource):
         while missing := without([requested], pieces):
             with self._claim(path, pin, requested, missing, use_cache=use_cache) as claim:
                 for part in claim.cached:
-                    body = self.cache.get(self.url, path, pin, part)
-                    if body is None:
+                    found = self._cached(path, part, pin)
+                    if found is None:
                         use_cache = False
                     else:
-                        pieces[part] = body
+                        pieces[part] = found.body
                 for request in claim.own:
                     response = super()._fetch(path, request.range, pin)
                     self._finish(path, pin, [request], response)

@@ -1,0 +1,32 @@
+"""The names of the commands."""
+
+COMMANDS = {
+    "crawls": "harvest_commands",
+    "harvest": "harvest_commands",
+    "backfill": "harvest_commands",
+    "status": "status_commands",
+    "forget": "harvest_commands",
+    "check": "status_commands",
+    "doctor": "status_commands",
+    "plan": "query_commands",
+    "query": "query_commands",
+    "join": "join_command",
+    "fetch": "fetch_command",
+    "sample": "sample_command",
+    "old-index": "query_commands",
+    "export": "export_commands",
+    "pull": "export_commands",
+    "serve": "serve_commands",
+    "sql": "sql_command",
+    "demo": "serve_commands",
+    "completion": "completion_command",
+}
+"""The module of each command."""
+
+SYNONYMS = {
+    **dict.fromkeys(["get", "download"], "fetch"),
+    **dict.fromkeys(["search", "find", "lookup"], "query"),
+    **dict.fromkeys(["delete", "remove", "rm"], "forget"),
+    "list": "crawls",
+}
+"""Names of other tools for the same, to suggest ours."""

@@ -1,0 +1,122 @@
+"""Observe each request, with what it is for, and limit their number."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Lock
+from time import perf_counter
+from typing import TypeAlias
+
+from catalogue.errors import CatalogueError, TooExpensive
+from catalogue.formatting import plural, size
+from catalogue.source.byte_ranges import ByteRange, SuffixRange
+from catalogue.source.checks import RequestedRange, Response
+
+_REASONS = (
+    ("collinfo.json", "list of crawls"),
+    ("paths.gz", "list of files"),
+    ("cluster.idx", "list of blocks"),
+    (".parquet", "footer"),
+)
+"""What a file is read for, by the end of its path, unless the caller says it."""
+_FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
+"""The same by its start; other files are archives."""
+
+_reason: ContextVar[str] = ContextVar("reason", default="")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """One request, or one range that the cache has."""
+
+    source: str
+    """Address of the source."""
+    path: str
+    requested: RequestedRange
+    reason: str
+    """What it is for, such as ``footer`` or ``pages of url``."""
+    seconds: float
+    """Without waits for the rate limit."""
+    response: Response | None = None
+    """None if it failed."""
+    error: str = ""
+    cached: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return len(self.response.body) if self.response else 0
+
+    @property
+    def range(self) -> str:
+        """First and last byte, ``-N`` for the last N bytes, or nothing for the complete file."""
+        if self.response and self.requested is not None:
+            start = self.response.start
+            return f"{start:,} to {start + self.bytes - 1:,}"
+        if isinstance(self.requested, ByteRange):
+            return f"{self.requested.start:,} to {self.requested.end - 1:,}"
+        return f"last {self.requested.length:,}" if isinstance(self.requested, SuffixRange) else "complete"
+
+    def __str__(self) -> str:
+        place = "cache" if self.cached else "request"
+        result = f"failed: {self.error}" if self.error else size(self.bytes)
+        return f"{place}: {self.path}, {self.range}: {result}, {self.seconds * 1000:.0f} ms, {self.reason}"
+
+
+Observer: TypeAlias = Callable[[RequestEvent], None]
+"""Called after each request, in the thread that made it."""
+
+
+@contextmanager
+def requests_for(reason: str) -> Iterator[None]:
+    """Say what the requests of this thread are for."""
+    token = _reason.set(reason)
+    try:
+        yield
+    finally:
+        _reason.reset(token)
+
+
+class Observation:
+    """Reports one request to an observer when it has ended."""
+
+    def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:
+        self._observer = observer
+        self._request = (source, path, requested, _reason.get() or _usual_reason(path))
+        self._start = perf_counter()
+
+    def succeeded(self, response: Response, *, cached: bool = False) -> None:
+        self._observer(RequestEvent(*self._request, perf_counter() - self._start, response, cached=cached))
+
+    def failed(self, error: CatalogueError) -> None:
+        self._observer(RequestEvent(*self._request, perf_counter() - self._start, error=str(error)))
+
+
+def _usual_reason(path: str) -> str:
+    by_end = (reason for end, reason in _REASONS if path.endswith(end))
+    by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
+    return next(by_end, None) or next(by_start, "record")
+
+
+class RequestLimit:
+    """A number of requests that several sources share; for any thread."""
+
+    def __init__(self, requests: int) -> None:
+        self.most = requests
+        self.used = 0
+        self._lock = Lock()
+
+    @property
+    def left(self) -> int:
+        return self.most - self.used
+
+    def take(self) -> None:
+        """Count a request.
+
+        Raises:
+            TooExpensive: if none is left.
+        """
+        with self._lock:
+            if self.used >= self.most:
+                raise TooExpensive(f"the limit of {plural(self.most, 'request')} is reached")
+            self.used += 1
