@@ -9,6 +9,7 @@
     found = cat.captures("*.example.com", crawls="CC-MAIN-2022-05")
     found.plan            # nothing is read so far
     found.to_pandas()
+    catalogue.get("https://example.com/").text
 
 The words used throughout:
 
@@ -43,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
-    from catalogue.catalogue import Catalogue, open  # noqa: A004 - catalogue.open, as gzip.open
+    from catalogue.catalogue import Catalogue, get, open  # noqa: A004 - catalogue.open, as gzip.open
     from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError, SourceError
     from catalogue.plan.plan import ReadPlan
     from catalogue.surt import Match, url_surtkey
@@ -59,6 +60,7 @@ _HOMES = {
     "QueryError": "errors",
     "ReadPlan": "plan.plan",
     "SourceError": "errors",
+    "get": "catalogue",
     "open": "catalogue",
     "url_surtkey": "surt",
 }
@@ -72,6 +74,7 @@ __all__ = [
     "QueryError",
     "ReadPlan",
     "SourceError",
+    "get",
     "open",
     "url_surtkey",
 ]

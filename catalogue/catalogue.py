@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from catalogue.doctor import Diagnosis
     from catalogue.export.exports import Exported
     from catalogue.export.iceberg_read import IcebergTable
+    from catalogue.get_page import GetEstimate
     from catalogue.harvest.backfill import Backfill
     from catalogue.harvest.harvest import Harvested
     from catalogue.harvest.harvest_crawls import HarvestEstimate
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from catalogue.query.filters import Values
     from catalogue.query.query import QueryOptions
     from catalogue.query.times import Moment
+    from catalogue.records.page import Page
     from catalogue.records.record import Record
     from catalogue.sample import Sample
     from catalogue.settings import Settings
@@ -84,6 +86,14 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     folder = chosen.data if data is None else Path(data)
     observer = (_print_event if trace else None) if isinstance(trace, bool) else trace
     return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress), observer=observer))
+
+
+def get(
+    url: str, *, at: Moment | None = None, crawls: str | Iterable[str] | None = None, max_requests: int = 20
+) -> Page:
+    """Get an archived page, as ``catalogue.open().get`` does; see there."""
+    with open() as cat:
+        return cat.get(url, at=at, crawls=crawls, max_requests=max_requests)
 
 
 def _warn(text: str) -> None:
@@ -487,6 +497,41 @@ class Catalogue(ReprMixin):
         from catalogue.output.fetch_captures import fetch_record
 
         return fetch_record(self.session, capture)
+
+    def get(
+        self,
+        url: str,
+        *,
+        at: Moment | None = None,
+        crawls: str | Iterable[str] | None = None,
+        follow: bool = True,
+        max_requests: int = 20,
+        approve: Callable[[GetEstimate], None] | None = None,
+    ) -> Page:
+        """Get the newest archived page of a URL, or the one nearest to a time, by the cheaper index of each crawl.
+
+        Crawls are searched from the newest back, or from the nearest one, until one has a page or a redirect; captures
+        with another status count only if there is nothing else. A page that is harvested in part is searched in all
+        subsets.
+
+        Args:
+            url: of the page; scheme, ``www`` and case do not matter.
+            at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
+            follow: follow archived redirects, first in the same crawl.
+            max_requests: that need no approval.
+            approve: called with the estimated cost before more requests are made; by default raises TooExpensive.
+
+        Raises:
+            NotArchived: if no capture is found; the message says what was searched.
+            TooExpensive: if the search would take more than ``max_requests``.
+            SourceError: if the source fails.
+        """
+        from catalogue.get_page import get_page
+
+        return get_page(
+            self.session, url, at=at, crawls=crawls, follow=follow, max_requests=max_requests, approve=approve
+        )
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
         """Estimate the cost of fetching the records of captures; this reads the captures, but no records."""

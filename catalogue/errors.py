@@ -238,6 +238,10 @@ class TooExpensive(QueryError):
     """The plan exceeds the limit of requests or bytes."""
 
 
+class NotArchived(CatalogueError):
+    """No crawl that was searched has a capture."""
+
+
 class Busy(CatalogueError):
     """The server is over its limit."""
 

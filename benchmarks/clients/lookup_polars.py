@@ -1,6 +1,6 @@
 """Polars. The same lazy frame is collected twice, because it caches the footer."""
 
-import polars as pl  # type: ignore[import-not-found]
+import polars as pl
 
 from benchmarks.clients.lookup_asking import COLUMNS, Query, Steps, start, twice
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import polars as pl  # type: ignore[import-not-found]
+import polars as pl
 
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
 

@@ -262,6 +262,7 @@ def entry(_: Common) -> None:
 
     \b
     catalogue demo                                       everything, offline, in a minute
+    catalogue get https://example.com/ --text            the newest archived page
     catalogue harvest --crawl CC-MAIN-2022-05            store the footers of a crawl's index files
     catalogue query '*.example.com' --crawl latest       captures of a site
     catalogue sql "select * from row_groups limit 5"     the metadata in the footers

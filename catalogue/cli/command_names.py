@@ -10,6 +10,7 @@ COMMANDS = {
     "doctor": "status_commands",
     "plan": "query_commands",
     "query": "query_commands",
+    "get": "get_command",
     "join": "join_command",
     "fetch": "fetch_command",
     "sample": "sample_command",
@@ -24,7 +25,8 @@ COMMANDS = {
 """The module of each command."""
 
 SYNONYMS = {
-    **dict.fromkeys(["get", "download"], "fetch"),
+    "download": "fetch",
+    **dict.fromkeys(["cat", "open", "show", "wget", "curl"], "get"),
     **dict.fromkeys(["search", "find", "lookup"], "query"),
     **dict.fromkeys(["delete", "remove", "rm"], "forget"),
     "list": "crawls",

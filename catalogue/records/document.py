@@ -31,20 +31,27 @@ _SERVE = "import sys; sys.path.insert(0, {!r}); from catalogue.records.extract i
 class Documents:
     """Extract from documents; safe to use from many threads."""
 
-    def __init__(self, *, main_content: bool = False, processes: int | None = None, seconds: float = 20.0) -> None:
+    def __init__(
+        self,
+        *,
+        main_content: bool = False,
+        markdown: bool = False,
+        processes: int | None = None,
+        seconds: float = 20.0,
+    ) -> None:
         """Prepare a pool of processes, which start when they are needed.
 
         Args:
             main_content: leave out navigation, footers and the like.
+            markdown: convert pages to Markdown, too.
             processes: at most; by default one for each core.
             seconds: that one document may take.
 
         Raises:
             QueryError: if the libraries are not installed.
         """
-        if not all(find_spec(name.partition(".")[0]) for name in extract.LIBRARIES):  # an extra
-            raise QueryError(f"to look into pages takes more libraries; run: {install_command('text')}")
-        self._main_content = main_content
+        check_installed(markdown=markdown)
+        self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds
         self._count = processes or os.cpu_count() or 1
         self._closed = False
@@ -71,13 +78,13 @@ class Documents:
         Returns:
             ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom`` or ``text``), ``text``, its
             ``simhash``, and ``content``, described in ``catalogue.records.metadata``; None for other documents, and
-            ``content`` None for plain text.
+            ``content`` None for plain text. ``markdown``, if it is requested.
 
         Raises:
             BadDocument: if it cannot be parsed, or its parser died or took too long.
         """
         kind = record.http_header("content-type") or ""
-        header = json.dumps([kind, self._main_content]).encode()
+        header = json.dumps([kind, self._main_content, self._markdown]).encode()
         found = json.loads(self._parse(header + b"\n" + record.payload[:_MAX_DOCUMENT]))
         if "failure" in found:
             raise BadDocument(found["failure"])
@@ -102,6 +109,13 @@ class Documents:
             if parser and not reusable:  # after an interrupt its answer may still come
                 parser.kill()
             self._idle.put(parser if reusable else None)
+
+
+def check_installed(*, markdown: bool = False) -> None:
+    """Raise QueryError if the libraries that parse documents, an extra, are not installed."""
+    libraries = (*extract.LIBRARIES, *(["markdownify"] if markdown else ()))
+    if not all(find_spec(name.partition(".")[0]) for name in libraries):
+        raise QueryError(f"to look into pages takes more libraries; run: {install_command('text')}")
 
 
 class _ParserDied(Exception):

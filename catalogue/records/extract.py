@@ -26,6 +26,10 @@ _MAX_MESSAGE = 256 << 20
 _MAX_MEMORY = 1 << 30
 """Bytes that a process may take beyond those after its start."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
+_INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
+_AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
+"""Left out of Markdown of the main content."""
+_BLANK_LINES = re.compile(r"\s*\n\s*\n")
 _TARGETS = ("href", "src", "action", "xlink:href")
 _FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
@@ -82,9 +86,11 @@ def _limit_resources() -> None:
 
 def _answer(request: bytes) -> bytes:
     header, _, data = request.partition(b"\n")
-    kind, main_content = json.loads(header)
+    kind, main_content, markdown = json.loads(header)
     try:
         found = _look(kind, data, main_content=main_content)
+        if markdown:
+            found["markdown"] = _markdown(data, found, main_content=main_content)
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")
@@ -117,6 +123,23 @@ def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
         "simhash": simhash(text),
         "content": content,
     }
+
+
+def _markdown(data: bytes, found: dict[str, Any], *, main_content: bool) -> str | None:
+    """Convert a page to Markdown; other documents are their text."""
+    if found["parsed_as"] != "html":
+        text: str | None = found["text"]
+        return text
+    from markdownify import markdownify  # noqa: PLC0415 - an extra
+    from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
+    from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
+
+    tree = HTMLTree.parse(bytes_to_str(data, found["charset"]))
+    left_out = f"{_INVISIBLE},{_AROUND_CONTENT}" if main_content else _INVISIBLE
+    for element in tree.body.query_selector_all(left_out) if tree.body else ():
+        element.decompose()
+    converted: str = markdownify(str(tree.body), heading_style="ATX", bullets="-") if tree.body else ""
+    return _BLANK_LINES.sub("\n\n", converted).strip()
 
 
 def _feed_kind(mime: str, data: bytes) -> str | None:

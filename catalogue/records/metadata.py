@@ -9,7 +9,7 @@ payload), ``mime_type``, ``download_size`` (archived bytes), ``md5`` of the payl
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urljoin
 
@@ -110,7 +110,7 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
         "title": content.get("title"),
         "text": inside["text"],
-        "links": list(_links(content["links"], record.url, content.get("base", ""))) if html else None,
+        "links": list(absolute_links(content, record.url)) if html else None,
         "failure": failure,
         "warc_filename": record.capture.filename,
         "warc_record_offset": record.capture.offset,
@@ -118,12 +118,13 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
     }
 
 
-def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator[dict[str, str | None]]:
-    """Yield links with absolute URLs, as a browser resolves them on a page that declares a base."""
+def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:
+    """Yield links of a page with absolute URLs, as a browser resolves them; ``content`` is that of the metadata."""
+    base: str = content.get("base", "")
     base = "" if base.strip().lower().startswith(_NO_BASE) else base
     start = _joined(page, base) or page
     start = start if len(start) <= _LONGEST_BASE else ""
-    for link in links:
+    for link in content["links"]:
         url = _joined(start, link["href"])
         if url and url.lower().startswith(_LED_TO):
             yield {"type": link["type"], "url": url, "text": link.get("text")}

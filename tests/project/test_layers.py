@@ -39,6 +39,7 @@ ORDER = [
     "join",
     "check",
     "harvest",
+    "get_page",
     "url_index_2012",
     "export",
     "doctor",

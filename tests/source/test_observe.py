@@ -32,9 +32,11 @@ def test_observes_each_request_of_a_harvest_and_a_query(mirror: Path, tmp_path: 
         assert {each.reason for each in harvest} == {"list of crawls", "list of files", "footer"}
         assert sorted(each.path for each in reads) == sorted(each.path for each in server.log[sent:])
     assert {each.path for each in harvest if each.reason == "footer"} >= {each.path for each in reads}
-    assert {"url", "url_surtkey"} >= {
-        name for each in reads for name in each.reason.partition(" of ")[2].split(", ")
-    } > set()
+    assert (
+        {"url", "url_surtkey"}
+        >= {name for each in reads for name in each.reason.partition(" of ")[2].split(", ")}
+        > set()
+    )
     assert all(each.cached and each.seconds > 0 and not each.error for each in events)
     ranges = [[(each.path, each.requested, each.bytes) for each in some] for some in (reads, events)]
     assert sorted(ranges[0], key=str) == sorted(ranges[1], key=str)

@@ -1,0 +1,195 @@
+"""``catalogue get``."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from catalogue.cli.app import Command, Common, common
+from catalogue.cli.completion import complete_stored_crawls
+from catalogue.cli.messages import warn
+from catalogue.cli.options import confirm, yes_option
+from catalogue.cli.tables import as_json
+from catalogue.errors import QueryError
+from catalogue.formatting import clock, plural, printable_lines, size
+
+if TYPE_CHECKING:
+    from catalogue.get_page import GetEstimate
+    from catalogue.records.page import Page
+
+_FORMS = ("text", "markdown", "links", "headers", "record")
+_TEXTS = ("text/", "application/xhtml", "application/json", "application/xml", "application/javascript")
+"""Media types that a terminal can show."""
+_MAX_REQUESTS = 20
+
+
+def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(f"--{name}", name, is_flag=True, help=description)
+
+
+@click.command(cls=Command)
+@click.argument("url")
+@click.option("--at", metavar="TIME", help="The capture nearest to 2022, 2022-08 or 20220815.  [default: the newest]")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=complete_stored_crawls,
+    help="Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]",
+)
+@_form_option("text", "Print the text of the page.")
+@_form_option("markdown", "Print the page as Markdown.")
+@_form_option("links", "Print the absolute URLs of its links, one per line.")
+@_form_option("headers", "Print the status line and the headers of the HTTP response.")
+@_form_option("record", "Print the WARC record, gzipped, as it is in the archive.")
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object, with the text, Markdown or links.")
+@click.option("--main-content", is_flag=True, help="Leave navigation, footers and the like out of text and Markdown.")
+@click.option("--save", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
+@click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
+@click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before more.")
+@yes_option
+@common
+def get(  # noqa: PLR0913 - an option each
+    options: Common,
+    *,
+    url: str,
+    at: str | None,
+    crawls: tuple[str, ...],
+    json_: bool,
+    main_content: bool,
+    path: Path | None,
+    follow: bool,
+    max_requests: int,
+    yes: bool,
+    **forms: bool,
+) -> None:
+    """Print an archived page.
+
+    Crawls are searched from the newest back, each by its cheaper index, until one has the page. Nothing needs to be
+    harvested. The status and the place of the page are printed on standard error.
+
+    \b
+    catalogue get https://example.com/ --text
+    catalogue get https://example.com/ --at 2022-01 --markdown
+    catalogue get https://example.com/ --crawl 2022-05 --save page.html
+    catalogue get https://example.com/ --links
+    catalogue get https://example.com/ --record --save page.warc.gz
+    """
+    form = _form([name for name in _FORMS if forms[name]], json_=json_, main_content=main_content)
+
+    def approve(estimate: "GetEstimate") -> None:
+        if not yes:
+            confirm(str(estimate), "name a crawl with --crawl")
+
+    with options.opened() as catalogue:
+        page = catalogue.get(
+            url, at=at, crawls=crawls or None, follow=follow, max_requests=max_requests, approve=approve
+        )
+    _describe(page, options)
+    if json_:
+        _json(page, form, path, main_content=main_content)
+    else:
+        _write(_content(page, form, main_content=main_content), page, form, path)
+    for note in page.notes:
+        warn(f"the search may be incomplete: {note}")
+    if page.notes:
+        sys.exit(1)
+
+
+def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
+    if len(chosen) > 1:
+        raise QueryError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    form = chosen[0] if chosen else ""
+    if json_ and form in {"headers", "record"}:
+        raise QueryError(f"--json and --{form} exclude each other; the JSON object has the headers")
+    if main_content and form not in {"text", "markdown"}:
+        raise QueryError("--main-content needs --text or --markdown")
+    if form in {"text", "markdown", "links"}:
+        from catalogue.records.document import check_installed
+
+        check_installed(markdown=form == "markdown")
+    return form
+
+
+def _describe(page: "Page", options: Common) -> None:
+    for redirect in page.redirects:
+        options.say(f"{redirect.status}, a redirect: {redirect.url}")
+    mime = page.record.mime or "unknown type"
+    options.say(f"{page.record.status_line or 'no status'}, {mime}, {size(len(page.content))}: {page.url}")
+    time = f"{clock(page.time)} UTC, " if page.time else ""
+    options.say(f"{time}{page.crawl}, {page.capture.filename} at {page.capture.offset}")
+    options.say(f"{plural(page.requests, 'request')}, {size(page.bytes)}")
+
+
+def _content(page: "Page", form: str, *, main_content: bool) -> bytes:
+    if form == "record":
+        return page.record.member
+    if form == "headers":
+        return page.record.http_head or b"".join(f"{n}: {v}\r\n".encode() for n, v in page.record.headers)
+    if form == "links":
+        return "".join(f"{link['url']}\n" for link in page.links).encode()
+    if form:
+        return f"{_extracted(page, form, main_content=main_content)}\n".encode(errors="replace")
+    return page.content
+
+
+def _extracted(page: "Page", form: str, *, main_content: bool) -> str:
+    found = (page.to_markdown if form == "markdown" else page.to_text)(main_content=main_content)
+    if found is None:
+        raise QueryError(f"{page.record.mime or 'a document without a type'} has no text; leave out --{form}")
+    return found
+
+
+def _write(content: bytes, page: "Page", form: str, path: Path | None) -> None:
+    if path:
+        _save(content, path)
+    elif not sys.stdout.isatty():
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    elif form == "record" or not (form or (page.record.mime or "").startswith(_TEXTS)):
+        what = "a gzipped record" if form else page.record.mime or "of unknown type"
+        raise QueryError(f"this is {what}, which terminals cannot show; add --save FILE")
+    else:
+        click.echo(printable_lines(page.html if not form else content.decode(errors="replace")))
+
+
+def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> None:
+    capture, record = page.capture, page.record
+    described: dict[str, object] = {
+        "url": page.url,
+        "time": record.time,
+        "status": page.status,
+        "mime": record.mime,
+        "crawl": page.crawl,
+        "subset": page.subset,
+        "headers": page.headers,
+        "redirects": [each.url for each in page.redirects],
+        "warc_filename": capture.filename,
+        "warc_record_offset": capture.offset,
+        "warc_record_length": capture.length,
+        "content_digest": capture.digest,
+        "requests": page.requests,
+        "bytes": page.bytes,
+        "incomplete": list(page.notes),
+    }
+    if form == "links":
+        described["links"] = page.links
+    elif form:
+        described[form] = _extracted(page, form, main_content=main_content)
+    if path:
+        import json
+
+        from catalogue.formatting import to_json
+
+        _save(f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode(), path)
+    else:
+        as_json(described)
+
+
+def _save(content: bytes, path: Path) -> None:
+    from catalogue.atomic_files import named, whole_file
+
+    with named(path), whole_file(path) as file:
+        file.write(content)

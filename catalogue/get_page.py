@@ -1,0 +1,236 @@
+"""Get an archived page by its URL: search crawls one after the other, follow redirects, fetch the record."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+from urllib.parse import urljoin
+
+from catalogue.commoncrawl.capture import Capture, capture_of
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.manifests import Crawl
+from catalogue.errors import NotArchived, NotFound, QueryError, TooExpensive
+from catalogue.find_captures import find_captures
+from catalogue.formatting import Priced, format_cost, join_first, plural, printable
+from catalogue.harvest.harvest_crawls import crawl_list
+from catalogue.output.fetch_captures import fetch_record
+from catalogue.query.query import Query
+from catalogue.query.times import Moment, time_bounds
+from catalogue.records.page import Page
+from catalogue.records.record import Record
+from catalogue.selection import needs_crawl_list, select_listed, several
+from catalogue.session import Session
+from catalogue.store.stored_lists import stored_crawls
+
+MAX_REQUESTS = 20
+"""Requests that need no approval."""
+_MAX_REDIRECTS = 10
+_MARGIN = 86_400_000
+"""Milliseconds by which captures may lie outside of the listed times of their crawl."""
+_DEFAULT = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class GetEstimate:
+    """What a search has taken so far and would take with the next crawl."""
+
+    crawl: str
+    """The next crawl."""
+    searched: tuple[str, ...]
+    """Crawls without a usable capture."""
+    spent: int
+    """Requests so far."""
+    requests: int
+    """With those so far."""
+    bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        before = f"nothing usable in {join_first(self.searched)} by {plural(self.spent, 'request')}; "
+        return f"{before if self.searched else ''}with {self.crawl} this takes {format_cost(self)}"
+
+
+def get_page(
+    session: Session,
+    url: str,
+    *,
+    at: Moment | None = None,
+    crawls: str | Iterable[str] | None = None,
+    follow: bool = True,
+    max_requests: int = MAX_REQUESTS,
+    approve: Callable[[GetEstimate], None] | None = None,
+) -> Page:
+    """Get an archived page; see ``Catalogue.get``."""
+    words = several(crawls or _DEFAULT)
+    if not crawls or needs_crawl_list(session, words, "cdx"):
+        crawl_list(session)
+    listed = {crawl.id: crawl for crawl in stored_crawls(session.store)} if session.store_path.exists() else {}
+    chosen = newest_first(select_listed(session, words))
+    if url.strip().startswith("*") or url.strip().endswith("*"):
+        raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
+    search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)
+    return search.page(url, None if at is None else _interval(at), follow=follow)
+
+
+def _interval(at: Moment) -> tuple[int, int]:
+    first, end = time_bounds(at, at)
+    assert first is not None  # noqa: S101 - a time has both
+    assert end is not None  # noqa: S101
+    return first, end
+
+
+def _refuse(estimate: GetEstimate) -> None:
+    raise TooExpensive(f"{estimate}; name crawls, or pass a larger max_requests")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A capture, and how well it answers."""
+
+    capture: Capture
+    crawl: str
+    subset: str
+    time: int
+    """Milliseconds since 1970."""
+    target: str | None
+    """Where it redirects to, if the index says it."""
+    distance: float
+    """Milliseconds from the requested time."""
+
+    @property
+    def is_redirect(self) -> bool:
+        return self.capture.status is not None and self.capture.status // 100 == 3  # noqa: PLR2004
+
+    @property
+    def is_page(self) -> bool:
+        return self.capture.status is None or self.capture.status // 100 == 2  # noqa: PLR2004
+
+    @property
+    def rank(self) -> tuple[bool, float, int]:
+        """The best has the lowest: pages before redirects, the nearest first, then the newest."""
+        return not self.is_page, self.distance, -self.time
+
+
+@dataclass(slots=True)
+class _Search:
+    session: Session
+    crawls: list[Crawl]
+    """Newest first."""
+    allowed: int
+    approve: Callable[[GetEstimate], None]
+    searched: list[str] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    visited: set[tuple[str, int]] = field(default_factory=set)
+    before: tuple[int, int] = (0, 0)
+
+    def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
+        self.before = self.session.spent
+        redirects: list[Capture] = []
+        found = self.nearest(url, at)
+        while True:
+            self.visited.add((found.capture.filename, found.capture.offset))
+            record = None if found.is_redirect and follow and found.target else self.record(found)
+            target = found.target or (record.http_header("location") if record else None)
+            if not (found.is_redirect and follow and target):
+                break
+            redirects.append(found.capture)
+            url = self.target_of(found, target)
+            if len(redirects) > _MAX_REDIRECTS:
+                raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}")
+            self.searched.clear()
+            found = self.nearest(url, (found.time, found.time + 1), redirected=True)
+        requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        assert record is not None  # noqa: S101 - only redirects that are followed are not fetched
+        return Page(record, found.crawl, found.subset, tuple(redirects), requests, received, tuple(self.notes))
+
+    def target_of(self, found: _Found, target: str) -> str:
+        try:
+            url = urljoin(found.capture.url or "", target.strip())
+        except ValueError:
+            url = ""
+        if not url.lower().startswith(("http://", "https://")):
+            message = f"{found.capture.url} redirects to {printable(target[:200])!r}; the redirect itself: --no-follow"
+            raise NotArchived(message)
+        return url
+
+    def record(self, found: _Found) -> Record:
+        return fetch_record(self.session, found.capture)
+
+    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected: bool = False) -> _Found:
+        """Return the best capture: the newest, or the nearest; of a redirect's target that of the next crawl."""
+        best: _Found | None = None
+        failed: list[_Found] = []
+        ordered = sorted(self.crawls, key=lambda crawl: _least_distance(crawl, at)) if at else self.crawls
+        for crawl in ordered:
+            if best and _least_distance(crawl, at) >= best.distance:
+                break
+            usable: list[_Found] = []
+            for found in self.captures(url, crawl.id, at):
+                (usable if found.is_page or found.is_redirect else failed).append(found)
+            if usable:
+                best = min((*usable, *([best] if best else [])), key=lambda each: each.rank)
+                if redirected or not at:
+                    break
+            else:
+                self.searched.append(crawl.id)
+        if best or failed:
+            return best or min(failed, key=lambda each: (each.distance, -each.time))
+        raise self.nothing(url, redirected=redirected)
+
+    def nothing(self, url: str, *, redirected: bool) -> NotArchived:
+        crawls = newest_first(self.searched)
+        where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
+        doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
+        way = ", to which an archived redirect leads; the redirect itself: --no-follow" if redirected else ""
+        return NotArchived(f"no capture in {where} of {printable(url)}{way}{doubts}")
+
+    def captures(self, url: str, crawl: str, at: tuple[int, int] | None) -> Iterator[_Found]:
+        """Yield the captures of a crawl, of all subsets, that were not visited."""
+        found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
+        try:
+            self.check(found.plan, crawl)
+            if found.plan.indexes or found.plan.searches:
+                self.check(found.fetch_indexes(), crawl)
+            rows = found.to_arrow().to_pylist()
+        except NotFound as error:  # some crawls have no index
+            self.notes[str(error)] = None
+            return
+        for row in rows:
+            capture = capture_of(row)
+            if (capture.filename, capture.offset) not in self.visited:
+                time = round(_utc(row["fetch_time"]).timestamp() * 1000)
+                target = row.get("fetch_redirect")
+                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at))
+        self.notes.update(dict.fromkeys(found.plan.missing))
+
+    def check(self, planned: Priced, crawl: str) -> None:
+        """Ask for approval if a plan and the record take more requests than are allowed."""
+        spent, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        requests = spent + planned.requests + 1
+        if requests > self.allowed:
+            estimate = GetEstimate(
+                crawl, tuple(self.searched), spent, requests, received + planned.bytes, planned.seconds
+            )
+            self.approve(estimate)
+            self.allowed = max(2 * self.allowed, requests)
+
+
+def _utc(time: Any) -> datetime:  # noqa: ANN401 - of a row
+    aware: datetime = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return aware
+
+
+def _distance(time: int, at: tuple[int, int] | None) -> float:
+    if at is None or at[0] <= time < at[1]:
+        return 0
+    return min(abs(time - at[0]), abs(time - at[1]))
+
+
+def _least_distance(crawl: Crawl, at: tuple[int, int] | None) -> float:
+    """Return the least distance of a capture of a crawl, as far as the list of crawls says."""
+    if at is None or crawl.first_fetch is None or crawl.last_fetch is None:
+        return 0 if at is None else -inf
+    first = crawl.first_fetch.timestamp() * 1000 - _MARGIN
+    last = crawl.last_fetch.timestamp() * 1000 + _MARGIN
+    return max(0.0, first - at[1], at[0] - last)

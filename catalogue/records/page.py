@@ -1,0 +1,130 @@
+"""An archived page: its record as text, Markdown, HTML or links."""
+
+import builtins
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from catalogue.commoncrawl.capture import Capture
+from catalogue.formatting import ReprMixin, clock
+from catalogue.records.document import Documents
+from catalogue.records.metadata import absolute_links
+from catalogue.records.record import Record
+
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
+_HEAD = 1024
+"""Bytes of a page that may declare its charset."""
+_AS_BROWSERS = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252"}
+"""https://encoding.spec.whatwg.org/#names-and-labels"""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Page(ReprMixin):
+    """An archived page; ``Catalogue.get`` finds it. ``text``, ``markdown`` and ``links`` parse it each time."""
+
+    record: Record
+    crawl: str
+    subset: str
+    """``warc``, ``crawldiagnostics`` or ``robotstxt``."""
+    redirects: tuple[Capture, ...] = ()
+    """The archived redirects that led to it, the first one first."""
+    requests: int = 0
+    """Requests that it took."""
+    bytes: int = 0
+    notes: tuple[str, ...] = ()
+    """What may be missing from the search."""
+
+    def _line(self) -> str:
+        time = "" if self.time is None else f" of {clock(self.time)}"
+        return f"{self.url}: {self.record.status_line or 'no status'}{time}, {self.crawl}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from self.record._rows()  # noqa: SLF001 - the page is shown by its record
+        for redirect in self.redirects:
+            yield "redirected from", redirect.url or "-"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.notes
+
+    @property
+    def capture(self) -> Capture:
+        return self.record.capture
+
+    @property
+    def url(self) -> str:
+        return self.record.url
+
+    @property
+    def time(self) -> datetime | None:
+        """Time of the request, UTC."""
+        return self.record.time
+
+    @property
+    def status(self) -> int | None:
+        return self.record.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the HTTP response as archived; values of repeated headers are joined by commas."""
+        joined: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for name, value in self.record.http_headers:
+            known = names.setdefault(name.lower(), name)
+            joined[known] = f"{joined[known]}, {value}" if known in joined else value
+        return joined
+
+    @property
+    def content(self) -> builtins.bytes:
+        """The body without its content coding; see ``Record.payload``."""
+        return self.record.payload
+
+    @property
+    def html(self) -> str:
+        """The body as text in its declared charset, else UTF-8; invalid bytes are replaced."""
+        content = self.content
+        declared = _CHARSET.search(self.record.http_header("content-type") or "") or _CHARSET.search(
+            content[:_HEAD].decode("latin-1")
+        )
+        name = declared[1].lower() if declared else "utf-8"
+        try:
+            return content.decode(_AS_BROWSERS.get(name, name), errors="replace")
+        except LookupError:
+            return content.decode(errors="replace")
+
+    @property
+    def text(self) -> str | None:
+        """The text of the document; None if it has none.
+
+        Raises:
+            BadDocument: if it cannot be parsed.
+            QueryError: if the extra ``text`` is not installed.
+        """
+        return self._text(main_content=False)
+
+    @property
+    def markdown(self) -> str | None:
+        """The document as Markdown; None if it has no text. Raises as ``text`` does."""
+        return self.to_markdown()
+
+    @property
+    def links(self) -> list[dict[str, str | None]]:
+        """Links with ``type`` (the element's name), absolute ``url`` and ``text``. Raises as ``text`` does."""
+        with Documents(processes=1) as documents:
+            content = documents.look(self.record)["content"] or {}
+        return list(absolute_links(content, self.url)) if content.get("type") == "html-doc" else []
+
+    def to_text(self, *, main_content: bool = False) -> str | None:
+        """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
+        return self._text(main_content=main_content)
+
+    def to_markdown(self, *, main_content: bool = False) -> str | None:
+        """Return Markdown; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
+        with Documents(main_content=main_content, markdown=True, processes=1) as documents:
+            found: str | None = documents.look(self.record)["markdown"]
+        return found
+
+    def _text(self, *, main_content: bool) -> str | None:
+        with Documents(main_content=main_content, processes=1) as documents:
+            found: str | None = documents.look(self.record)["text"]
+        return found
