@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.errors import NotArchived, NotFound, QueryError, TooExpensive
+from catalogue.errors import NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.harvest.harvest_crawls import crawl_list
@@ -26,6 +26,7 @@ from catalogue.store.stored_lists import stored_crawls
 MAX_REQUESTS = 20
 """Requests that need no approval."""
 _MAX_REDIRECTS = 10
+_REDIRECTS = {301, 302, 303, 307, 308}
 _MARGIN = 86_400_000
 """Milliseconds by which captures may lie outside of the listed times of their crawl."""
 _DEFAULT = "all"
@@ -100,16 +101,16 @@ class _Found:
 
     @property
     def is_redirect(self) -> bool:
-        return self.capture.status is not None and self.capture.status // 100 == 3  # noqa: PLR2004
+        return self.capture.status in _REDIRECTS
 
     @property
     def is_page(self) -> bool:
         return self.capture.status is None or self.capture.status // 100 == 2  # noqa: PLR2004
 
     @property
-    def rank(self) -> tuple[bool, float, int]:
-        """The best has the lowest: pages before redirects, the nearest first, then the newest."""
-        return not self.is_page, self.distance, -self.time
+    def nearness(self) -> tuple[float, int]:
+        """The nearest capture has the lowest, of several the newest one."""
+        return self.distance, -self.time
 
 
 @dataclass(slots=True)
@@ -169,13 +170,14 @@ class _Search:
             for found in self.captures(url, crawl.id, at):
                 (usable if found.is_page or found.is_redirect else failed).append(found)
             if usable:
-                best = min((*usable, *([best] if best else [])), key=lambda each: each.rank)
+                of_crawl = min(usable, key=lambda each: (not each.is_page, each.nearness))
+                best = min(best or of_crawl, of_crawl, key=lambda each: each.nearness)
                 if redirected or not at:
                     break
             else:
                 self.searched.append(crawl.id)
         if best or failed:
-            return best or min(failed, key=lambda each: (each.distance, -each.time))
+            return best or min(failed, key=lambda each: each.nearness)
         raise self.nothing(url, redirected=redirected)
 
     def nothing(self, url: str, *, redirected: bool) -> NotArchived:
@@ -193,7 +195,9 @@ class _Search:
             if found.plan.indexes or found.plan.searches:
                 self.check(found.fetch_indexes(), crawl)
             rows = found.to_arrow().to_pylist()
-        except NotFound as error:  # some crawls have no index
+        except (NotFound, NotHarvested) as error:  # some crawls have no index
+            if len(self.crawls) == 1:
+                raise
             self.notes[str(error)] = None
             return
         for row in rows:
