@@ -26,6 +26,7 @@
     │   ├── BadUrlIndex            the URL index of 2012
     │   ├── BadCdx                 the CDX index of a crawl
     │   ├── BadSnapshot
+    │   ├── BadReceipt
     │   ├── BadDocument            an archived page that cannot be parsed
     │   ├── BadRecord              a WARC record that contradicts the index
     │   └── Encrypted
@@ -38,6 +39,7 @@
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
+    ├── NotArchived                no capture in the crawls that were searched
     ├── Busy                       the server is over its limit
     │   └── Harvesting             the server harvests the crawl now
     ├── OutputFailed               a remote output target failed
@@ -161,6 +163,10 @@ class BadSnapshot(FormatError):
 
 class BadRecord(FormatError):
     """A record is damaged or contradicts its capture, or a capture names no record."""
+
+
+class BadReceipt(FormatError):
+    """A receipt is invalid or was changed."""
 
 
 class BadDocument(FormatError):

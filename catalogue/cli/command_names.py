@@ -17,6 +17,7 @@ COMMANDS = {
     "old-index": "query_commands",
     "export": "export_commands",
     "pull": "export_commands",
+    "verify": "verify_command",
     "serve": "serve_commands",
     "sql": "sql_command",
     "demo": "serve_commands",

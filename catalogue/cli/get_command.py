@@ -10,7 +10,7 @@ import click
 from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.messages import warn
-from catalogue.cli.options import confirm, yes_option
+from catalogue.cli.options import confirm, receipt_option, recorder_for, yes_option
 from catalogue.cli.tables import as_json
 from catalogue.errors import QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
@@ -47,6 +47,7 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object, with the text, Markdown or links.")
 @click.option("--main-content", is_flag=True, help="Leave navigation, footers and the like out of text and Markdown.")
 @click.option("--save", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
+@receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
 @click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before more.")
 @yes_option
@@ -60,6 +61,7 @@ def get(  # noqa: PLR0913 - an option each
     json_: bool,
     main_content: bool,
     path: Path | None,
+    receipt: Path | None,
     follow: bool,
     max_requests: int,
     yes: bool,
@@ -83,7 +85,9 @@ def get(  # noqa: PLR0913 - an option each
         if not yes:
             confirm(str(estimate), "name a crawl with --crawl")
 
-    with options.opened() as catalogue:
+    query = {"url": url, "at": at, "crawls": crawls, "follow": follow, "form": form, "main_content": main_content}
+    recorder = recorder_for(receipt, path)
+    with options.opened(observer=recorder) as catalogue:
         page = catalogue.get(
             url, at=at, crawls=crawls or None, follow=follow, max_requests=max_requests, approve=approve
         )
@@ -92,6 +96,8 @@ def get(  # noqa: PLR0913 - an option each
         _json(page, form, path, main_content=main_content)
     else:
         _write(_content(page, form, main_content=main_content), page, form, path)
+    if recorder and receipt and path:
+        recorder.write(receipt, path, query, page.notes)
     for note in page.notes:
         warn(f"the search may be incomplete: {note}")
     if page.notes:

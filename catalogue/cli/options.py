@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +12,14 @@ import click
 from catalogue.cli.app import Common, OneOf
 from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.messages import wrapped
-from catalogue.errors import TooExpensive
+from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.plan.plan import ReadPlan
+    from catalogue.receipt import ReceiptRecorder
 
 CAPTURE_FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
 RECORD_FORMATS = ["warc", "text", "metadata", "parquet", "payload"]
@@ -39,6 +41,11 @@ def combine(*each: Decorator) -> Decorator:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="One JSON object.")
+receipt_option = click.option(
+    "--receipt",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write which bytes of which files the answer was made of; see: catalogue verify -h",
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 crawl_option = click.option(
     "--crawl",
@@ -113,6 +120,19 @@ query_options = combine(
         "for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]",
     ),
 )
+
+
+def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder | None":
+    """Return what records the requests of an answer for its receipt, if there is to be one."""
+    if receipt is None:
+        return None
+    if answer is None:
+        raise QueryError("--receipt needs the answer in one file, and no --scheduler; name the file")
+    if receipt.resolve() == answer.resolve():
+        raise QueryError("--receipt and the answer need different files")
+    from catalogue.receipt import ReceiptRecorder
+
+    return ReceiptRecorder()
 
 
 def can_ask() -> bool:

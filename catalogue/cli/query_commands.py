@@ -18,6 +18,8 @@ from catalogue.cli.options import (
     harvest_option,
     json_option,
     query_options,
+    receipt_option,
+    recorder_for,
     scheduler_option,
 )
 from catalogue.cli.select_captures import captures_for, explain_empty_result, read_patterns, select_captures
@@ -113,12 +115,13 @@ def plan(
 )
 @click.option("--count", is_flag=True, help="Print only the number. Pages that match completely are not read.")
 @click.option("--by", type=OneOf(["crawl"]), help="With --count: the number in each crawl that has matches.")
+@receipt_option
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache of pages.")
 @scheduler_option
 @harvest_option
 @budget_options
 @common
-def query(
+def query(  # noqa: PLR0913 - an option each
     options: Common,
     *,
     format_: str | None,
@@ -126,6 +129,7 @@ def query(
     count: bool,
     by: str | None,
     no_cache: bool,
+    receipt: Path | None,
     scheduler: str | None,
     budget: Budget,
     **parameters: Any,
@@ -159,7 +163,8 @@ def query(
     parameters = read_patterns(parameters)
     parameters |= {"columns": ["url"]} if "url" in {format_, chosen} and not parameters["columns"] else {}
     settings: dict[str, Any] = {"cache_size": 0} if no_cache else {}
-    with options.opened(scheduler=scheduler, **settings) as catalogue:
+    recorder = recorder_for(receipt, path if not scheduler else None)
+    with options.opened(scheduler=scheduler, observer=recorder, **settings) as catalogue:
         if folder:
             plans, missing = _write_folder(folder, format_, budget, catalogue, options, parameters)
         else:
@@ -174,6 +179,9 @@ def query(
             if not rows and parameters["limit"] != 0:
                 explain_empty_result(options, catalogue, parameters)
             plans, missing = [found.plan], found.plan.missing
+            if recorder and receipt and path:
+                recorder.add_footers(catalogue.session, found.plan.index_files)
+                recorder.write(receipt, path, _described(parameters), missing)
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
     for problem in missing:
@@ -218,6 +226,12 @@ def _write_folder(
                 options.say(f"{crawl}: {plural(rows, 'capture')}")
                 plans.append(found.plan)
     return plans[1:], tuple(dict.fromkeys(problem for plan in plans for problem in plan.missing))
+
+
+def _described(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a query that have a value, for its receipt."""
+    left_out = {"urls_files", "places", "harvest"}
+    return {name: value for name, value in parameters.items() if value and name not in left_out}
 
 
 def _count(found: "Captures", *, by_crawl: bool) -> int:

@@ -40,6 +40,7 @@ ORDER = [
     "check",
     "harvest",
     "get_page",
+    "receipt",
     "url_index_2012",
     "export",
     "doctor",

@@ -1,0 +1,62 @@
+"""``catalogue verify``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from catalogue.cli.app import Command, Common, common
+from catalogue.cli.messages import warn
+from catalogue.cli.options import Budget, budget_options, confirm, json_option
+from catalogue.cli.tables import as_json
+from catalogue.formatting import plural, size
+
+
+@click.command(cls=Command)
+@click.argument("receipt", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--answer",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file with the answer.  [default: the one that the receipt names, next to it]",
+)
+@click.option("--read-source", is_flag=True, help="Also read the ranges of the receipt again and compare them.")
+@json_option
+@budget_options
+@common
+def verify(
+    options: Common, *, receipt: Path, answer: Path | None, read_source: bool, json_: bool, budget: Budget
+) -> None:
+    """Check an answer against the receipt that --receipt wrote.
+
+    Without --read-source nothing is requested. Exit status 1: the answer, the receipt or the source was changed.
+
+    \b
+    catalogue query '*.example.com' -o found.jsonl --receipt found.receipt
+    catalogue verify found.receipt
+    catalogue verify found.receipt --read-source
+    """
+    from catalogue.receipt import check_answer, check_source, read_receipt
+
+    read = read_receipt(receipt)
+    file = answer or receipt.with_name(Path(read.answer).name)
+    problems = [problem] if (problem := check_answer(read, file)) else []
+    if read_source:
+        with options.opened() as catalogue:
+            if not budget.covers(len(read.reads), read.bytes):
+                confirm(f"this takes {plural(len(read.reads), 'request')}, {size(read.bytes)}", "verify fewer ranges")
+            problems += check_source(read, catalogue.session)
+    if json_:
+        ranges = {"ranges": len(read.reads), "bytes": read.bytes}
+        answered = {"answer": str(file), "created": read.created, "query": read.query, "incomplete": read.incomplete}
+        as_json({"valid": not problems, "problems": problems, "source_read": read_source, **answered, **ranges})
+    else:
+        if not problems:
+            click.echo(f"{file}: as in its receipt")
+        again = "read again" if read_source else "not read again; --read-source does"
+        click.echo(f"made of {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
+        for note in read.incomplete:
+            click.echo(f"it was incomplete: {note}")
+        for problem in problems:
+            warn(problem)
+    if problems:
+        sys.exit(1)

@@ -1,0 +1,254 @@
+"""Receipts: which bytes of which files an answer was made of, and whether they are still the same.
+
+A receipt is a text file of JSON lines: a head with the query and the digest of the answer, a line for each range that
+was read, and at last the SHA-256 of all bytes before.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from catalogue.atomic_files import named, whole_file
+from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.errors import BadReceipt, NotFound, QueryError, RangeIgnored, WrongRange
+from catalogue.formatting import ReprMixin, plural, printable, size, to_json
+from catalogue.progress import Progress
+from catalogue.session import Session
+from catalogue.settings import package_version
+from catalogue.source.byte_ranges import ByteRange
+from catalogue.source.observe import RequestEvent
+from catalogue.source.parallel import map_in_order
+
+_FORMAT = 1
+_LARGEST = 1 << 30
+"""Bytes of a receipt; a query that takes a request a millisecond for an hour has one of this size."""
+_IN_FLIGHT = 64 << 20
+_CHUNK = 1 << 20
+_AFTER_FOOTER = 8
+"""Bytes for the length of a footer and the magic number."""
+_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*)*")
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReadRange:
+    """A range of one version of a file."""
+
+    path: str
+    start: int
+    end: int
+    """Exclusive."""
+    size: int
+    """Bytes of the file."""
+    etag: str | None
+    sha256: str
+    """Of the range."""
+    reason: str
+    source: str
+    """Address of the source."""
+
+
+class ReceiptRecorder:
+    """Records what is read; an observer of requests. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._reads: dict[ReadRange, None] = {}
+
+    def __call__(self, event: RequestEvent) -> None:
+        response = event.response
+        if response is None or event.path == COLLINFO:  # the list of crawls may be on another host
+            return
+        read = ReadRange(
+            event.path,
+            response.start,
+            response.start + len(response.body),
+            response.total_size,
+            response.etag,
+            hashlib.sha256(response.body).hexdigest(),
+            event.reason,
+            event.source,
+        )
+        with self._lock:
+            self._reads[read] = None
+
+    def add_footers(self, session: Session, paths: Iterable[str]) -> None:
+        """Add the footers in the store by which files were planned."""
+        for path in paths:
+            stored = session.store.get("files", path)
+            if stored and stored.data:
+                end = stored.size - _AFTER_FOOTER
+                digest = hashlib.sha256(stored.data).hexdigest()
+                start, origin = end - len(stored.data), stored.source
+                read = ReadRange(path, start, end, stored.size, stored.etag, digest, "stored footer", origin)
+                self._reads[read] = None
+
+    def write(self, receipt: Path, answer: Path, query: dict[str, Any], incomplete: Iterable[str]) -> None:
+        """Write the receipt of an answer, which is in a file."""
+        length, digest = _digest(answer)
+        reads = sorted(self._reads, key=lambda read: (read.path, read.start, read.end))
+        head = {
+            "receipt": _FORMAT,
+            "by": f"catalogue {package_version()}",
+            "created": datetime.now(UTC),
+            "query": query,
+            "answer": {"file": answer.name, "bytes": length, "sha256": digest},
+            "incomplete": list(incomplete),
+            "ranges": len(reads),
+        }
+        whole = hashlib.sha256()
+        with named(receipt), whole_file(receipt) as file:
+            for value in (head, *map(asdict, reads)):
+                line = f"{json.dumps(to_json(value), ensure_ascii=False)}\n".encode(errors="replace")
+                whole.update(line)
+                file.write(line)
+            file.write(_last_line(whole.hexdigest()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Receipt(ReprMixin):
+    """A receipt that is valid in itself."""
+
+    query: dict[str, Any]
+    created: str
+    answer: str
+    """Name of the file."""
+    length: int
+    sha256: str
+    incomplete: tuple[str, ...]
+    reads: tuple[ReadRange, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all ranges."""
+        return sum(read.end - read.start for read in self.reads)
+
+    def _line(self) -> str:
+        files = len({read.path for read in self.reads})
+        return f"of {self.answer}: {plural(len(self.reads), 'range')} of {plural(files, 'file')}, {size(self.bytes)}"
+
+
+def read_receipt(path: Path) -> Receipt:
+    """Read a receipt and check its own digest.
+
+    Raises:
+        BadReceipt: if it is invalid or was changed.
+        QueryError: if it cannot be read.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise BadReceipt(f"{path} is larger than {size(_LARGEST)}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise QueryError(f"{path} cannot be read: {error.strerror}") from error
+    lines = data.splitlines(keepends=True)
+    content = b"".join(lines[:-1])
+    if not lines or lines[-1] != _last_line(hashlib.sha256(content).hexdigest()):
+        raise BadReceipt(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
+    try:
+        head, *reads = map(json.loads, lines[:-1])
+        if head["receipt"] != _FORMAT or head["ranges"] != len(reads):
+            raise BadReceipt(f"{path} has another format than this version writes")
+        answer = head["answer"]
+        return Receipt(
+            dict(head["query"]),
+            str(head["created"]),
+            str(answer["file"]),
+            int(answer["bytes"]),
+            str(answer["sha256"]),
+            tuple(map(str, head["incomplete"])),
+            tuple(_checked(ReadRange(**read)) for read in reads),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
+
+
+def _checked(read: ReadRange) -> ReadRange:
+    numbers = (read.start, read.end, read.size)
+    if not (all(type(each) is int for each in numbers) and 0 <= read.start <= read.end <= read.size):
+        raise ValueError("a range is outside of its file")
+    texts = (read.path, read.sha256, read.reason, read.source)
+    if not all(isinstance(each, str) for each in texts):
+        raise ValueError("a range has a value of another type")
+    if not (_PATH.fullmatch(read.path) and ".." not in read.path and _DIGEST.fullmatch(read.sha256)):
+        raise ValueError("a range has an invalid path or digest")
+    return read
+
+
+def check_answer(receipt: Receipt, answer: Path) -> str | None:
+    """Return why a file is not the answer of a receipt; None if it is.
+
+    Raises:
+        QueryError: if it cannot be read.
+    """
+    try:
+        length, digest = _digest(answer)
+    except OSError as error:
+        raise QueryError(f"{answer} cannot be read: {error.strerror}; name it with --answer") from error
+    if length != receipt.length:
+        return f"{answer} has {length:,} bytes, and its receipt {receipt.length:,}"
+    return None if digest == receipt.sha256 else f"{answer} was changed: its SHA-256 is not that of the receipt"
+
+
+def check_source(receipt: Receipt, session: Session, report: Callable[[Progress], None] | None = None) -> Iterator[str]:
+    """Read the ranges of a receipt again, without the cache, and yield a sentence for each that differs.
+
+    Raises:
+        QueryError: if the receipt is of another source than that of the session.
+        SourceError: if the source fails.
+    """
+    source = session.source
+    reads = [read for read in receipt.reads if read.source == source.url]
+    if others := sorted({read.source for read in receipt.reads} - {source.url}):
+        if not reads:
+            raise QueryError(f"the receipt is of {printable(others[0])}; run: catalogue verify --source {others[0]}")
+        yield from (f"ranges of {printable(other)} were not read" for other in others)
+    at = Progress("reading", len(reads), 0)
+
+    def check(read: ReadRange) -> str | None:
+        place = f"{read.path}, {read.start:,} to {read.end - 1:,}"
+        if read.start == read.end:
+            return None
+        try:
+            response = source.get(read.path, ByteRange(read.start, read.end))
+        except NotFound:
+            return f"{read.path} no longer exists"
+        except (RangeIgnored, WrongRange) as error:
+            return f"{place}: {error}"
+        if response.total_size != read.size:
+            return f"{read.path} has {response.total_size:,} bytes, and the receipt {read.size:,}"
+        return None if hashlib.sha256(response.body).hexdigest() == read.sha256 else f"{place} was changed"
+
+    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="verify")
+    found = map_in_order(executor, check, reads, limit=_IN_FLIGHT, weight=lambda read: read.end - read.start)
+    try:
+        with closing(found), session.reporting(report, "ranges") as advance:
+            for problem in found:
+                at.done += 1
+                advance(at)
+                if problem:
+                    yield problem
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    """Return length and SHA-256 of a file."""
+    digest, length = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            length += len(chunk)
+    return length, digest.hexdigest()
+
+
+def _last_line(digest: str) -> bytes:
+    return f'{{"sha256": "{digest}"}}\n'.encode()

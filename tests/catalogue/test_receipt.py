@@ -1,0 +1,191 @@
+"""Receipts of answers: each changed byte of answer, receipt or source is found."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import BadReceipt
+from catalogue.receipt import check_answer, check_source, read_receipt
+from catalogue.settings import Settings
+from tests.conftest import once
+from tests.support.commands import Command
+from tests.support.faults import FaultServer
+
+
+@dataclass(frozen=True)
+class Answered:
+    folder: Path
+    source: Path
+    answer: Path
+    receipt: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def command(self) -> Command:
+        return Command(self.data, str(self.source), self.folder)
+
+
+@pytest.fixture(scope="module")
+def answered(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    """A query of both indexes with its receipt, and a copy of the index that tests may change."""
+
+    def make(folder: Path) -> Answered:
+        source = folder / "source"
+        copytree(mirror / "cc-index", source / "cc-index")
+        for each in [mirror / "collinfo.json", *mirror.rglob("cc-index-table.paths.gz")]:
+            (source / each.relative_to(mirror)).parent.mkdir(parents=True, exist_ok=True)
+            (source / each.relative_to(mirror)).write_bytes(each.read_bytes())
+        made = Answered(folder, source, folder / "found.jsonl", folder / "found.receipt")
+        run = made.command()
+        assert run("harvest", "--crawl", crawl).status == 0
+        words = ("query", "*.com", "--index", "columnar", "--columns", "url", "-o", "found.jsonl")
+        ran = run(*words, "--receipt", "found.receipt")
+        assert ran.status == 0, ran.err
+        return made
+
+    return once(tmp_path_factory, "answered", make)
+
+
+def opened(answered: Answered) -> Catalogue:
+    settings = Settings(source=str(answered.source), cache=answered.folder / "cache")
+    return catalogue.open(answered.data, settings=settings)
+
+
+def flipped(data: bytes, place: int, bit: int) -> bytes:
+    at = place % len(data)
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    with FaultServer(mirror) as server:
+        run = Command(tmp_path / "data", server.url, tmp_path)
+        assert run("harvest", "--crawl", crawl).status == 0
+        before = len(server.log)
+        assert run("query", "*.com", "--columns", "url", "-o", "a.jsonl", "--receipt", "a.receipt").status == 0
+        sent = {(each.path, each.range_header) for each in server.log[before:]}
+        read = read_receipt(tmp_path / "a.receipt")
+        recorded = [each for each in read.reads if each.reason != "stored footer"]
+        assert {(each.path, f"bytes={each.start}-{each.end - 1}") for each in recorded} == sent
+        again = len(server.log)
+        verified = run("verify", "a.receipt", "--read-source")
+        assert (verified.status, verified.err) == (0, "")
+        assert len(server.log) - again == len(read.reads)
+    for each in read.reads:
+        content = (mirror / each.path).read_bytes()
+        assert hashlib.sha256(content[each.start : each.end]).hexdigest() == each.sha256
+        assert len(content) == each.size
+    assert read.query["patterns"] == ["*.com"]
+    footers = {each.path for each in read.reads if each.reason == "stored footer"}
+    assert {each.path for each in recorded if each.path.endswith(".parquet")} <= footers
+
+
+@given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7))
+def test_finds_each_changed_byte_of_the_answer(answered: Answered, place: int, bit: int) -> None:
+    receipt, changed = read_receipt(answered.receipt), answered.folder / "changed.jsonl"
+    changed.write_bytes(flipped(answered.answer.read_bytes(), place, bit))
+    assert check_answer(receipt, changed)
+    assert check_answer(receipt, answered.answer) is None
+
+
+@given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7), cut=st.booleans())
+def test_finds_each_changed_byte_of_the_receipt(answered: Answered, place: int, bit: int, *, cut: bool) -> None:
+    content, changed = answered.receipt.read_bytes(), answered.folder / "changed.receipt"
+    changed.write_bytes(content[: place % len(content)] if cut else flipped(content, place, bit))
+    with pytest.raises(BadReceipt):
+        read_receipt(changed)
+
+
+@given(st.data())
+def test_finds_each_changed_byte_of_the_source(answered: Answered, data: st.DataObject) -> None:
+    receipt = read_receipt(answered.receipt)
+    read = data.draw(st.sampled_from(receipt.reads))
+    file = answered.source / read.path
+    content, place = file.read_bytes(), data.draw(st.integers(read.start, read.end - 1))
+    file.write_bytes(flipped(content, place, data.draw(st.integers(0, 7))))
+    try:
+        with opened(answered) as cat:
+            found = list(check_source(receipt, cat.session))
+    finally:
+        file.write_bytes(content)
+    assert len(found) >= 1
+    assert all(each.startswith(read.path) and "was changed" in each for each in found)
+
+
+def test_reports_files_that_are_longer_or_missing(answered: Answered) -> None:
+    receipt = read_receipt(answered.receipt)
+    file = answered.source / receipt.reads[0].path
+    content = file.read_bytes()
+    with opened(answered) as cat:
+        try:
+            file.write_bytes(content + b"more")
+            assert any("and the receipt" in each for each in check_source(receipt, cat.session))
+            file.unlink()
+            assert any("no longer exists" in each for each in check_source(receipt, cat.session))
+        finally:
+            file.write_bytes(content)
+        assert not list(check_source(receipt, cat.session))
+
+
+def test_command_reports_changes_by_its_status(answered: Answered) -> None:
+    run = answered.command()
+    assert run("verify", "found.receipt", "--json").json()["valid"] is True
+    (answered.folder / "other.jsonl").write_bytes(answered.answer.read_bytes() + b"\n")
+    ran = run("verify", "found.receipt", "--answer", "other.jsonl")
+    assert ran.status == 1
+    assert "other.jsonl has " in ran.err
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"receipt": 2},
+        {"receipt": 1, "ranges": 1},
+        [],
+        {"receipt": 1, "ranges": 0, "query": 3, "answer": {}, "created": "", "incomplete": []},
+    ],
+)
+def test_rejects_other_files(tmp_path: Path, head: object) -> None:
+    line = f"{json.dumps(head)}\n".encode()
+    (tmp_path / "r").write_bytes(line + f'{{"sha256": "{hashlib.sha256(line).hexdigest()}"}}\n'.encode())
+    with pytest.raises(BadReceipt):
+        read_receipt(tmp_path / "r")
+
+
+@pytest.mark.parametrize("wrong", [{"start": -1}, {"end": 99}, {"path": "../x"}, {"sha256": "0"}, {"source": None}])
+def test_rejects_invalid_ranges(tmp_path: Path, wrong: dict[str, object]) -> None:
+    read = {"path": "a", "start": 0, "end": 1, "size": 1, "etag": None, "sha256": "0" * 64, "reason": "", "source": ""}
+    answer = {"file": "a", "bytes": 1, "sha256": "0" * 64}
+    head = {"receipt": 1, "ranges": 1, "query": {}, "answer": answer, "created": "", "incomplete": []}
+    for ranges, valid in ((read, True), (read | wrong, False)):
+        lines = "".join(f"{json.dumps(each)}\n" for each in (head, ranges)).encode()
+        (tmp_path / "r").write_bytes(lines + f'{{"sha256": "{hashlib.sha256(lines).hexdigest()}"}}\n'.encode())
+        if valid:
+            assert read_receipt(tmp_path / "r").bytes == 1
+        else:
+            with pytest.raises(BadReceipt):
+                read_receipt(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["query", "example.com", "--receipt", "r"], "--receipt needs the answer in one file"),
+        (["query", "example.com", "--receipt", "r.csv", "-o", "r.csv"], "need different files"),
+        (["get", "example.com", "--receipt", "r"], "--receipt needs the answer in one file"),
+        (["verify", "missing"], "missing cannot be read"),
+    ],
+)
+def test_command_rejects_invalid_options(command: Command, words: list[str], message: str) -> None:
+    ran = command(*words)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
