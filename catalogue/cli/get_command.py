@@ -74,10 +74,10 @@ def get(  # noqa: PLR0913 - an option each
 
     \b
     catalogue get https://example.com/ --text
-    catalogue get https://example.com/ --at 2022-01 --markdown
-    catalogue get https://example.com/ --crawl 2022-05 --save page.html
-    catalogue get https://example.com/ --links
-    catalogue get https://example.com/ --record --save page.warc.gz
+    catalogue get example.com --at 2022-01 --markdown
+    catalogue get example.com --crawl 2022-05 --save page.html
+    catalogue get example.com --crawl 2022-05 --links
+    catalogue get example.com --crawl 2022-05 --record --save page.warc.gz
     """
     form = _form([name for name in _FORMS if forms[name]], json_=json_, main_content=main_content)
 

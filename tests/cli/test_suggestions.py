@@ -165,7 +165,7 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("get example.com", "Did you mean 'fetch'?"),
+        ("download example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
         ("query x.com --colums url", "'--columns'"),
         ("query x.com --format jsn", "Did you mean 'json'?"),
