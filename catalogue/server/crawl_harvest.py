@@ -93,6 +93,8 @@ class OnDemandHarvester:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._harvests: dict[str, _Harvest] = {}
+        self._forgotten_cost = (0, 0)
+        """Requests and bytes of harvests that are no longer in ``_harvests``."""
         self._running: Catalogue | None = None
         self._closed = False
 
@@ -107,6 +109,7 @@ class OnDemandHarvester:
         with self._lock:
             harvest = self._harvests.get(crawl)
             if harvest is None or time.monotonic() >= harvest.next_attempt:
+                self._forget(crawl)
                 harvest = self._harvests[crawl] = _Harvest(Progress(crawl, 0, 0))
                 self._executor.submit(self._harvest, harvest)
             if harvest.source_failed:
@@ -128,7 +131,8 @@ class OnDemandHarvester:
         """Return the number of requests, and bytes received."""
         with self._lock:
             reports = [each.progress for each in self._harvests.values()]
-        return sum(at.requests for at in reports), sum(at.bytes for at in reports)
+            requests, received = self._forgotten_cost
+        return requests + sum(at.requests for at in reports), received + sum(at.bytes for at in reports)
 
     def close(self) -> None:
         """Cancel harvests and wait for the running one; committed files remain stored."""
@@ -138,6 +142,12 @@ class OnDemandHarvester:
         if running:
             running.session.abort()
         self._executor.shutdown()
+
+    def _forget(self, crawl: str) -> None:
+        harvest = self._harvests.pop(crawl, None)
+        if harvest:
+            requests, received = self._forgotten_cost
+            self._forgotten_cost = requests + harvest.progress.requests, received + harvest.progress.bytes
 
     def _harvest(self, harvest: _Harvest) -> None:
         crawl = harvest.progress.name
@@ -161,7 +171,7 @@ class OnDemandHarvester:
         except StoreLocked:  # another process of the server harvests it
             with self._lock:
                 self._running = None
-                del self._harvests[crawl]
+                self._forget(crawl)
             return
         except Exception as error:  # noqa: BLE001 - the crawl must not stay pending
             internal = not isinstance(error, CatalogueError)

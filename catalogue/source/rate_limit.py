@@ -105,7 +105,7 @@ class Limiter:
     @property
     def rate(self) -> float | None:
         """Return the current requests per second; None for no limit."""
-        return self._rate(self.state)
+        return self.rate_of(self.state)
 
     @property
     def state(self) -> State:
@@ -142,7 +142,7 @@ class Limiter:
             elif before.blocks and after == before:
                 reason = "another request is checking whether the host still blocks this address"
                 self._sleep(now, now + _PROBE_POLL_SECONDS, until, reason)
-            elif before.blocks or (rate := self._rate(before)) is None:
+            elif before.blocks or (rate := self.rate_of(before)) is None:
                 return now
             else:
                 slot = self._slot(before, now, rate)
@@ -169,7 +169,7 @@ class Limiter:
         if state.blocks:
             free = state.probed is None or now - state.probed >= _PROBE_TIMEOUT
             return replace(state, probed=now) if free else state
-        rate = self._rate(state)
+        rate = self.rate_of(state)
         if rate is None:
             return state
         slot = self._slot(state, now, rate)
@@ -230,12 +230,13 @@ class Limiter:
         """Record whether the host ignores suffix ranges, for all processes."""
         self._update(lambda state: replace(state, ignores_suffixes=ignored))
 
-    def _rate(self, state: State) -> float | None:
+    def rate_of(self, state: State) -> float | None:
+        """Return the requests per second that a state allows; None for no limit."""
         # A process with another policy may have written a higher rate.
         return min(state.rate, self.policy.rate) if state.rate and self.policy.rate else self.policy.rate
 
     def _halved(self, state: State, now: float) -> State:
-        rate = self._rate(state)
+        rate = self.rate_of(state)
         if rate is None or now - state.changed < 1:  # simultaneous throttled requests count once
             return state
         return replace(state, rate=max(min(_LOWEST_RATE, rate), rate / 2), changed=now)

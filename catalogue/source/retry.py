@@ -113,6 +113,12 @@ class PoliteSource:
     def connections(self) -> int:
         return self.inner.connections
 
+    @property
+    def unavailable_until(self) -> float:
+        """Time of the clock until which this process sends no requests because the host throttles or fails."""
+        given_up = self._given_up
+        return max(self._throttled_until, given_up[1] if given_up else 0.0)
+
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; retries temporary failures.
 
