@@ -74,8 +74,14 @@ def _cores() -> int:
     show_default=True,
     help="MB that each process keeps of what the CDX API reads.",
 )
+@click.option(
+    "--access-log",
+    metavar="FILE",
+    help="Append a JSON object for each request to this file; - for standard error.",
+)
+@click.option("--proxied", is_flag=True, help="Log the last address of X-Forwarded-For, which a proxy has added.")
 @common
-def serve(
+def serve(  # noqa: PLR0913 - one parameter for each option
     options: Common,
     *,
     host: str,
@@ -85,6 +91,8 @@ def serve(
     at_once: int,
     workers: int,
     memory: int,
+    access_log: str | None,
+    proxied: bool,
 ) -> None:
     """Serve the CDX API of index.commoncrawl.org, a JSON API and web pages.
 
@@ -121,6 +129,8 @@ def serve(
         on_demand=harvest_on_demand,
         strict=strict,
         log=options.verbose,
+        access_log=access_log,
+        proxied=proxied,
         say=options.say,
     )
     run(server, ready=ready)

@@ -12,10 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
-from catalogue.server import archived_pages, cdx_api, json_api, web_pages
+from catalogue.server import archived_pages, cdx_api, figures, json_api, monitoring, web_pages
+from catalogue.server.access_log import AccessLog
 from catalogue.server.connections import Connection, Server
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
@@ -28,13 +30,16 @@ _SHUTDOWN_SECONDS = 3
 _REFUSES_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
 
 
+_ROUTES = [*monitoring.ROUTES, *cdx_api.ROUTES, *web_pages.ROUTES, *archived_pages.ROUTES]
+"""The last ones take any path."""
+
+
 class _GZip(GZipMiddleware):
     """Compress answers for clients that accept gzip; Starlette ignores ``q=0``."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _REFUSES_GZIP.search(Headers(scope=scope).get("Accept-Encoding", "")):
-            headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
-            scope = {**scope, "headers": headers}
+            scope["headers"] = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
         await super().__call__(scope, receive, send)
 
 
@@ -68,29 +73,54 @@ def application(service: Service | None = None) -> FastAPI:
         },
     )
     json_api.add_to(app)
-    app.router.routes += [*cdx_api.ROUTES, *web_pages.ROUTES, *archived_pages.ROUTES]  # the last ones take any path
+    app.router.routes += _ROUTES
     app.state.service = service
     return app
 
 
 def server_of(
-    service: Service, *, log: bool = False, max_connections: int | None = None, head_seconds: int = _HEAD_SECONDS
+    service: Service,
+    *,
+    log: bool = False,
+    access_log: AccessLog | None = None,
+    max_connections: int | None = None,
+    head_seconds: int = _HEAD_SECONDS,
 ) -> uvicorn.Server:
     """Return a server for ``max_connections``; each has ``head_seconds`` to send the head of a request."""
+    monitor = monitoring.Monitor(application(service), _places(), service.figures, access_log)
+
+    def tick() -> None:
+        service.publish()
+        if access_log:
+            access_log.follow()
+
     max_connections = max_connections or _raise_file_limit() // 2
     config = uvicorn.Config(
-        application(service),
+        monitor,
         log_level="info" if log else "error",
         access_log=log,
         lifespan="off",
         ws="none",
         http=Connection,
+        proxy_headers=False,  # any client could send them
         backlog=max(1, max_connections // 4),  # as many are accepted before the first can replace another
         server_header=False,
         timeout_keep_alive=head_seconds,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    return Server(config, max_connections, service.notify)
+    return Server(config, max_connections, service.notify, tick=tick, refused=monitor.refuse)
+
+
+def _places() -> dict[object, int]:
+    """Return the places of all routes in ``figures.ROUTES``, by path, and by endpoint if the path has parameters."""
+    names: dict[object, str] = {path: path for path in (*json_api.PARAMETERS, json_api.OPENAPI_PATH)}
+    names[json_api.no_such_path] = json_api.OTHER_PATHS
+    for route in _ROUTES:
+        if isinstance(route, Mount):
+            names[route.app] = route.path
+        elif isinstance(route, Route):
+            names.setdefault(route.endpoint if "{" in route.path else route.path, route.path)
+    return {key: figures.ROUTES.index(name) for key, name in names.items()}
 
 
 def _raise_file_limit() -> int:

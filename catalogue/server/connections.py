@@ -30,9 +30,10 @@ _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _State(ServerState):
-    def __init__(self, max_connections: int) -> None:
+    def __init__(self, max_connections: int, refused: Callable[[int, tuple[str, int] | None], None]) -> None:
         super().__init__()
         self.max_connections = max_connections
+        self.refused = refused
         self.waiting: dict[Connection, None] = {}
         """Connections by the start of their wait; some are being answered since then."""
 
@@ -121,6 +122,7 @@ class Connection(H11Protocol):
         body = json.dumps({"message": why}).encode()
         self.transport.write(_HEAD.format(status=status, size=len(body)).encode() + body)
         self.transport.write_eof()
+        self.server_state.refused(status, self.client)
         self._refused = True
         self.conn = h11.Connection(h11.SERVER)  # uvicorn can close it in any state of the old one
         self.flow.resume_reading()
@@ -130,11 +132,28 @@ class Connection(H11Protocol):
 class Server(uvicorn.Server):
     """A server with a limited number of connections."""
 
-    def __init__(self, config: uvicorn.Config, max_connections: int, notify: Callable[[str], None]) -> None:
-        """Create a server with ``Connection`` as its protocol; ``notify`` is called once if it cannot accept one."""
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        max_connections: int,
+        notify: Callable[[str], None],
+        *,
+        tick: Callable[[], None],
+        refused: Callable[[int, tuple[str, int] | None], None],
+    ) -> None:
+        """Create a server with ``Connection`` as its protocol.
+
+        Args:
+            config: of uvicorn.
+            max_connections: see ``Connection``.
+            notify: called once if it cannot accept a connection.
+            tick: called ten times a second.
+            refused: called with the status and the client of a request that is not valid HTTP.
+        """
         super().__init__(config)
-        self.server_state = _State(max_connections)
+        self.server_state = _State(max_connections, refused)
         self._notify: Callable[[str], None] | None = notify
+        self._tick = tick
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(self._on_error)
@@ -143,6 +162,10 @@ class Server(uvicorn.Server):
             listening.listen(_BACKLOG)  # asyncio accepts a backlog at a time, so that its own has to be small
             # asyncio sets it only on sockets made with IPPROTO_TCP. Without it each answer takes 40 ms more.
             listening.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+
+    async def on_tick(self, counter: int) -> bool:
+        self._tick()
+        return await super().on_tick(counter)
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if getattr(context.get("exception"), "errno", None) not in _NO_DESCRIPTOR:

@@ -23,6 +23,7 @@ from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import stored_crawls
+from catalogue.server.figures import Totals
 from catalogue.server.json_models import (
     MAX_LIMIT,
     Error,
@@ -39,6 +40,7 @@ from catalogue.server.responses import describe_error, error_answer, json_bytes,
 from catalogue.settings import package_version
 
 OPENAPI_PATH = "/api/openapi.json"
+OTHER_PATHS = "/api/{rest:path}"
 _MAX_QUERY_LENGTH, _MAX_FIELDS = 40_000, 300
 _MAX_ROW_GROUPS, _MAX_LISTED = 2000, 100_000
 """Row groups of a query, each of which takes milliseconds to plan; and of a list of row groups."""
@@ -122,15 +124,16 @@ async def row_groups(request: Request, parameters: Annotated[RowGroupsParameters
 @_endpoint(StatusAnswer, "What is stored, what failed, and what is missing.")
 async def status(request: Request, _: Annotated[StatusParameters, Query()]) -> Response:
     """Answer with the status."""
-    return await _answer(request, lambda catalogue: _status(catalogue, service_of(request).spent))
+    totals, _limit = await service_of(request).totals()
+    return await _answer(request, lambda catalogue: _status(catalogue, totals))
 
 
 def add_to(app: FastAPI) -> None:
     app.include_router(_router)
-    app.add_route("/api/{rest:path}", _no_such_path, include_in_schema=False)
+    app.add_route(OTHER_PATHS, no_such_path, include_in_schema=False)
 
 
-async def _no_such_path(_: Request) -> Response:
+async def no_such_path(_: Request) -> Response:
     return error_answer(404, f"no such path; see {', '.join([*PARAMETERS, OPENAPI_PATH])}")
 
 
@@ -253,7 +256,7 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
     return {"row_groups": shown, "next": more}
 
 
-def _status(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
+def _status(catalogue: Catalogue, totals: Totals) -> dict[str, Any]:
     coverage: list[Any] = []
     store, database = 0, 0
     with suppress(NotHarvested):
@@ -262,8 +265,8 @@ def _status(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
     return {
         "coverage": to_json(coverage),
         "sizes": {"store": store, "catalogue": database},
-        "requests": spent[0],
-        "bytes": spent[1],
+        "requests": totals.requests,
+        "bytes": totals.bytes,
         "version": package_version(),
     }
 

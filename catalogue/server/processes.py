@@ -1,6 +1,6 @@
 """The processes of a server. All listen at one port, and the system divides connections among them.
 
-They share the data folder, the cache on disk and the rate limit. Each has its own memory.
+They share the data folder, the cache on disk, the rate limit and the figures. Each has its own memory.
 """
 
 import gc
@@ -20,7 +20,9 @@ from types import FrameType, TracebackType
 from typing import NoReturn, Self
 
 from catalogue.errors import CatalogueError, QueryError
+from catalogue.server.access_log import AccessLog
 from catalogue.server.application import server_of
+from catalogue.server.figures import Figures
 from catalogue.server.memory import MEMORY
 from catalogue.server.service import Service
 from catalogue.settings import Settings
@@ -52,10 +54,13 @@ class ServerOptions:
     """These four are those of ``Service``, for each process."""
     log: bool = False
     """Whether requests are printed."""
+    access_log: str | None = None
+    proxied: bool = False
+    """These two are those of ``AccessLog``."""
     say: Callable[[str], None] = print
     """Prints a message; a function that processes can send to each other."""
 
-    def service(self) -> Service:
+    def service(self, figures: Figures) -> Service:
         return Service(
             self.settings.data,
             self.settings,
@@ -63,21 +68,28 @@ class ServerOptions:
             on_demand=self.on_demand,
             strict=self.strict,
             memory=self.memory,
+            figures=figures,
             notify=self.say,
         )
+
+    def open_access_log(self) -> AccessLog | None:
+        if self.access_log is None:
+            return None
+        return AccessLog(self.access_log, proxied=self.proxied, notify=self.say)
 
 
 def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
     """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
 
     Raises:
-        QueryError: if it cannot listen there.
+        QueryError: if it cannot listen there, or open the access log.
     """
-    with closing(options.service()) as service, _listen(options) as listening:
+    access_log, figures = options.open_access_log(), Figures(options.workers)
+    with closing(options.service(figures)) as service, _listen(options) as listening:
         address = listening.getsockname()
         ready(f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{address[1]}")
-        with _OtherProcesses(replace(options, port=address[1])):
-            server_of(service, log=options.log).run(sockets=[listening])
+        with _OtherProcesses(replace(options, port=address[1]), figures):
+            server_of(service, log=options.log, access_log=access_log).run(sockets=[listening])
 
 
 def _listen(options: ServerOptions) -> socket.socket:
@@ -106,16 +118,17 @@ def _bound(options: ServerOptions, family: int, port: int, *, shared: bool = Fal
 class _OtherProcesses:
     """The processes beside this one; one that fails is replaced."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, figures: Figures) -> None:
         self._options = options
-        self._processes: dict[SpawnProcess, float] = {}
-        """With the times of their starts."""
+        self._figures = figures
+        self._processes: dict[SpawnProcess, tuple[int, float]] = {}
+        """With their numbers, and the times of their starts."""
         self._stop, self._stopping = Pipe()
         self._watcher = Thread(target=self._watch, name="processes")
 
     def __enter__(self) -> Self:
-        for _ in range(self._options.workers - 1):
-            self._start()
+        for number in range(1, self._options.workers):
+            self._start(number)
         self._watcher.start()
         return self
 
@@ -128,37 +141,40 @@ class _OtherProcesses:
             process.join(_LAST_SECONDS)
             process.kill()
 
-    def _start(self) -> None:
-        process = get_context("spawn").Process(target=_serve, args=(self._options,))
+    def _start(self, number: int) -> None:
+        arguments = self._options, self._figures.of_process(number)
+        process = get_context("spawn").Process(target=_serve, args=arguments)
         # Ctrl-C reaches all processes of a terminal; this one stops the others. They inherit what is blocked here.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._processes[process] = time.monotonic()
+        self._processes[process] = number, time.monotonic()
 
     def _watch(self) -> None:
         while self._stopping not in wait([self._stopping, *(each.sentinel for each in self._processes)]):
             for process in [each for each in self._processes if each.exitcode is not None]:
-                lived = time.monotonic() - self._processes.pop(process)
+                number, start = self._processes.pop(process)
+                lived = time.monotonic() - start
+                self._figures.clear(number)
                 if not process.exitcode:  # a signal to all processes has stopped it
                     continue
                 again = "another one is started" if lived > _SHORT_LIFE else "it is not started again"
                 self._options.say(f"a process of the server ended with status {process.exitcode}; {again}")
                 if lived > _SHORT_LIFE:
-                    self._start()
+                    self._start(number)
 
 
-def _serve(options: ServerOptions) -> None:
+def _serve(options: ServerOptions, figures: Figures) -> None:
     """Serve in a process beside the first one, until that ends or terminates this one."""
     gc.set_threshold(_GC_OBJECTS)
     signal.signal(signal.SIGTERM, _exit)
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         with (
-            closing(options.service()) as service,
+            closing(options.service(figures)) as service,
             _bound(options, family, options.port, shared=True) as listening,
         ):
-            server = server_of(service, log=options.log)
+            server = server_of(service, log=options.log, access_log=options.open_access_log())
 
             def stop_with_first() -> None:
                 first = parent_process()

@@ -50,6 +50,7 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
         Busy: if it takes too long. If it runs, it continues, and its responses are cached for the next request.
     """
     service = service_of(request)
+    spent = service.meter()
     answer = service.submit(query, key=key)
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _MAX_SECONDS)
@@ -57,6 +58,8 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
         raise Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
     finally:
         service.abandon(answer)
+        before, now = getattr(request.state, "spent", (0, 0)), spent()
+        request.state.spent = before and now and (before[0] + now[0], before[1] + now[1])  # None if one is not known
 
 
 def error_answer(status: int, message: str, **headers: str) -> Response:

@@ -1,7 +1,9 @@
-"""A pool of catalogues that answers queries in threads, and its queue."""
+"""A pool of catalogues that answers queries in threads, its queue, and what it costs."""
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -9,9 +11,10 @@ from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import has_columnar_index
-from catalogue.errors import Busy, NotHarvested, TooExpensive
+from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import CrawlList, OnDemandHarvester
+from catalogue.server.figures import Figures, State, Totals
 from catalogue.server.memory import MEMORY, Memory
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -20,6 +23,18 @@ from catalogue.source.rate_limit import Clock, SystemClock
 T = TypeVar("T")
 
 _DOCUMENT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLimit:
+    """The present limit of requests to the source, for all processes together."""
+
+    rate: float | None
+    """Requests per second; None for no limit."""
+    blocks: int
+    """Times in a row that the source has blocked this address."""
+    pause: float
+    """Seconds until the source gets requests again, because it blocks, throttles or fails; 0 if there is no pause."""
 
 
 class Service:
@@ -36,6 +51,7 @@ class Service:
         on_demand: bool = False,
         strict: bool = False,
         memory: int = MEMORY,
+        figures: Figures | None = None,
         notify: Callable[[str], None] = lambda _: None,
         clock: Callable[[], Clock] = SystemClock,
     ) -> None:
@@ -50,6 +66,7 @@ class Service:
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
             memory: bytes that the CDX API keeps in memory.
+            figures: of this process; others of the same server may add them to theirs.
             notify: called with messages.
             clock: of the rate limit.
         """
@@ -57,8 +74,10 @@ class Service:
         self.crawls = CrawlList()
         self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
         self.memory = Memory(memory)
+        self.figures = figures or Figures()
         self._first.session.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
         self._store = self._first.session.open_store(create=False)
+        self._source = self._first.session.source
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         others = [Catalogue(self._first.session.share()) for _ in range(at_once - 1)]
         self._catalogues = [self._first, *others]
@@ -72,6 +91,7 @@ class Service:
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self._capacity = at_once + max_queued
+        self._submitted = 0
         self._running: dict[Hashable, Future[Any]] = {}
         self._clients: dict[Future[Any], int] = {}
         """Clients of each pending query."""
@@ -82,20 +102,49 @@ class Service:
         """Return the state of the store, see ``Store.state``; for the thread of the event loop."""
         return self._store.state()
 
+    def problem(self) -> str | None:
+        """Return why this process cannot answer queries; None if it can. For the thread of the event loop."""
+        try:
+            self._store.path.stat()  # SQLite reads a deleted file as before
+            self._store.state()
+        except (CatalogueError, OSError) as error:
+            return str(error)
+        return None
+
     @property
     def at_once(self) -> int:
         return len(self._catalogues)
 
-    @property
-    def pending(self) -> int:
-        """Number of running and queued queries."""
-        return len(self._clients)
+    def publish(self) -> None:
+        """Show the present state of this process to the others. For the thread of the event loop."""
+        requests, received = self.harvester.spent if self.harvester else (0, 0)
+        spent, pending = self._first.session.spent, len(self._clients)
+        running = min(pending, self.at_once)
+        state = State(running, pending - running, self.memory.size, self._source.unavailable_until)
+        self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
-    @property
-    def spent(self) -> tuple[int, int]:
-        """Requests sent to the source, and bytes received."""
-        requests, size = self.harvester.spent if self.harvester else (0, 0)
-        return self._first.requests + requests, self._first.bytes + size
+    async def totals(self) -> tuple[Totals, SourceLimit]:
+        """Return the figures of all processes, and the limit of the source."""
+        self.publish()
+        totals, limiter = self.figures.totals(), self._source.limiter
+        state = await asyncio.to_thread(lambda: limiter.state)  # it waits for the lock of a file
+        pause = max(0.0, max(state.paused_until, totals.state.paused_until) - limiter.clock.now())
+        return totals, SourceLimit(limiter.rate_of(state), state.blocks, pause)
+
+    def meter(self) -> Callable[[], tuple[int, int] | None]:
+        """Start to count; the result returns requests to the source and bytes since then.
+
+        It returns None if other queries than the next one have run: they share the source.
+        """
+        pending, submitted, before = len(self._clients), self._submitted, self._first.session.spent
+
+        def read() -> tuple[int, int] | None:
+            if pending or self._submitted > submitted + 1:
+                return None
+            requests, received = self._first.session.spent
+            return requests - before[0], received - before[1]
+
+        return read
 
     def submit(self, query: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
         """Run a query in a thread of the pool, with a catalogue of its own; pending queries of one key share a future.
@@ -104,6 +153,7 @@ class Service:
             Busy: at once, if the queue is full.
         """
         with self._lock:
+            self._submitted += 1
             if key is not None and key in self._running:
                 answer = self._running[key]
                 self._clients[answer] += 1

@@ -5,6 +5,7 @@ import hashlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -157,14 +158,16 @@ async def _crawl(request: Request) -> Response:
 async def _status(request: Request) -> Response:
     service = service_of(request)
     coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
+    totals, limit = await service.totals()
     return _page(
         request,
         "status.html",
         coverage=coverage,
         cached=cached,
-        pending=service.pending,
-        at_once=service.at_once,
-        spent=service.spent,
+        totals=totals,
+        limit=limit,
+        processes=service.figures.processes,
+        started=datetime.fromtimestamp(service.figures.started, UTC),
     )
 
 

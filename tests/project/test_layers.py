@@ -85,6 +85,7 @@ HOMES = {
     },  # all but the first for types only
     "h11": {"server"},
     "platformdirs": {"settings"},
+    "prometheus_client": {"server"},
     "pydantic": {"server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},

@@ -104,7 +104,17 @@ def test_allows_other_origins_and_all_their_headers(base: str, crawl: str, path:
     [
         *("/collinfo.json", "/{}-index?url=example.com/*", "/{}/2022id_/https://example.com/", "/api/nothing"),
         *("/api/plan?url=example.com", "/api/query?url=example.com", "/api/row_groups", "/api/status"),
-        *("/api/openapi.json", "/", "/{}/", "/search?url=example.com", "/status", "/robots.txt", "/nothing"),
+        *(
+            "/api/openapi.json",
+            "/",
+            "/{}/",
+            "/search?url=example.com",
+            "/status",
+            "/robots.txt",
+            "/nothing",
+            "/healthz",
+            "/metrics",
+        ),
     ],
 )
 def test_answers_get_and_head_only(base: str, crawl: str, path: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
+from tests.support.metrics import answers, samples
 from tests.support.serving import Failing, get, harvested_in_part, serving
 
 # ---- transport ----
@@ -76,6 +77,9 @@ def test_source_failure_is_503_with_retry_after(
             assert int(answer.headers["retry-after"]) >= least
             assert answer.json["message"]
         assert source.requests < 40
+        found = samples(address)
+        assert (found["catalogue_source_pause_seconds",] > least / 2) == (fault.kind is not Kind.DISCONNECT)
+        assert found["catalogue_source_blocks",] == (fault.kind is Kind.BLOCKED)
         if fault.kind is Kind.BLOCKED:
             assert source.requests < 10
         assert get(address, f"/{crawl}-index?url=example.com/*&page=x").status == 400  # needs no source
@@ -99,6 +103,9 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
         with pytest.raises(IncompleteRead) as caught:
             get(address, f"{path}&pageSize=1000")
         assert caught.value.partial == first.body
+        while (found := answers(address))["/{crawl}-index", "5xx"] < 2:  # they are counted after they were sent
+            pass
+        assert found["/{crawl}-index", "2xx"] == 2
 
 
 def overlapping(source: FaultServer) -> list[tuple[str, int, int]]:

@@ -127,7 +127,7 @@ def test_marks_incomplete_answers(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]), change=cut)
     with serving(*harvest(mirror, tmp_path)) as address:
         notice = page(search(address, url="example.com/*", crawl="all")).one("div", class_="notice")
-        status = page(get(address, "/status")).one("tbody").text
+        status = page(get(address, "/status")).one("table", class_="coverage").text
     assert "This answer may be incomplete" in notice.text
     assert "1 of the 2 files" in notice.text
     assert notice.one("code").text == f"catalogue harvest --crawl {CRAWL} --subset warc"
@@ -195,12 +195,12 @@ def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str
     assert terms(again, "plan")["From the cache"] != "0 B"
     assert cached["Pages cached"] != "0 B"
     assert int(cached["Requests to the source since start"]) > 0
-    assert (cached["Answered in parallel"], cached["Queries running or waiting"]) == ("2", "0")
+    assert (cached["Queries running"], cached["Queries waiting"], cached["Processes running"]) == ("0", "0", "1 of 1")
 
 
 def test_status_shows_subsets(site: str, harvested: Catalogue) -> None:
     coverage = harvested.coverage()
-    shown = page(get(site, "/status")).one("tbody").all("tr")
+    shown = page(get(site, "/status")).one("table", class_="coverage").one("tbody").all("tr")
     assert len(shown) == len(coverage)
     for row, (_, known) in zip(shown, coverage.iterrows(), strict=True):
         cells = [child.text for child in row.children if isinstance(child, Node)]

@@ -56,9 +56,9 @@ def serving_harvested(
 
 
 @contextmanager
-def running(service: Service, *, head_seconds: int = 20) -> Iterator[str]:
+def running(service: Service, **options: Any) -> Iterator[str]:
     """Run a server of a service, which is not closed."""
-    server = server_of(service, head_seconds=head_seconds)
+    server = server_of(service, **options)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # it queues connections until the server runs
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="server")
         thread.start()
