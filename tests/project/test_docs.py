@@ -5,6 +5,9 @@ import gzip
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -28,6 +31,7 @@ from tests.support.warm import Forked
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+PRODUCTION = ROOT / "docs/how-to/production.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
 TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d s\b")
@@ -36,6 +40,8 @@ RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 """What is run and compared."""
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 """What is run."""
+STARTED = re.compile(r"^ExecStart=/opt/catalogue/bin/(.*)", re.MULTILINE)
+"""The command of a systemd unit."""
 EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
 """A command of a help page or of a block of ``sh``, and the lines that it goes on."""
 NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler|sql$)\b")
@@ -199,7 +205,7 @@ def test_how_to_transcripts_are_real(page: Path, taught: Command, tmp_path: Path
 def test_shell_blocks_use_existing_options() -> None:
     checked = 0
     for page in [README, *PAGES]:
-        for block in SHELL.findall(text_of(page)):
+        for block in SHELL.findall(text_of(page)) + STARTED.findall(text_of(page)):
             for line in re.findall(r"^catalogue (.*)", block, re.MULTILINE):
                 command: click.Command | None = entry
                 words = shlex.split(line)
@@ -214,8 +220,17 @@ def test_shell_blocks_use_existing_options() -> None:
 def test_proxy_example_overwrites_every_address_header() -> None:
     code = "".join(text_of(path) for path in (ROOT / "catalogue/server").glob("*.py"))
     heeded = {"host", *re.findall(r'"(x-forwarded-\w+)"', code)}
-    overwritten = re.findall(r"proxy_set_header (\S+) ", text_of(ROOT / "docs/how-to/server.md"))
+    overwritten = re.findall(r"proxy_set_header (Host|X-\S+) ", text_of(PRODUCTION))
     assert heeded == {name.lower() for name in overwritten}
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+def test_systemd_unit_is_valid(tmp_path: Path) -> None:
+    (unit,) = re.findall(r"^```ini\n(.*?)^```", text_of(PRODUCTION), re.DOTALL | re.MULTILINE)
+    file = tmp_path / "catalogue.service"
+    file.write_text(unit.replace("/opt/catalogue/bin/catalogue", sys.executable), encoding="utf-8")
+    checked = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_python_blocks_compile() -> None:
