@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test docs notebooks pictures hold variants wheel wheels lint soak bench profile browser clean
+.PHONY: help demo test docs notebooks pictures hold variants wheel wheels dist lint soak bench profile browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -83,6 +83,25 @@ wheels: dist/compiled  ## Compiled wheels for the Pythons of this machine, in di
 	    sh -c 'cd / && catalogue --version && catalogue doctor --source . 2>&1 | grep "compiled code *foot"' || exit 1; \
 	done
 
+# The wheel from the sdist and the one from the sources must be equal, and both have the files that git has, nothing else.
+# The demo runs in an empty environment.
+NEW = build/dist/from-sdist
+TOOL = $(BIN)/uv tool run --quiet -c constraints.txt
+dist: | $(VENV)/pyvenv.cfg  ## The sdist and the wheel without compiled modules, checked, in dist
+	rm -rf build/dist dist/*.whl dist/*.tar.gz && mkdir -p dist
+	$(BIN)/uv build --quiet --build-constraints constraints.txt --out-dir $(NEW) .
+	$(BIN)/uv build --quiet --build-constraints constraints.txt --out-dir build/dist/from-sources --wheel .
+	cmp $(NEW)/*.whl build/dist/from-sources/*.whl
+	tar -tf $(NEW)/*.tar.gz | sed 's,^[^/]*/,,' | grep -vx PKG-INFO | LC_ALL=C sort >build/dist/packed
+	git ls-files -- ':!.ci' | LC_ALL=C sort | diff - build/dist/packed
+	$(BIN)/python -m zipfile -l $(NEW)/*.whl | awk 'NR > 1 && !/dist-info/ {print $$1}' | LC_ALL=C sort >build/dist/packed
+	git ls-files catalogue queries | sed 's,^queries,catalogue/&,' | LC_ALL=C sort | diff - build/dist/packed
+	$(BIN)/python -m zipfile -l $(NEW)/*.whl | grep -q 'dist-info/licenses/LICENSE '
+	$(TOOL) --with 'readme-renderer[md]' twine check --strict $(NEW)/*
+	$(TOOL) check-wheel-contents $(NEW)/*.whl
+	env -u PYTHONPATH $(TOOL) --python $(BIN)/python --from $(NEW)/*.whl commoncrawl-catalogue demo >build/dist/demo
+	cp $(NEW)/*.whl $(NEW)/*.tar.gz dist && ls dist/*.whl dist/*.tar.gz
+
 # What is not in the environment of the other tests, in folders of their own: the wheel as published, and the next major
 # version of DuckDB; constraints.txt pins the one whose extensions have wheels.
 NEXT_DUCKDB = 2.0.0
@@ -95,12 +114,20 @@ $(VENV)/compiled: dist/compiled | $(VENV)/tested
 	rm -rf $@
 	$(BIN)/python -m pip install --quiet --no-deps --target $@ $</*.whl
 
+# The same wheel and what it requires, without extras. If the cache of uv has everything, no index is asked.
+$(VENV)/plain: dist/compiled | $(VENV)/tested
+	rm -rf $@ && $(BIN)/python -m venv --without-pip $@
+	into="--quiet -c constraints.txt --python $@/bin/python $$(ls $</*.whl)"; \
+	  $(BIN)/uv pip install --offline $$into 2>/dev/null || $(BIN)/uv pip install $$into || \
+	  $(BIN)/python -m pip --python $@/bin/python install --quiet --no-compile -c constraints.txt $</*.whl
+
 # Runs Python with the compiled wheel instead of the sources.
 COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
 
-variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the next version of DuckDB
+variants: $(NEXT) $(VENV)/compiled $(VENV)/plain  ## Tests with the compiled wheel and the next version of DuckDB
 	$(COMPILED):$(abspath $(NEXT)) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
-	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
+	  CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
+	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py tests/test_installed.py \
 	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
 	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/doctor \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \

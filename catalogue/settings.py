@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import shlex
 import sys
 import tomllib
@@ -23,6 +22,8 @@ DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Host of the list of crawls for the default source. Other sources have the list at their root."""
 STORE_NAME = "footers.sqlite"
+_CACHES_OF_UV = ("archive-v", "builds-v", "environments-v")
+"""Names of the folders that contain the environments of ``uvx`` and ``uv run``."""
 
 
 def config_file() -> Path:
@@ -80,23 +81,37 @@ def package_version() -> str:
 
 
 def install_command(extra: str, environment: Path | None = None) -> str:
-    """Return the command of pip, pipx or uv that adds an extra to this installation."""
+    """Return the command of pip, pipx or uv that adds an extra to this installation, or runs with it."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.request import url2pathname
 
-    package, editable, requirements = "commoncrawl-catalogue", [], []
+    environment, package = environment or Path(sys.prefix), "commoncrawl-catalogue"
+    requirement = f"{package}[{extra}]"
+    if environment.parent.name.startswith(_CACHES_OF_UV):
+        return f"uvx --from {shlex.quote(requirement)} {package} ..."
+    if (environment / "uv-receipt.toml").exists():
+        requirement = f"{package}[{','.join(sorted({extra, *_extras_of_tool(environment, package)}))}]"
+        return shlex.join(["uv", "tool", "install", requirement])
+    if (environment / "pipx_metadata.json").exists():
+        if environment.parent.name != "venvs":  # the cache of: pipx run
+            return f"pipx run --spec {shlex.quote(requirement)} {package} ..."
+        # Older versions of `pipx inject` refuse the package of the environment.
+        return shlex.join(["pipx", "runpip", environment.name, "install", requirement])
+    editable = []
     with suppress(PackageNotFoundError):
-        installed = distribution(package)
-        requirements = [each for each in installed.requires or () if re.search(rf"extra == ['\"]{extra}['\"]", each)]
-        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        origin = json.loads(distribution(package).read_text("direct_url.json") or "{}")
         if "dir_info" in origin:
-            package = url2pathname(urlsplit(origin["url"]).path)
+            requirement = f"{url2pathname(urlsplit(origin['url']).path)}[{extra}]"
             editable = ["-e"] if origin["dir_info"].get("editable") else []
-    if ((environment or Path(sys.prefix)) / "pipx_metadata.json").exists():
-        needed = [each.partition(";")[0].strip() for each in requirements]
-        return shlex.join(["pipx", "inject", "commoncrawl-catalogue", *needed])
     pip, uv = [sys.executable, "-m", "pip", "install"], ["uv", "pip", "install", "--python", sys.executable]
-    return shlex.join([*(pip if find_spec("pip") else uv), *editable, f"{package}[{extra}]"])
+    return shlex.join([*(pip if find_spec("pip") else uv), *editable, requirement])
+
+
+def _extras_of_tool(environment: Path, package: str) -> list[str]:
+    """Return the extras with which ``uv tool install`` installed a package; it would remove them otherwise."""
+    receipt = tomllib.loads((environment / "uv-receipt.toml").read_text(encoding="utf-8"))
+    requirements = receipt.get("tool", {}).get("requirements", [])
+    return [extra for each in requirements if each.get("name") == package for extra in each.get("extras", [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,10 +225,9 @@ def _files(url: str) -> tuple[Any, str]:
 
         files, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ImportError as error:
-        extra = install_command("s3") if scheme in {"s3", "s3a"} else "see fsspec's documentation"
-        raise QueryError(
-            f"writing to {scheme}:// requires another library ({error.name or 'fsspec'}); {extra}"
-        ) from error
+        remedy = f"run: {install_command('s3')}" if scheme in {"s3", "s3a"} else "see fsspec's documentation"
+        message = f"writing to {scheme}:// needs {error.name or 'another library'}; {remedy}"
+        raise QueryError(message) from error
     except ValueError:
         files, root = None, ""
     if files is None or scheme in {"http", "https"}:

@@ -115,7 +115,7 @@ def check_installed(*, markdown: bool = False) -> None:
     """Raise QueryError if the libraries that parse documents, an extra, are not installed."""
     libraries = (*extract.LIBRARIES, *(["markdownify"] if markdown else ()))
     if not all(find_spec(name.partition(".")[0]) for name in libraries):
-        raise QueryError(f"to look into pages takes more libraries; run: {install_command('text')}")
+        raise QueryError(f"text extraction needs more libraries; run: {install_command('text')}")
 
 
 class _ParserDied(Exception):

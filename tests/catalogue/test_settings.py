@@ -181,34 +181,53 @@ def test_user_agent_names_tool_and_contact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "installer", "command"),
+    ("origin", "command"),
     [
-        (None, None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
-        ({"url": "{folder}", "dir_info": {}}, None, "{python} -m pip install '/a checkout[text]'"),
-        ({"url": "{folder}", "dir_info": {"editable": True}}, None, "{python} -m pip install -e '/a checkout[text]'"),
-        (None, "pipx_metadata.json", "pipx inject commoncrawl-catalogue 'feedparser>=6' resiliparse"),
+        (None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
+        ({"url": "file:///a%20wheel", "archive_info": {}}, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
+        ({"url": "file:///a%20checkout", "dir_info": {}}, "{python} -m pip install '/a checkout[text]'"),
+        (
+            {"url": "file:///a%20checkout", "dir_info": {"editable": True}},
+            "{python} -m pip install -e '/a checkout[text]'",
+        ),
     ],
 )
-def test_install_command_depends_on_the_installation(
-    origin: dict[str, object] | None,
-    installer: str | None,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_install_command_of_pip_names_the_origin(
+    origin: dict[str, object] | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "commoncrawl_catalogue-1.dist-info"
     info.mkdir()
-    needed = [
-        "feedparser>=6; extra == 'text'",
-        "resiliparse; python_version > '3' and extra == 'text'",
-        "x; extra == 's3'",
-    ]
-    (info / "METADATA").write_text(
-        "".join(["Name: commoncrawl-catalogue\n", *(f"Requires-Dist: {n}\n" for n in needed)])
-    )
+    (info / "METADATA").write_text("Name: commoncrawl-catalogue\n")
     if origin:
-        (info / "direct_url.json").write_text(json.dumps(origin).replace("{folder}", "file:///a%20checkout"))
-    if installer:
-        (tmp_path / installer).touch()
+        (info / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
     assert install_command("text", tmp_path) == command.replace("{python}", sys.executable)
+
+
+_RECEIPT = """
+[tool]
+requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue", extras = ["s3"], path = "/a.whl"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "command"),
+    [
+        ("tools/commoncrawl-catalogue", "uv-receipt.toml", "uv tool install 'commoncrawl-catalogue[s3,text]'"),
+        (
+            "venvs/commoncrawl-catalogue_2",
+            "pipx_metadata.json",
+            "pipx runpip commoncrawl-catalogue_2 install 'commoncrawl-catalogue[text]'",
+        ),
+        (
+            ".cache/91a8",
+            "pipx_metadata.json",
+            "pipx run --spec 'commoncrawl-catalogue[text]' commoncrawl-catalogue ...",
+        ),
+        ("archive-v0/HYaN", "pyvenv.cfg", "uvx --from 'commoncrawl-catalogue[text]' commoncrawl-catalogue ..."),
+    ],
+)
+def test_install_command_of_tool_environments(environment: str, file: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / environment).mkdir(parents=True)
+    (tmp_path / environment / file).write_text(_RECEIPT)
+    assert install_command("text", tmp_path / environment) == command
