@@ -9,7 +9,20 @@ from contextlib import redirect_stdout
 from io import StringIO, TextIOBase
 from pathlib import Path
 
-from benchmarks import cluster, export, fetch, footer_speed, harvest_speed, join, lookup, many, scale, serve, site
+from benchmarks import (
+    cluster,
+    export,
+    fetch,
+    footer_speed,
+    harvest_speed,
+    install,
+    join,
+    lookup,
+    many,
+    scale,
+    serve,
+    site,
+)
 from benchmarks.peers import PEERS
 from benchmarks.report import Neighbours, machine, say
 from benchmarks.summary import Result, document, short, summary
@@ -26,6 +39,7 @@ _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
     "many": many.main,
     "join": join.main,
     "cluster": cluster.main,
+    "install": install.main,
     "lookup_spark": lookup.by_spark,
 }
 """Benchmarks with results in the summary come first, in its order."""
