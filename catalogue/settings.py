@@ -86,25 +86,25 @@ def install_command(extra: str, environment: Path | None = None) -> str:
     from urllib.request import url2pathname
 
     environment, package = environment or Path(sys.prefix), "commoncrawl-catalogue"
-    requirement = f"{package}[{extra}]"
-    if environment.parent.name.startswith(_CACHES_OF_UV):
-        return f"uvx --from {shlex.quote(requirement)} {package} ..."
-    if (environment / "uv-receipt.toml").exists():
-        requirement = f"{package}[{','.join(sorted({extra, *_extras_of_tool(environment, package)}))}]"
-        return shlex.join(["uv", "tool", "install", requirement])
-    if (environment / "pipx_metadata.json").exists():
-        if environment.parent.name != "venvs":  # the cache of: pipx run
-            return f"pipx run --spec {shlex.quote(requirement)} {package} ..."
-        # Older versions of `pipx inject` refuse the package of the environment.
-        return shlex.join(["pipx", "runpip", environment.name, "install", requirement])
-    editable = []
+    origin = {}
     with suppress(PackageNotFoundError):
         origin = json.loads(distribution(package).read_text("direct_url.json") or "{}")
-        if "dir_info" in origin:
-            requirement = f"{url2pathname(urlsplit(origin['url']).path)}[{extra}]"
-            editable = ["-e"] if origin["dir_info"].get("editable") else []
+    url = urlsplit(origin.get("url", ""))
+    path = url2pathname(url.path) if url.scheme == "file" else package
+    if environment.parent.name.startswith(_CACHES_OF_UV):
+        return f"uvx --from {shlex.quote(f'{path}[{extra}]')} {package} ..."
+    if (environment / "uv-receipt.toml").exists():
+        extras = sorted({extra, *_extras_of_tool(environment, package)})
+        return shlex.join(["uv", "tool", "install", f"{package}[{','.join(extras)}]"])
+    if (environment / "pipx_metadata.json").exists():
+        if environment.parent.name != "venvs":  # the cache of: pipx run
+            return f"pipx run --spec {shlex.quote(f'{path}[{extra}]')} {package} ..."
+        # Older versions of `pipx inject` refuse the package of the environment.
+        return shlex.join(["pipx", "runpip", environment.name, "install", f"{package}[{extra}]"])
     pip, uv = [sys.executable, "-m", "pip", "install"], ["uv", "pip", "install", "--python", sys.executable]
-    return shlex.join([*(pip if find_spec("pip") else uv), *editable, requirement])
+    folder = origin.get("dir_info")
+    words = [*(["-e"] if folder and folder.get("editable") else []), f"{package if folder is None else path}[{extra}]"]
+    return shlex.join([*(pip if find_spec("pip") else uv), *words])
 
 
 def _extras_of_tool(environment: Path, package: str) -> list[str]:

@@ -180,30 +180,9 @@ def test_user_agent_names_tool_and_contact() -> None:
     assert package_version()[0].isdecimal()
 
 
-@pytest.mark.parametrize(
-    ("origin", "command"),
-    [
-        (None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
-        ({"url": "file:///a%20wheel", "archive_info": {}}, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
-        ({"url": "file:///a%20checkout", "dir_info": {}}, "{python} -m pip install '/a checkout[text]'"),
-        (
-            {"url": "file:///a%20checkout", "dir_info": {"editable": True}},
-            "{python} -m pip install -e '/a checkout[text]'",
-        ),
-    ],
-)
-def test_install_command_of_pip_names_the_origin(
-    origin: dict[str, object] | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    info = tmp_path / "commoncrawl_catalogue-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: commoncrawl-catalogue\n")
-    if origin:
-        (info / "direct_url.json").write_text(json.dumps(origin))
-    monkeypatch.syspath_prepend(tmp_path)
-    assert install_command("text", tmp_path) == command.replace("{python}", sys.executable)
-
-
+_CHECKOUT = {"url": "file:///a%20checkout", "dir_info": {}}
+_EDITABLE = {"url": "file:///a%20checkout", "dir_info": {"editable": True}}
+_WHEEL = {"url": "file:///a.whl", "archive_info": {}}
 _RECEIPT = """
 [tool]
 requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue", extras = ["s3"], path = "/a.whl"}]
@@ -211,23 +190,39 @@ requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue
 
 
 @pytest.mark.parametrize(
-    ("environment", "file", "command"),
+    ("environment", "file", "origin", "command"),
     [
-        ("tools/commoncrawl-catalogue", "uv-receipt.toml", "uv tool install 'commoncrawl-catalogue[s3,text]'"),
-        (
-            "venvs/commoncrawl-catalogue_2",
-            "pipx_metadata.json",
-            "pipx runpip commoncrawl-catalogue_2 install 'commoncrawl-catalogue[text]'",
-        ),
+        ("venv", "pyvenv.cfg", None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
+        ("venv", "pyvenv.cfg", _WHEEL, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
+        ("venv", "pyvenv.cfg", _CHECKOUT, "{python} -m pip install '/a checkout[text]'"),
+        ("venv", "pyvenv.cfg", _EDITABLE, "{python} -m pip install -e '/a checkout[text]'"),
+        ("tools/x", "uv-receipt.toml", _WHEEL, "uv tool install 'commoncrawl-catalogue[s3,text]'"),
+        ("venvs/x", "pipx_metadata.json", _CHECKOUT, "pipx runpip x install 'commoncrawl-catalogue[text]'"),
         (
             ".cache/91a8",
             "pipx_metadata.json",
+            None,
             "pipx run --spec 'commoncrawl-catalogue[text]' commoncrawl-catalogue ...",
         ),
-        ("archive-v0/HYaN", "pyvenv.cfg", "uvx --from 'commoncrawl-catalogue[text]' commoncrawl-catalogue ..."),
+        (".cache/91a8", "pipx_metadata.json", _WHEEL, "pipx run --spec '/a.whl[text]' commoncrawl-catalogue ..."),
+        ("archive-v0/HYaN", "pyvenv.cfg", None, "uvx --from 'commoncrawl-catalogue[text]' commoncrawl-catalogue ..."),
+        ("archive-v0/HYaN", "pyvenv.cfg", _CHECKOUT, "uvx --from '/a checkout[text]' commoncrawl-catalogue ..."),
     ],
 )
-def test_install_command_of_tool_environments(environment: str, file: str, command: str, tmp_path: Path) -> None:
+def test_install_command_depends_on_the_installation(
+    environment: str,
+    file: str,
+    origin: dict[str, object] | None,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    info = tmp_path / "commoncrawl_catalogue-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: commoncrawl-catalogue\n")
+    if origin:
+        (info / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / environment).mkdir(parents=True)
     (tmp_path / environment / file).write_text(_RECEIPT)
-    assert install_command("text", tmp_path / environment) == command
+    assert install_command("text", tmp_path / environment) == command.replace("{python}", sys.executable)
