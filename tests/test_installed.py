@@ -21,6 +21,7 @@ MISSING = [
     ("s3", "fetch", *URL, "--output", "s3://bucket/found.warc.gz"),
     ("dask", "query", *URL, "--scheduler", "tcp://127.0.0.1:1"),
     ("text", "fetch", *URL, "--format", "text", "--output", "found.jsonl"),
+    ("text", "get", *URL, "--text"),
     ("iceberg", "export", "iceberg", "lake"),
 ]
 """An extra, and a command that needs it."""
