@@ -18,12 +18,14 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
 from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
-from catalogue.read.dataframes import frame_of
+from catalogue.read.dataframes import frame_of, polars_frame
+from catalogue.read.streams import in_turns
 from catalogue.session import Session
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
+    import polars as pl
 
     from catalogue.key_map.key_map import KeySpace
     from catalogue.key_map.svg import Picture
@@ -285,6 +287,27 @@ class Captures(ReprMixin):
         """Return all rows as an Arrow table."""
         with self._session.bars("row groups") as bar:
             return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as an Arrow PyCapsule; consumers that need only the schema start no stream then."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow PyCapsule, read in bounded memory by polars, DuckDB, pandas and others.
+
+        Each stream reads again, in any thread, one batch at a time for each catalogue.
+        """
+        other = self._with(self.question)  # streams that are read at the same time do not share counters
+        batches = in_turns(other.batches(), self._session.turns)
+        return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return all rows as a polars DataFrame; see ``Catalogue.scan`` for a LazyFrame.
+
+        Raises:
+            QueryError: if polars is not installed.
+        """
+        return polars_frame(self.to_arrow())
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""

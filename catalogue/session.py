@@ -19,6 +19,7 @@ from catalogue.metadata_db.state import fresh_bounds
 from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, no_bar
+from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.observe import Observer, RequestLimit
@@ -91,6 +92,7 @@ class Session:
         self.bars = bars or no_bar
         self.max_wait = max_wait
         self.clock = clock
+        self.turns = Turns()
         self._observer = observer
         self._limit = limit
         self._executor = executor

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 
+from catalogue.captures import Captures
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.join.spilling import parquet_files, plain_name
@@ -20,7 +21,7 @@ from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
 
 Input: TypeAlias = Any
-"""Path of a file; or an Arrow table, a DataFrame or column of pandas or polars, or texts."""
+"""Path of a file; or captures, an Arrow table, a DataFrame or column of pandas or polars, or texts."""
 
 TEXT_COLUMN = "key"
 """Name of the column of a file of lines, or of texts."""
@@ -93,6 +94,8 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
     """
     if isinstance(keys, str | Path | pa.Table):
         return keys
+    if isinstance(keys, Captures):
+        return keys.to_arrow()
     what = type(keys).__name__
     try:
         if hasattr(keys, "collect") and hasattr(keys, "lazy"):  # of polars, which is read at once

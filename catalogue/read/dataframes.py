@@ -1,11 +1,16 @@
-"""Arrow tables to pandas DataFrames."""
+"""Arrow tables to DataFrames of pandas and polars."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from catalogue.errors import QueryError
+from catalogue.settings import install_command
+
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 def frame_of(table: pa.Table) -> "pd.DataFrame":
@@ -21,3 +26,22 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
     }
     frame: pd.DataFrame = table.to_pandas(types_mapper=nullable.get)
     return frame
+
+
+def polars_frame(table: pa.Table) -> "pl.DataFrame":
+    """Return a DataFrame of polars.
+
+    Raises:
+        QueryError: if polars is not installed.
+    """
+    check_polars()
+    import polars as pl  # noqa: PLC0415 - an extra
+
+    return pl.DataFrame(table)
+
+
+def check_polars() -> None:
+    """Raise QueryError if polars is not installed."""
+    if not find_spec("polars"):
+        message = f"this needs polars; run: {install_command('polars')}"
+        raise QueryError(message)

@@ -142,6 +142,12 @@ def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any)
         both.join(keys, crawls=crawl)
 
 
+def test_reads_captures(both: Catalogue, crawl: str) -> None:
+    keys = both.captures("example.com/*", crawls=crawl, columns=["url"], limit=5)
+    found = both.join(keys, how="semi", crawls=crawl).to_arrow()
+    assert found.column("input_url").to_pylist() == [row["url"] for row in keys]
+
+
 def test_lists_lines_that_are_no_url(both: Catalogue, crawl: str, tmp_path: Path) -> None:
     path = tmp_path / "urls.txt"
     path.write_bytes(b"https://example.com/\nno url\n\n\xff\xfe\nhttp://example.com:99999/\n")

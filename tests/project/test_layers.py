@@ -86,6 +86,7 @@ HOMES = {
     "h11": {"server"},
     "platformdirs": {"settings"},
     "prometheus_client": {"server"},
+    "polars": {"read"},
     "pydantic": {"server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},

@@ -1,0 +1,144 @@
+"""Captures as an Arrow stream, which other libraries read."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from os import link
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Captures, Catalogue
+from catalogue.errors import IncompleteAnswer, NotFound
+from catalogue.settings import Settings
+
+
+def by_duckdb(found: Captures) -> pa.Table:
+    with duckdb.connect() as connection:
+        return connection.register("found", found).sql("FROM found").to_arrow_table()
+
+
+CONSUMERS: dict[str, Callable[[Captures], Any]] = {
+    "pyarrow": pa.table,
+    "reader": lambda found: pa.RecordBatchReader.from_stream(found).read_all(),
+    "polars": pl.DataFrame,
+    "polars, a column of structs": pl.from_arrow,
+    "pandas": pd.DataFrame.from_arrow,  # type: ignore[attr-defined]
+    "DuckDB": by_duckdb,
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_consumers_get_all_rows(harvested: Catalogue, consumer: str) -> None:
+    found = harvested.captures("*.example.com", ordered=True)
+    table = found.to_arrow()
+    read = CONSUMERS[consumer](found)
+    assert len(read) == table.num_rows > 0
+    if consumer == "pandas":
+        read = pa.Table.from_pandas(read, schema=table.schema)
+    elif "polars" in consumer:
+        read = (read.struct.unnest() if isinstance(read, pl.Series) else read).to_arrow()
+    assert read.cast(table.schema).equals(table)  # from texts of other widths, and times in microseconds
+
+
+def test_streams_have_plain_types_and_the_schema(harvested: Catalogue) -> None:
+    """No dictionaries or views, which not every consumer reads."""
+    found = harvested.captures("*.example.com", columns="*")
+    assert pa.schema(found) == found.schema
+    reader = pa.RecordBatchReader.from_stream(found)
+    assert reader.schema == found.schema
+    rows = 0
+    for batch in reader:
+        assert batch.schema == found.schema
+        rows += batch.num_rows
+    assert rows == found.count() > 0
+
+
+def test_requested_schemas_are_cast_as_by_pyarrow(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com", columns=["url", "fetch_status"])
+    other = pa.schema([found.schema.field(name).with_type(pa.large_string()) for name in ("url", "crawl", "subset")])
+    other = other.insert(1, pa.field("fetch_status", pa.int64()))
+    assert pa.RecordBatchReader.from_stream(found, schema=other).read_all() == found.to_arrow().cast(other)
+    with pytest.raises(ValueError, match="field names"):
+        pa.RecordBatchReader.from_stream(found, schema=pa.schema([("other", pa.string())]))
+
+
+def test_nothing_is_read_before_the_first_batch(harvested: Catalogue) -> None:
+    found = harvested.captures("*", columns="url")
+    before = harvested.requests
+    reader = pa.RecordBatchReader.from_stream(found)
+    relation = duckdb.sql("SELECT url FROM found")
+    assert relation.columns == ["url"]
+    assert harvested.requests == before
+    assert 0 < reader.read_next_batch().num_rows < found.plan.rows
+    assert harvested.requests > before
+    reader.close()
+
+
+def test_streams_of_one_catalogue_are_read_at_the_same_time(harvested: Catalogue) -> None:
+    """DuckDB reads both in its own threads."""
+    one = harvested.captures("*.example.com", columns=["url", "warc_filename", "warc_record_offset"])
+    other = harvested.captures("example.com/*", columns=["warc_filename", "warc_record_offset"])
+    sql = "SELECT count(*) FROM one JOIN other USING (warc_filename, warc_record_offset) JOIN one AS third USING (url)"
+    keys = ["warc_filename", "warc_record_offset"]
+    left, right = one.to_arrow(), other.to_arrow().select(keys)
+    rows = left.select(["url", *keys]).join(right, keys, join_type="inner")
+    expected = rows.join(left.select(["url"]), "url", join_type="inner").num_rows
+    assert duckdb.sql(sql).fetchall() == [(expected,)]
+    assert expected > 0
+
+
+@pytest.fixture
+def broken(mirror: Path, untaught_data: Path, settings: Settings, tmp_path: Path) -> Catalogue:
+    """One whose source lost a file since the harvest."""
+    folder = copytree(mirror / "cc-index", tmp_path / "mirror/cc-index", copy_function=link).parent
+    max(folder.rglob("subset=warc/*.parquet")).unlink()
+    data = copytree(untaught_data, tmp_path / "data")
+    return catalogue.open(data, settings=replace(settings, source=str(folder)))
+
+
+def test_errors_in_the_middle_reach_every_consumer(broken: Catalogue) -> None:
+    with broken:
+        found = broken.captures("*", columns="url")
+        reader = pa.RecordBatchReader.from_stream(found)
+        with suppress(OSError):
+            assert reader.read_next_batch().num_rows  # a small mirror is one batch
+        for name, consume in CONSUMERS.items():
+            with pytest.raises(Exception, match=r"does not exist") as raised:
+                consume(found)
+            assert not isinstance(raised.value, AssertionError), name
+        with pytest.raises(NotFound):
+            found.to_polars()
+
+
+def test_streams_end_with_an_error_after_the_catalogue_is_closed(
+    untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+        reader = pa.RecordBatchReader.from_stream(cat.captures("*"))
+        reader.read_next_batch()
+    with pytest.raises(pa.ArrowInvalid, match="was closed"):
+        reader.read_all()
+
+
+def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Path) -> None:
+    folder = copytree(mirror, tmp_path / "mirror", copy_function=link)
+    max(folder.rglob("subset=warc/*.parquet")).unlink()
+    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(folder))) as cat:
+        assert any(each.failures for each in cat.harvest("all"))
+        found = cat.captures("*", columns="url", index="columnar")
+        for consume in (pa.table, pl.DataFrame, by_duckdb, lambda found: found.to_polars()):
+            with pytest.warns(IncompleteAnswer, match="not harvested"):
+                consume(found)
+
+
+def test_to_polars_equals_to_arrow(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com", limit=50)
+    assert found.to_polars().to_arrow().cast(found.schema) == found.to_arrow()
