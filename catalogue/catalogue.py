@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import duckdb
     import pandas as pd
+    import polars as pl
 
     from catalogue.captures import Captures
     from catalogue.check.findings import Checked
@@ -401,6 +402,45 @@ class Catalogue(ReprMixin):
 
             crawl_list(self.session)
         return find_captures(self.session, query)
+
+    def scan(
+        self,
+        patterns: str | Iterable[str] = "*",
+        *,
+        match: Match | str | None = None,
+        max_requests: int = 500,
+        max_bytes: int = 1_000_000_000,
+        **query: Unpack[QueryOptions],
+    ) -> pl.LazyFrame:
+        """Return a polars LazyFrame of captures. What its conditions and columns exclude is not read.
+
+        Conditions on ``url_surtkey``, ``url``, hosts and domains select keys, those on ``crawl``, ``subset`` and
+        ``fetch_time`` select files, and others on text and integers are compared before further columns are read. All
+        conditions are applied to the rows by polars. Each ``collect`` reads again, and warns of incomplete results::
+
+            pages = cat.scan(crawls="2022-05").filter(
+                pl.col("url_host_registered_domain") == "example.com", pl.col("fetch_status") == 200
+            )
+            pages.select("url", "fetch_time").collect()
+
+        Args:
+            patterns: see ``captures``.
+            match: see ``captures``.
+            max_requests: of one ``collect``.
+            max_bytes: of one ``collect``.
+            query: see ``captures``; columns are by default all that the index has.
+
+        Raises:
+            QueryError: if the query is invalid, crawls are not harvested, or polars is not installed; also when it is
+                collected, as ``TooExpensive`` before more than ``max_requests`` or ``max_bytes`` are read.
+        """
+        from catalogue.query.query import Query
+        from catalogue.read.dataframes import check_polars
+
+        check_polars()
+        from catalogue.scan.lazy_frame import Budget, scan
+
+        return scan(self.session, Query.of(patterns, match=match, **query), Budget(max_requests, max_bytes))
 
     def join(
         self,

@@ -79,12 +79,10 @@ def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":
 
 def _find_in_both(session: Session, query: Query) -> Captures:
     """Find captures by the index that is cheaper for each crawl."""
-    shown = session.metadata() if session.store_path.exists() else None
-    stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
-    if not (stored or query.crawls):
+    crawls = _known_crawls(session, query)
+    if crawls is None:
         return _find_in_columnar(session, query)  # raises NotHarvested
-    crawls = select_known(session, stored, query.crawls or "all")
-    resolved, distinct = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
+    resolved, distinct = resolve(query, session.dataset, known_columns(session, query))
     try:
         return run_cheaper(session, resolved, crawls, select_subsets(several(query.subsets)), distinct=distinct)
     except UncoveredColumns as error:
@@ -92,6 +90,40 @@ def _find_in_both(session: Session, query: Query) -> Captures:
             return _find_in_columnar(session, query)
         except NotHarvested as refused:
             raise refused.because(str(error).partition(";")[0]) from error
+
+
+def _known_crawls(session: Session, query: Query) -> list[str] | None:
+    """Return the crawls of a query of either index; None if nothing is stored and none is named."""
+    shown = session.metadata() if session.store_path.exists() else None
+    stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
+    return select_known(session, stored, query.crawls or "all") if stored or query.crawls else None
+
+
+def known_columns(session: Session, query: Query) -> Mapping[str, str]:
+    """Return the names and types of the columns that a query can have."""
+    if session.dataset != COMMON_CRAWL or query.index == COLUMNAR:
+        return session.metadata().columns
+    shown = session.metadata() if query.index != CDX and session.store_path.exists() else None
+    return (shown and shown.columns) or dict.fromkeys(COLUMNS, "")
+
+
+def select_partitions(session: Session, query: Query) -> dict[str, tuple[str, ...]]:
+    """Return the crawls that a query reads, newest first, and the subsets of each.
+
+    Raises:
+        QueryError: if crawls are not harvested or do not exist.
+    """
+    is_common_crawl = session.dataset == COMMON_CRAWL
+    subsets = select_subsets(query.subsets) if is_common_crawl else query.subsets
+    if is_common_crawl and query.index == CDX:
+        return dict.fromkeys(select_listed(session, query.crawls or "all"), subsets or SUBSETS)
+    crawls = _known_crawls(session, query) if is_common_crawl and query.index != COLUMNAR else None
+    if crawls is None:
+        check_store(session, query.crawls or "all", query.subsets)
+        crawls = select_stored(session, session.metadata().requested_crawls, query.crawls or "all", subsets)
+    shown = session.metadata() if session.store_path.exists() else None
+    stored = {crawl: tuple(shown.subsets(crawl)) for crawl in shown.requested_crawls} if shown else {}
+    return {crawl: tuple(subsets) or stored.get(crawl) or SUBSETS for crawl in crawls}
 
 
 def run_cheaper(

@@ -7,7 +7,7 @@ from typing import TypedDict
 from catalogue.errors import QueryError
 from catalogue.query.filters import Filters, Values
 from catalogue.query.times import Moment
-from catalogue.surt import Match
+from catalogue.surt import KeyInterval, Match
 
 AUTO, COLUMNAR, CDX = "auto", "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -51,6 +51,8 @@ class Query:
     latest: bool = False
     index: str = AUTO
     """Which index answers, of ``INDEXES``; ``auto`` for the cheaper one for each crawl."""
+    within: tuple[KeyInterval, ...] | None = None
+    """Disjoint ascending intervals in which keys must be, as well as in those of the patterns; None for no others."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one parameter for each option

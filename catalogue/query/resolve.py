@@ -11,7 +11,7 @@ from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
 from catalogue.query.times import time_bounds
-from catalogue.surt import merge, parse_key_patterns
+from catalogue.surt import intersect, merge, parse_key_patterns
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
@@ -35,8 +35,9 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
     first, end = time_bounds(query.from_, query.to)
     where, where_untyped = query.filters.parsed(query.where, newer, dataset)
+    intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
-        intervals=merge(interval for pattern in patterns for interval in pattern.intervals),
+        intervals=intervals if query.within is None else intersect(intervals, query.within),
         patterns=query.patterns,
         columns=columns,
         where=where,

@@ -10,6 +10,9 @@ from catalogue.errors import SourceError
 
 T = TypeVar("T")
 
+_LAST_WAIT = 10.0
+"""Seconds that the end of the process waits for a stream that reads."""
+
 
 class Turns:
     """Lets one stream of a session read at a time, in whichever thread asks for its next item."""
@@ -44,5 +47,6 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
 def _end() -> None:
     """Wait for threads of polars that read ahead: one that returns to Python while it shuts down aborts the process."""
     for turns in list(_used):
-        with turns.lock:
-            turns.ended = True
+        turns.ended = True
+        if turns.lock.acquire(timeout=_LAST_WAIT):
+            turns.lock.release()

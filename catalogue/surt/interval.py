@@ -95,6 +95,18 @@ def merge(intervals: Iterable[KeyInterval]) -> tuple[KeyInterval, ...]:
     return tuple(merged)
 
 
+def intersect(some: Sequence[KeyInterval], others: Sequence[KeyInterval]) -> tuple[KeyInterval, ...]:
+    """Return the keys that are in both of two results of ``merge``, in the same form."""
+    found, places = [], [0, 0]
+    while places[0] < len(some) and places[1] < len(others):
+        one, other = some[places[0]], others[places[1]]
+        start, end = max(one.start, other.start), min(one.end, other.end)
+        if start < end:
+            found.append(KeyInterval(start, end))
+        places[one.end > other.end] += 1
+    return tuple(found)
+
+
 def overlap(intervals: Sequence[KeyInterval], least: bytes, greatest: bytes) -> bool:
     """Return whether one of the disjoint ascending intervals has keys between two keys, inclusive; a binary search."""
     place = bisect_right(intervals, least, key=_end)

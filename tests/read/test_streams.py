@@ -137,6 +137,10 @@ def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Pat
         for consume in (pa.table, pl.DataFrame, by_duckdb, lambda found: found.to_polars()):
             with pytest.warns(IncompleteAnswer, match="not harvested"):
                 consume(found)
+        frame = cat.scan(columns="url", index="columnar")
+        for engine in ("in-memory", "streaming"):
+            with pytest.warns(IncompleteAnswer, match="not harvested"):
+                frame.collect(engine=engine)
 
 
 def test_to_polars_equals_to_arrow(harvested: Catalogue) -> None:

@@ -1,0 +1,166 @@
+"""A LazyFrame of polars whose conditions, columns and limit become a query when it is collected."""
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+
+from catalogue.captures import Captures
+from catalogue.cdx.columns import COLUMNS
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.find_captures import find_captures, known_columns, select_partitions
+from catalogue.formatting import format_cost, plural, size
+from catalogue.harvest.harvest_crawls import crawl_list
+from catalogue.plan.plan import ReadPlan
+from catalogue.query.query import COLUMNAR, Query
+from catalogue.query.resolve import resolve
+from catalogue.query.resolved_query import schema_of
+from catalogue.query.times import time_bounds
+from catalogue.read.streams import in_turns
+from catalogue.scan.pushdown import Pushdown, push_down
+from catalogue.selection import needs_crawl_list
+from catalogue.session import Session
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Requests and bytes that a scan may take."""
+
+    requests: int
+    bytes: int
+
+    def covers(self, requests: int, received: int) -> bool:
+        return requests <= self.requests and received <= self.bytes
+
+    def check(self, plan: ReadPlan) -> None:
+        """Raise TooExpensive for a plan above the budget; if reading may end early, for page indexes above it."""
+        indexes = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
+        if not self.covers(*(indexes if plan.stops_early else (plan.requests, plan.bytes))):
+            message = f"this takes {format_cost(plan)}; {_ADVICE}"
+            raise TooExpensive(message)
+
+
+def scan(session: Session, query: Query, budget: Budget) -> pl.LazyFrame:
+    """Return a LazyFrame; see ``Catalogue.scan``."""
+    if query.index != COLUMNAR and needs_crawl_list(session, query.crawls, query.index):
+        crawl_list(session)
+    select_partitions(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
+    known = known_columns(session, query)
+    if query.columns is None:
+        query = replace(query, columns=COLUMNS if session.dataset == COMMON_CRAWL and _of_cdx(known) else ("*",))
+    resolved, _ = resolve(query, session.dataset, known)
+    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
+    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
+
+
+def _of_cdx(columns: Iterable[str]) -> bool:
+    return {*columns} == {*COLUMNS}
+
+
+class _Source:
+    def __init__(self, session: Session, query: Query, schema: pa.Schema, budget: Budget) -> None:
+        self._session = session
+        self._query = query
+        self._schema = schema
+        self._budget = budget
+        self.empty = pl.DataFrame(schema.empty_table())
+
+    def frames(
+        self, columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows; polars calls this, and may take the next frame in another thread."""
+        chosen = self._schema.names if columns is None else columns
+        return in_turns(self._frames(chosen, predicate, limit), self._session.turns)
+
+    def _frames(
+        self, columns: list[str], predicate: pl.Expr | None, limit: int | None
+    ) -> Generator[pl.DataFrame, None, None]:
+        yield self.empty.select(columns)
+        needed = dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None else ())])
+        pushed = push_down(predicate, self._schema, self._session.dataset)
+        query = self._narrowed(replace(self._query, columns=tuple(needed)), pushed)
+        if query is None or limit == 0:
+            return
+        captures = self._captures(query if predicate is not None else replace(query, limit=limit))
+        with closing(self._batches(captures)) as batches:
+            left = limit
+            for batch in batches:
+                frame = pl.DataFrame(batch)
+                frame = (frame if predicate is None else frame.filter(predicate)).select(columns).slice(0, left)
+                yield frame
+                if left is not None and (left := left - frame.height) <= 0:
+                    return
+
+    def _captures(self, query: Query) -> Captures:
+        try:
+            return find_captures(self._session, query)
+        except NotHarvested:
+            # Of a range of crawls, those that are not stored are left out; by name they are an error.
+            return find_captures(self._session, replace(query, crawls=self._query.crawls, subsets=self._query.subsets))
+
+    def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows, within the budget."""
+        budget, session = self._budget, self._session
+        before = session.spent
+        budget.check(captures.plan)
+        if captures.plan.indexes or captures.plan.searches:
+            captures.fetch_indexes()
+            budget.check(captures.plan)
+        is_metered = not budget.covers(captures.plan.requests, captures.plan.bytes)
+        with closing(captures.batches()) as batches:
+            for batch in batches:
+                yield batch
+                requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
+                if is_metered and not budget.covers(requests, received):
+                    message = f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}"
+                    raise TooExpensive(message)
+
+    def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
+        """Return a query that need not read rows for which the predicate is not true; None if there are no others."""
+        first, end = time_bounds(query.from_, query.to)
+        first = max((each for each in (first, pushed.from_ms) if each is not None), default=None)
+        last = min(
+            (each for each in (None if end is None else end - 1000, pushed.to_ms) if each is not None), default=None
+        )
+        if pushed.keys == () or (first is not None and last is not None and first > last):
+            return None
+        query = replace(query, within=pushed.keys, where=(*query.where, *pushed.where))
+        if (pushed.from_ms, pushed.to_ms) != (None, None):
+            query = replace(query, from_=_digits(first), to=_digits(last))
+        return self._in_partitions(query, pushed) if pushed.paths else query
+
+    def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
+        """Return the query of the crawls and subsets for which conditions on them are true."""
+        selected = select_partitions(self._session, query)
+        pairs = pl.DataFrame(
+            [(crawl, subset) for crawl, subsets in selected.items() for subset in subsets],
+            schema={"crawl": pl.String, "subset": pl.String},
+            orient="row",
+        )
+        for expression in pushed.paths:
+            pairs = pairs.filter(expression)
+        kept: dict[str, set[str]] = {}
+        for crawl, subset in pairs.rows():
+            kept.setdefault(crawl, set()).add(subset)
+        if not kept:
+            return None
+        if kept.keys() != selected.keys():
+            query = replace(query, crawls=tuple(kept))
+        subsets, *others = kept.values()
+        is_narrower = any(found != {*selected[crawl]} for crawl, found in kept.items())
+        # A query has one list of subsets; where crawls differ, polars alone compares them.
+        if is_narrower and all(other == subsets for other in others):
+            query = replace(query, subsets=tuple(sorted(subsets)))
+        return query
+
+
+def _digits(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else f"{_EPOCH + timedelta(milliseconds=milliseconds):%Y%m%d%H%M%S}"

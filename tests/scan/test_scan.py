@@ -1,0 +1,251 @@
+"""Scans: what conditions, columns and limits save, the budget, and errors."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from os import link
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+import catalogue
+from catalogue import Catalogue, QueryError
+from catalogue.cdx.columns import COLUMNS
+from catalogue.demo import LoopbackServer
+from catalogue.errors import NotFound, NotHarvested, TooExpensive
+from catalogue.settings import Settings
+
+UNLIMITED: dict[str, Any] = {"max_requests": 10**6, "max_bytes": 10**12}
+
+
+class Counted:
+    """A catalogue and the server that it reads from."""
+
+    def __init__(self, cat: Catalogue, server: LoopbackServer) -> None:
+        self.cat = cat
+        self._server = server
+
+    def scan(self, **more: Any) -> pl.LazyFrame:
+        return self.cat.scan(**UNLIMITED | more)
+
+    def cost(self, frame: pl.LazyFrame, engine: Any = "auto") -> tuple[int, int, pl.DataFrame]:
+        """The requests and bytes of a frame that is collected, and its rows."""
+        requests, received = len(self._server.log), self.cat.bytes
+        rows = frame.collect(engine=engine)
+        return len(self._server.log) - requests, self.cat.bytes - received, rows
+
+
+@pytest.fixture(scope="module")
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def counted(
+    server: LoopbackServer, untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Counted]:
+    """One that has all page indexes, so that requests do not depend on earlier ones."""
+    data = copytree(untaught_data, tmp_path_factory.mktemp("counted") / "data")
+    with catalogue.open(data, settings=replace(settings, source=server.url, cache_size=0)) as cat:
+        cat.scan(**UNLIMITED).select("url_surtkey", "fetch_status").collect()
+        yield Counted(cat, server)
+
+
+@pytest.fixture
+def slow(counted: Counted, server: LoopbackServer) -> Iterator[Counted]:
+    """The same on a slow network, where ranges are not read together with what lies between them."""
+    settings = replace(counted.cat.session.settings, bandwidth=2e4)
+    with catalogue.open(counted.cat.session.data, settings=settings) as cat:
+        yield Counted(cat, server)
+
+
+@pytest.fixture(scope="module")
+def everything(counted: Counted) -> tuple[int, int, pl.DataFrame]:
+    return counted.cost(counted.scan())
+
+
+def test_reads_requested_columns_only(
+    counted: Counted, slow: Counted, everything: tuple[int, int, pl.DataFrame]
+) -> None:
+    _, received, rows = everything
+    _, less, found = slow.cost(slow.scan().select("fetch_status"))
+    assert 0 < less < received / 2
+    assert found.equals(rows.select("fetch_status"))
+    assert counted.cost(counted.scan().select(pl.len()))[2].item() == rows.height
+
+
+def test_status_excludes_row_groups_by_statistics(counted: Counted, everything: tuple[int, int, pl.DataFrame]) -> None:
+    requests, received, rows = everything
+    rare = pl.col("fetch_status") == 404
+    fewer, less, found = counted.cost(counted.scan().filter(rare))
+    assert 0 < fewer < requests
+    assert less < received / 2
+    assert found.equals(rows.filter(rare))
+    assert found.height
+
+
+CONDITIONS = [
+    (pl.col("url_surtkey").str.starts_with("com,example)/"), 0.3),
+    (pl.col("url_host_registered_domain") == "example.com", 0.4),
+    (pl.col("url_host_name").is_in(["shop.example.com", "nowhere.example"]), 0.4),
+    (pl.col("url_host_name").str.ends_with(".example.com"), 0.4),
+    (pl.col("url") == "https://example.com/", 0.3),
+    (pl.col("url").str.starts_with("https://shop.example.com/"), 0.4),
+    (pl.lit("net,") <= pl.col("url_surtkey"), 0.5),
+    (pl.col("crawl") == "CC-MAIN-2018-05", 0.5),
+    (pl.col("crawl").str.slice(8, 4) == "2018", 0.5),
+    ((pl.col("crawl") == "CC-MAIN-2018-05") & (pl.col("fetch_status") == 200), 0.5),
+    (pl.col("fetch_time") < datetime(2019, 1, 1, tzinfo=UTC), 0.5),
+]
+
+
+@pytest.mark.parametrize(("condition", "share"), CONDITIONS, ids=lambda value: str(value)[:60])
+def test_conditions_save_requests_and_bytes(
+    counted: Counted, everything: tuple[int, int, pl.DataFrame], condition: pl.Expr, share: float
+) -> None:
+    requests, received, rows = everything
+    fewer, less, found = counted.cost(counted.scan().filter(condition))
+    order = ["url", "fetch_time", "warc_record_offset", "warc_filename"]
+    assert found.sort(order).equals(rows.filter(condition).sort(order))
+    assert 0 < fewer < requests
+    assert less < share * received
+    assert counted.cost(counted.scan().filter(condition), "streaming")[:2] == (fewer, less)
+
+
+def test_conditions_on_subsets_read_no_others(counted: Counted, whole_crawls: list[str]) -> None:
+    frame = counted.scan(crawls=whole_crawls).select("url", "subset")
+    requests, _, rows = counted.cost(frame)
+    fewer, _, found = counted.cost(frame.filter(pl.col("subset") == "robotstxt"))
+    assert 0 < fewer < requests
+    assert found.height == rows.filter(pl.col("subset") == "robotstxt").height > 0
+    # Where crawls have different subsets stored, all are read.
+    mixed = counted.scan().select("url", "subset").filter(pl.col("subset") != "warc")
+    assert counted.cost(mixed)[2].height == found.height + rows.filter(pl.col("subset") == "crawldiagnostics").height
+
+
+def test_contradictions_request_nothing(counted: Counted) -> None:
+    surtkey, crawl = pl.col("url_surtkey"), pl.col("crawl")
+    for condition in (
+        (surtkey < "b") & (surtkey > "c"),
+        surtkey.is_in([]) | surtkey.is_null(),
+        (crawl == "CC-MAIN-2018-05") & crawl.str.ends_with("06"),
+        pl.col("fetch_time").is_between(datetime(2023, 1, 1, tzinfo=UTC), datetime(2022, 1, 1, tzinfo=UTC)),
+    ):
+        requests, _, found = counted.cost(counted.scan().filter(condition))
+        assert (requests, found.height) == (0, 0)
+        assert found.schema == counted.scan().collect_schema()
+
+
+def test_limits_read_little_and_return_exactly_so_many(
+    counted: Counted, everything: tuple[int, int, pl.DataFrame]
+) -> None:
+    requests, received, rows = everything
+    for engine in ("in-memory", "streaming"):
+        fewer, less, found = counted.cost(counted.scan().head(3), engine)
+        assert found.equals(rows.head(3))
+        assert 0 < fewer < requests
+        assert less < received / 5
+    condition = pl.col("fetch_status") == 200
+    assert counted.cost(counted.scan().filter(condition).head(3), "streaming")[2].equals(rows.filter(condition).head(3))
+    assert counted.cost(counted.scan().slice(1, 2))[2].equals(rows.slice(1, 2))
+    assert counted.cost(counted.scan().head(0))[0] == 0
+
+
+def test_filters_of_the_query_and_of_polars_are_both_applied(counted: Counted) -> None:
+    frame = counted.scan(patterns="*.example.com", status="2xx", from_="2018", to="2025", where="length(url) < 60")
+    rows = frame.collect()
+    conditions = pl.col("fetch_time") >= rows["fetch_time"].median(), pl.col("fetch_status") != 404
+    found = frame.filter(conditions).collect()
+    assert found.equals(rows.filter(conditions))
+    assert 0 < found.height < rows.height
+
+
+def test_two_scans_of_one_catalogue_run_at_the_same_time(counted: Counted) -> None:
+    keys = ["url", "warc_filename", "warc_record_offset"]
+    one, other = (counted.scan(patterns=pattern).select(keys) for pattern in ("*.example.com", "example.com/*"))
+    expected = other.collect().height
+    for engine in ("in-memory", "streaming"):
+        assert one.join(other, on=keys).collect(engine=engine).height == expected > 0
+
+
+# ---- the budget ----
+
+
+def test_refuses_more_than_the_budget(counted: Counted) -> None:
+    requests, received, _ = counted.cost(counted.scan().select("url"))
+    for more in ({"max_requests": requests - 1}, {"max_bytes": received - 1}):
+        before = counted.cat.requests
+        frame = counted.scan(**more).select("url")
+        for engine in ("in-memory", "streaming"):
+            with pytest.raises(TooExpensive, match=r"narrow it by url_surtkey.* or raise max_requests and max_bytes"):
+                frame.collect(engine=engine)
+        assert counted.cat.requests == before
+    assert counted.cost(counted.scan(max_requests=requests, max_bytes=received).select("url"))[0] == requests
+
+
+def test_limited_scans_may_spend_the_budget(counted: Counted) -> None:
+    frame = counted.scan(max_requests=5)
+    with pytest.raises(TooExpensive, match="this takes"):
+        frame.collect()
+    assert counted.cost(frame.head(3))[0] <= 5
+    with pytest.raises(TooExpensive, match="were not enough"):
+        frame.head(50_000).collect()
+
+
+# ---- errors ----
+
+
+def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> None:
+    for more, message in (
+        ({"columns": "urll"}, "did you mean url"),
+        ({"crawls": "2031-05"}, "2031-05"),
+        ({"where": "fetch_status ="}, "--where cannot be read"),
+        ({"patterns": "a*b.com"}, "patterns look like"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            harvested.scan(**more)  # type: ignore[arg-type]
+
+
+def test_missing_polars_is_one_sentence(harvested: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    for call in (harvested.scan, harvested.captures("example.com").to_polars):
+        with pytest.raises(QueryError, match=r"^this needs polars; run: .*polars"):
+            call()
+
+
+def test_errors_of_the_source_reach_the_caller(
+    mirror: Path, untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    folder = Path(copytree(mirror / "cc-index", tmp_path / "mirror/cc-index", copy_function=link)).parent
+    data = copytree(untaught_data, tmp_path / "data")
+    next(folder.rglob("crawl=CC-MAIN-2018-05/**/*.parquet")).unlink()
+    with catalogue.open(data, settings=replace(settings, source=str(folder))) as cat:
+        for engine in ("in-memory", "streaming"):
+            with pytest.raises(NotFound):
+                cat.scan(**UNLIMITED).select("url").collect(engine=engine)
+
+
+def test_cdx_scans_need_no_harvest(whole_mirror: Path, settings: Settings, tmp_path: Path, crawl: str) -> None:
+    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(whole_mirror))) as cat:
+        with pytest.raises(NotHarvested):
+            cat.scan()
+        frame = cat.scan("*.example.com", crawls=crawl, **UNLIMITED)
+        assert frame.collect_schema().names() == [*COLUMNS]
+        found = frame.filter(pl.col("subset") == "warc", pl.col("fetch_status") == 200).select("url").collect()
+        expected = cat.captures("*.example.com", crawls=crawl, subsets="warc", status=200, columns="url")
+        assert sorted(found["url"]) == sorted(row["url"] for row in expected)
+
+
+def test_duckdb_passes_conditions_on(counted: Counted) -> None:
+    frame = counted.scan().select("url", "url_surtkey", "fetch_status")
+    requests, _, rows = counted.cost(frame)
+    before = counted.cat.requests
+    sql = "SELECT count(*) FROM frame WHERE url_surtkey >= 'com,example)' AND url_surtkey < 'com,example*'"
+    ((found,),) = duckdb.sql(sql).fetchall()
+    assert found == rows.filter(pl.col("url_surtkey").str.starts_with("com,example)")).height > 0
+    assert counted.cat.requests - before < requests
