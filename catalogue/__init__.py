@@ -90,6 +90,11 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
     return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)
 
 
+def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - an InteractiveShell of IPython
+    """Add the magic ``%%catalogue``, for ``%load_ext catalogue``."""
+    import_module("catalogue.sql_magic").load(shell)
+
+
 def __dir__() -> list[str]:
     """List public names alone."""
     return [*__all__, "__version__"]

@@ -117,8 +117,9 @@ def printable_lines(text: str) -> str:
 
 
 def first_paragraph(reason: object) -> str:
-    """Return an error message of DuckDB on one line, without the statement that DuckDB appends."""
-    lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), str(reason).splitlines())
+    """Return an error message of DuckDB on one line, without the statement or the traceback of a stream at its end."""
+    message = str(reason).partition(". Detail: Python exception: ")[0]
+    lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), message.splitlines())
     return " ".join(line.strip() for line in lines)
 
 

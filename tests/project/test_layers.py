@@ -46,6 +46,7 @@ ORDER = [
     "export",
     "doctor",
     "catalogue",
+    "sql_magic",
     "server",
     "demo",
     "cli",

@@ -246,6 +246,15 @@ def kernel(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[K
     manager.shutdown_kernel(now=True)
 
 
+def execute(notebook: Any, kernel: KernelManager, *, allow_errors: bool = False) -> None:
+    client = NotebookClient(notebook, km=kernel, timeout=120, allow_errors=allow_errors)
+    try:
+        client.execute()
+    finally:
+        if client.kc:
+            client.kc.stop_channels()
+
+
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
@@ -259,12 +268,7 @@ def test_notebooks_run(path: Path, kernel: KernelManager, truth: Truth, tmp_path
     end = f"import json\nprint(json.dumps({{{values}}}))"
     first, last = (nbformat.v4.new_code_cell(source) for source in (begin, end))  # type: ignore[no-untyped-call]
     notebook.cells = [first, *notebook.cells, last]
-    client = NotebookClient(notebook, km=kernel, timeout=120)
-    try:
-        client.execute()
-    finally:
-        if client.kc:
-            client.kc.stop_channels()
+    execute(notebook, kernel)
     outputs = [output for cell in code for output in cell.outputs]
     shown = [output for output in outputs if output.output_type == "execute_result"]
     assert len(shown) >= 4
@@ -273,3 +277,64 @@ def test_notebooks_run(path: Path, kernel: KernelManager, truth: Truth, tmp_path
     assert not [output for output in outputs if output.get("name") == "stderr"]
     if compare:
         compare(json.loads(last.outputs[0].text), truth)
+
+
+CELLS = """
+%reset -f
+import os
+import catalogue
+cat = catalogue.open("magic")
+cat.harvest(os.environ["NOTEBOOK_CRAWL"])
+%load_ext catalogue
+found = cat.captures(os.environ["NOTEBOOK_SITE"], columns="url")
+lazy = cat.scan(os.environ["NOTEBOOK_SITE"])
+---
+%catalogue select crawl, files_harvested > 0 as stored from crawls where files_harvested > 0
+---
+%%catalogue
+select count(*) as captures from found
+---
+%%catalogue cat
+select count(*) as captures from lazy join crawls using (crawl)
+where fetch_status = 200
+---
+int(_["captures"][0]), found.count()
+---
+%%catalogue nothing
+from crawls
+---
+%catalogue
+---
+%catalogue select nothing from crawls
+---
+other = catalogue.open("other")
+%catalogue from crawls
+---
+del cat, other
+%catalogue from crawls
+"""
+
+
+def test_cells_of_sql_run(kernel: KernelManager, truth: Truth, tmp_path: Path) -> None:
+    cells = [nbformat.v4.new_code_cell(cell.strip("\n")) for cell in CELLS.split("---\n")]  # type: ignore[no-untyped-call]
+    cells[0].source = f"import os\nos.chdir({str(tmp_path)!r})\n{cells[0].source}"
+    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+    execute(notebook, kernel, allow_errors=True)
+    results = [
+        output.data["text/plain"] for cell in cells for output in cell.outputs if output.output_type == "execute_result"
+    ]
+    ((captures, good),) = truth.of_site(
+        "count(*), count(*) FILTER (fetch_status = 200)", f"crawl = '{truth.crawl}' AND subset = 'warc'"
+    )
+    assert truth.crawl in results[0]
+    assert [result.split()[-1] for result in results[1:3]] == [str(captures), str(good)]
+    assert results[3] == f"({good}, {captures})"
+    errors = [output.evalue for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert errors == [
+        "there is no catalogue nothing; write cat = catalogue.open(), then %%catalogue",
+        "no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls",
+        errors[2],
+        "there are several catalogues: cat, other; name one, such as: %%catalogue cat",
+        "there is no catalogue; write cat = catalogue.open(), then %%catalogue",
+    ]
+    assert 'Referenced column "nothing" not found' in errors[2]
