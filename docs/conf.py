@@ -22,7 +22,7 @@ nitpicky = True
 # Other projects' names are not looked up: the site is built without a network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(asyncio|collections|concurrent|datetime|_?duckdb|enum|pathlib|typing)\..*"),
-    (r"py:.*", r"(dask|dd|pa|pandas|pd|pyarrow|pyiceberg)\..*|Axes"),
+    (r"py:.*", r"(dask|dd|pa|pandas|pd|pl|pyarrow|pyiceberg)\..*|Axes"),
     # Names that are imported for annotations alone.
     (r"py:class", r"Executor|Moment|Observer|Output|Path|SomeCaptures|Values"),
     # Internal classes, which appear in signatures alone.
