@@ -129,7 +129,7 @@ variants: $(NEXT) $(VENV)/compiled $(VENV)/plain  ## Tests with the compiled whe
 	  CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
 	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py tests/test_installed.py \
 	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
-	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/doctor \
+	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/read/test_streams.py tests/doctor \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \
 	    test_page_headers test_page_index test_page_index_stored test_column_index_claims test_offset_index_claims test_splice))
 

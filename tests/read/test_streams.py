@@ -18,6 +18,7 @@ import catalogue
 from catalogue import Captures, Catalogue
 from catalogue.errors import IncompleteAnswer, NotFound
 from catalogue.settings import Settings
+from tests.support.mirrors import crawl_of
 
 
 def by_duckdb(found: Captures) -> pa.Table:
@@ -130,9 +131,10 @@ def test_streams_end_with_an_error_after_the_catalogue_is_closed(
 
 def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Path) -> None:
     folder = copytree(mirror, tmp_path / "mirror", copy_function=link)
-    max(folder.rglob("subset=warc/*.parquet")).unlink()
+    (missing := max(folder.rglob("subset=warc/*.parquet"))).unlink()
     with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(folder))) as cat:
-        assert any(each.failures for each in cat.harvest("all"))
+        (harvested,) = cat.harvest(crawl_of(missing))
+        assert harvested.failures
         found = cat.captures("*", columns="url", index="columnar")
         for consume in (pa.table, pl.DataFrame, by_duckdb, lambda found: found.to_polars()):
             with pytest.warns(IncompleteAnswer, match="not harvested"):

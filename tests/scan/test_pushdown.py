@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from catalogue.commoncrawl.columns import SCHEMA
@@ -187,6 +188,14 @@ def test_other_datasets_have_keys_of_their_own() -> None:
     found = push_down(condition, SCHEMA.append(hosts.schema.field(0)), hosts)
     assert found.keys == (exact_interval(b"com,example"),)
     assert found.where == ("\"url_host_name\" = 'example.com'",)
+
+
+def test_only_text_and_signed_integers_are_compared_by_sql() -> None:
+    types = {"a": pa.uint64(), "b": pa.float64(), "c": pa.bool_(), "d": pa.int64(), "n": pa.int64(), "N": pa.string()}
+    for name in types:
+        condition = pl.col(name).is_null()
+        found = push_down(condition, pa.schema([*types.items()]), COMMON_CRAWL)
+        assert found == Pushdown(where=('"d" IS NULL',) if name == "d" else ())  # SQL does not tell n and N apart
 
 
 Wrap = Callable[[pl.Expr], Any]

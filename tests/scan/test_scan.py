@@ -1,11 +1,13 @@
 """Scans: what conditions, columns and limits save, the budget, and errors."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import link
 from pathlib import Path
 from shutil import copytree
+from subprocess import run
 from typing import Any
 
 import duckdb
@@ -114,7 +116,13 @@ def test_conditions_save_requests_and_bytes(
     assert found.sort(order).equals(rows.filter(condition).sort(order))
     assert 0 < fewer < requests
     assert less < share * received
-    assert counted.cost(counted.scan().filter(condition), "streaming")[:2] == (fewer, less)
+
+
+def test_streaming_engine_reads_the_same(counted: Counted) -> None:
+    frame = counted.scan().filter(*(condition for condition, _ in CONDITIONS[:2]))
+    requests, received, rows = counted.cost(frame)
+    assert rows.height
+    assert counted.cost(frame, "streaming")[:2] == (requests, received)
 
 
 def test_conditions_on_subsets_read_no_others(counted: Counted, whole_crawls: list[str]) -> None:
@@ -212,7 +220,7 @@ def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> N
 
 
 def test_missing_polars_is_one_sentence(harvested: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
     for call in (harvested.scan, harvested.captures("example.com").to_polars):
         with pytest.raises(QueryError, match=r"^this needs polars; run: .*polars"):
             call()
@@ -249,3 +257,18 @@ def test_duckdb_passes_conditions_on(counted: Counted) -> None:
     ((found,),) = duckdb.sql(sql).fetchall()
     assert found == rows.filter(pl.col("url_surtkey").str.starts_with("com,example)")).height > 0
     assert counted.cat.requests - before < requests
+
+
+EARLY = """
+import sys
+import catalogue, polars as pl
+from catalogue.settings import Settings
+cat = catalogue.open(sys.argv[1], settings=Settings(source=sys.argv[2]))
+lazy = cat.scan(max_requests=1000)
+print(lazy.filter(pl.col("fetch_status") == 200).head(3).collect(engine="streaming").height)
+"""
+
+
+def test_process_ends_normally_while_polars_reads_ahead(harvested_data: Path, mirror: Path) -> None:
+    ran = run([sys.executable, "-c", EARLY, harvested_data, mirror], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")
