@@ -39,6 +39,7 @@
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
+    │       └── LimitReached       the number of requests that were allowed
     ├── NotArchived                no capture in the crawls that were searched
     ├── Busy                       the server is over its limit
     │   └── Harvesting             the server harvests the crawl now
@@ -49,6 +50,8 @@
 A message names the file and says what to do next, as a command; in a traceback a note has the call in Python.
 Exit statuses: 1 done in part, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70 a bug.
 """
+
+from collections.abc import Sequence
 
 
 class CatalogueError(Exception):
@@ -244,8 +247,19 @@ class TooExpensive(QueryError):
     """The plan exceeds the limit of requests or bytes."""
 
 
+class LimitReached(TooExpensive):
+    """All requests that were allowed have been made."""
+
+
 class NotArchived(CatalogueError):
     """No crawl that was searched has a capture."""
+
+    def __init__(self, message: str, *, searched: Sequence[str] = (), doubts: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.searched = tuple(searched)
+        """Crawls in which everything that can match was read."""
+        self.doubts = tuple(doubts)
+        """Why there may be a capture nevertheless: what could not be searched."""
 
 
 class Busy(CatalogueError):

@@ -122,6 +122,8 @@ class _Search:
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    incomplete: set[str] = field(default_factory=set)
+    """Crawls that could not be searched, or not completely."""
     visited: set[tuple[str, int]] = field(default_factory=set)
     before: tuple[int, int] = (0, 0)
 
@@ -185,7 +187,9 @@ class _Search:
         where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
         doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
         way = ", to which an archived redirect leads; the redirect itself: --no-follow" if redirected else ""
-        return NotArchived(f"no capture in {where} of {printable(url)}{way}{doubts}")
+        complete = [crawl for crawl in crawls if crawl not in self.incomplete]
+        message = f"no capture in {where} of {printable(url)}{way}{doubts}"
+        return NotArchived(message, searched=complete, doubts=[*self.notes])
 
     def captures(self, url: str, crawl: str, at: tuple[int, int] | None) -> Iterator[_Found]:
         """Yield the captures of a crawl, of all subsets, that were not visited."""
@@ -199,6 +203,7 @@ class _Search:
             if len(self.crawls) == 1:
                 raise
             self.notes[str(error)] = None
+            self.incomplete.add(crawl)
             return
         for row in rows:
             capture = capture_of(row)
@@ -206,7 +211,9 @@ class _Search:
                 time = round(_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
                 yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at))
-        self.notes.update(dict.fromkeys(found.plan.missing))
+        if found.plan.missing:
+            self.notes.update(dict.fromkeys(found.plan.missing))
+            self.incomplete.add(crawl)
 
     def check(self, planned: Priced, crawl: str) -> None:
         """Ask for approval if a plan and the record take more requests than are allowed."""

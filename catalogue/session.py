@@ -99,6 +99,8 @@ class Session:
         self._shares = False
         self._shared: _SharedSources | None = None
         self._opened: list[Store | PoliteSource] = []
+        self._sources: list[PoliteSource] = []
+        """All open sources, which ``abort`` closes."""
         self._snapshot: MetadataSnapshot | None = None
         self._closed_sources = (0, 0)
         """Requests and bytes of sources that were closed."""
@@ -112,6 +114,7 @@ class Session:
         self._snapshot = None
         while self._opened:
             self._opened.pop().close()
+        self._sources.clear()
         for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists"):
             self.__dict__.pop(name, None)
         if self._temporary:
@@ -122,9 +125,8 @@ class Session:
     def abort(self) -> None:
         """End running requests and refuse others; for any thread. Only the session's own thread may close it."""
         self._aborted = True
-        for each in list(self._opened):
-            if isinstance(each, PoliteSource):
-                each.close()
+        for each in list(self._sources):
+            each.close()
 
     def share(self) -> "Session":
         """Return a session of the same folder for another thread, with the same source, rate limit and cache.
@@ -273,13 +275,11 @@ class Session:
             return self._shared.source
         source = self.open_source(self.settings.source)
         self._opened.append(source)
-        if self._aborted:
-            source.close()
         return source
 
     def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
         """Open another source with the same settings; the caller closes it."""
-        return open_source(
+        source = open_source(
             url,
             self.settings,
             clock=self.clock(),
@@ -289,6 +289,10 @@ class Session:
             observer=self._observer,
             limit=self._limit,
         )
+        self._sources.append(source)
+        if self._aborted:
+            source.close()
+        return source
 
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:

@@ -8,7 +8,7 @@ from threading import Lock
 from time import perf_counter
 from typing import TypeAlias
 
-from catalogue.errors import CatalogueError, TooExpensive
+from catalogue.errors import CatalogueError, LimitReached
 from catalogue.formatting import plural, size
 from catalogue.source.byte_ranges import ByteRange, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
@@ -110,13 +110,23 @@ class RequestLimit:
     def left(self) -> int:
         return self.most - self.used
 
+    @contextmanager
+    def within(self, requests: int) -> Iterator[None]:
+        """Allow at most this many further requests in a block."""
+        most = self.most
+        self.most = min(most, self.used + requests)
+        try:
+            yield
+        finally:
+            self.most = most
+
     def take(self) -> None:
         """Count a request.
 
         Raises:
-            TooExpensive: if none is left.
+            LimitReached: if none is left.
         """
         with self._lock:
             if self.used >= self.most:
-                raise TooExpensive(f"the limit of {plural(self.most, 'request')} is reached")
+                raise LimitReached(f"the limit of {plural(self.most, 'request')} is reached")
             self.used += 1

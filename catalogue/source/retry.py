@@ -124,7 +124,7 @@ class PoliteSource:
 
         Raises:
             SourceUnavailable: if too many requests to the host failed.
-            TooExpensive: if the limit of requests is reached.
+            LimitReached: if the limit of requests is reached.
             Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
@@ -132,10 +132,7 @@ class PoliteSource:
         clock = self.limiter.clock
         until = clock.now() + self._max_wait
         for attempt in range(self._attempts):
-            self._check_available()
-            self._wait_while_throttled(until)
-            acquired_at = self.limiter.acquire(until - clock.now())
-            self._check_available()  # other threads may have given up the host during the wait
+            acquired_at = self._acquire(until)
             wait = 0.0
             try:
                 response = self._request(path, requested, pin)
@@ -175,9 +172,17 @@ class PoliteSource:
                 self._wait(wait, last, until)
         raise last
 
-    def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+    def _acquire(self, until: float) -> float:
+        """Wait until a request may be made, count it, and return the time for the limiter."""
+        self._check_available()
+        self._wait_while_throttled(until)
+        acquired_at = self.limiter.acquire(until - self.limiter.clock.now())
+        self._check_available()  # other threads may have given up the host during the wait
         if self._limit:
             self._limit.take()
+        return acquired_at
+
+    def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
         if not self._observer:
             return self.inner.get(path, requested, pin=pin)
         observation = Observation(self._observer, self.url, path, requested)

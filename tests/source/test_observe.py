@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.errors import TooExpensive
+from catalogue.errors import LimitReached, SourceUnavailable, TooExpensive
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange
@@ -76,3 +76,32 @@ def test_limit_stops_before_the_next_request(mirror: Path, tmp_path: Path) -> No
         session.close()
         other.close()
         assert server.requests == 3
+
+
+def test_limit_can_be_lowered_for_a_block_and_refused_requests_are_not_counted(mirror: Path, tmp_path: Path) -> None:
+    path = next(mirror.rglob("*.parquet")).relative_to(mirror).as_posix()
+    limit = RequestLimit(3)
+    with FaultServer(mirror) as server:
+        session = Session(tmp_path / "data", Settings(source=server.url, cache=tmp_path / "cache"), limit=limit)
+        with limit.within(1):
+            session.source.get(path, ByteRange(0, 10))
+            with pytest.raises(LimitReached):
+                session.source.get(path, ByteRange(0, 10))
+        assert limit.left == 2
+        with limit.within(100):
+            assert limit.left == 2
+        session.source.get(path, ByteRange(0, 10))
+        assert session.requests == limit.used == server.requests == 2
+        session.close()
+
+
+def test_abort_closes_other_sources_too(mirror: Path, tmp_path: Path) -> None:
+    with FaultServer(mirror) as server:
+        session = Session(tmp_path / "data", Settings(source=server.url, cache=tmp_path / "cache"))
+        before = session.open_source(server.url)
+        session.abort()
+        for source in (before, session.open_source(server.url), session.source):
+            with pytest.raises(SourceUnavailable):
+                source.get("collinfo.json")
+        assert not server.requests
+        session.close()
