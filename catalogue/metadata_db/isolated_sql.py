@@ -1,0 +1,194 @@
+"""Run a stranger's SQL over the metadata database in a process of its own, without files, network or settings.
+
+DuckDB's limit of memory does not include the rows that a function returns, and it cannot be interrupted within a
+function: ``repeat('x', 3000000000)`` takes 6 GB and half a minute. The system limits the memory of a process, and ends
+it in time.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Event, Timer
+from typing import Any
+
+import duckdb
+
+from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked, TooExpensive
+from catalogue.formatting import first_paragraph, to_json
+from catalogue.metadata_db.connection import connect, readable
+
+SECONDS = 10.0
+_MEMORY = 256 << 20
+"""Bytes of DuckDB."""
+_MORE_MEMORY = 1 << 30
+"""Bytes of the process in addition to those after its start."""
+_MAX_TEXT = 2000
+"""Characters of a value."""
+_SETTINGS = (
+    "threads = 1",
+    f"memory_limit = '{_MEMORY}B'",
+    "temp_directory = ''",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "allow_community_extensions = false",
+    "allow_persistent_secrets = false",
+    "enable_external_access = false",
+    "lock_configuration = true",
+)
+_RUN = "import sys; sys.path.insert(0, {!r}); from catalogue.metadata_db.isolated_sql import main; main()"
+_REFUSED = "SQL reads the metadata database alone: files, network, extensions and settings are not available"
+_TOO_LARGE = "the SQL took too much memory; read fewer rows, or aggregate them"
+_ONE_SELECT = "only one statement that reads is run, such as SELECT, FROM, DESCRIBE or SUMMARIZE"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRows:
+    """The first rows of a result, as values of JSON."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+    more: bool
+    """Whether there are more rows."""
+    cut: bool
+    """Whether long texts were cut."""
+
+
+def run_isolated(
+    path: Path,
+    sql: str,
+    *,
+    rows: int,
+    characters: int,
+    seconds: float = SECONDS,
+    started: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> SqlRows:
+    """Run one statement that reads.
+
+    Args:
+        path: the DuckDB file.
+        sql: the statement.
+        rows: most rows of the result.
+        characters: most characters of the result.
+        seconds: that it may take.
+        started: called with a function for any thread that ends the process.
+
+    Raises:
+        QueryError: if it is invalid, or does more than read the database.
+        TooExpensive: if it takes too much time or memory.
+        StoreLocked: if another program has the database open for writing.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in sql):
+        raise QueryError("the SQL has half a character, a surrogate; DuckDB reads Unicode text")
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+        [sys.executable, "-I", "-c", _RUN.format(str(Path(__file__).resolve().parents[2]))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ},
+    )
+    expired = Event()
+
+    def expire() -> None:
+        expired.set()
+        process.kill()
+
+    timer = Timer(seconds, expire)
+    timer.start()
+    with process:
+        started(process.kill)
+        try:
+            written, _ = process.communicate(json.dumps([str(path.resolve()), sql, rows, characters]).encode())
+        finally:
+            timer.cancel()
+            process.kill()
+    return _result(written, expired=expired.is_set(), seconds=seconds)
+
+
+def _result(written: bytes, *, expired: bool, seconds: float) -> SqlRows:
+    if expired:
+        raise TooExpensive(f"the SQL took over {seconds:g} s; read fewer rows, or aggregate them")
+    try:
+        kind, answer = json.loads(written)
+    except ValueError as error:  # it was killed
+        raise TooExpensive(_TOO_LARGE) from error
+    if kind == "rows":
+        return SqlRows(**answer)
+    raise _ERRORS.get(kind, QueryError)(answer)
+
+
+_ERRORS: dict[str, type[CatalogueError]] = {
+    each.__name__: each for each in (QueryError, TooExpensive, StoreLocked, DiskFailed)
+}
+
+
+# ---- in the process ----
+
+
+def main() -> None:
+    """Read a query from the standard input, and write its result as JSON."""
+    path, sql, rows, characters = json.loads(sys.stdin.buffer.read())
+    _limit_resources()
+    try:
+        with readable(), closing(connect(Path(path))) as connection:
+            found: tuple[str, object] = ("rows", asdict(run_confined(connection, sql, rows, characters)))
+    except CatalogueError as error:
+        found = (type(error).__name__, str(error))
+    except MemoryError:
+        found = ("TooExpensive", _TOO_LARGE)
+    sys.stdout.buffer.write(json.dumps(found).encode())
+
+
+def _limit_resources() -> None:
+    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit = pages * resource.getpagesize() + _MORE_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, characters: int) -> SqlRows:
+    """Run one statement that reads; the connection cannot read anything else afterwards, either."""
+    for setting in _SETTINGS:
+        connection.execute(f"SET {setting}")
+    try:
+        kinds = [each.type for each in connection.extract_statements(sql)]
+        if kinds != [duckdb.StatementType.SELECT]:
+            raise QueryError(_ONE_SELECT)
+        connection.execute(sql)
+        return _first_rows(connection, rows, characters)
+    except duckdb.PermissionException as error:
+        raise QueryError(_REFUSED) from error
+    except duckdb.OutOfMemoryException as error:
+        raise MemoryError from error
+    except (duckdb.Error, RuntimeError) as error:
+        raise QueryError(first_paragraph(error)[:_MAX_TEXT]) from error
+
+
+def _first_rows(connection: duckdb.DuckDBPyConnection, most: int, characters: int) -> SqlRows:
+    described = connection.description or []
+    rows: list[list[Any]] = []
+    left, cut, more = characters, False, False
+    for row in islice(iter(connection.fetchone, None), most + 1):
+        values = []
+        for value in map(to_json, row):
+            text = value if isinstance(value, str) else json.dumps(value)
+            cut |= len(text) > _MAX_TEXT
+            values.append(value if len(text) <= _MAX_TEXT else text[:_MAX_TEXT])
+            left -= min(len(text), _MAX_TEXT)
+        more = len(rows) == most or left < 0
+        if more:
+            break
+        rows.append(values)
+    names = [str(name)[:_MAX_TEXT] for name, *_ in described]
+    types = [str(kind)[:_MAX_TEXT] for _, kind, *_ in described]
+    return SqlRows(names, types, rows, more, cut)
