@@ -97,7 +97,7 @@ class Common:
                     executor=executor,
                     notify=self.say,
                     bars=self.bars,
-                    observer=self._observer(observer),
+                    observer=self.observer(observer),
                 )
             ) as catalogue,
         ):
@@ -106,7 +106,8 @@ class Common:
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
 
-    def _observer(self, other: "Observer | None") -> "Observer | None":
+    def observer(self, other: "Observer | None" = None) -> "Observer | None":
+        """Return what prints each request if --trace is given, and calls another observer."""
         if not self.trace:
             return other
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "pull": "export_commands",
     "verify": "verify_command",
     "serve": "serve_commands",
+    "mcp": "mcp_command",
     "sql": "sql_command",
     "demo": "serve_commands",
     "completion": "completion_command",

@@ -1,5 +1,6 @@
 """Options that several commands share, and the budget of requests and bytes."""
 
+import ipaddress
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -133,6 +134,14 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     from catalogue.receipt import ReceiptRecorder
 
     return ReceiptRecorder()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in {"localhost", "ip6-localhost"}
 
 
 def can_ask() -> bool:

@@ -1,6 +1,5 @@
 """``catalogue serve`` and ``catalogue demo``."""
 
-import ipaddress
 import os
 import shutil
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import click
 
 from catalogue.cli.app import Command, Common, common, entry
+from catalogue.cli.options import is_loopback
 from catalogue.errors import QueryError
 from catalogue.settings import install_command
 
@@ -116,7 +116,7 @@ def serve(  # noqa: PLR0913 - one parameter for each option
 
     def ready(address: str) -> None:
         options.say(f"serving {settings.data.resolve()} at {address}/ until Ctrl-C")
-        if not _is_loopback(host):
+        if not is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
     server = ServerOptions(
@@ -134,13 +134,6 @@ def serve(  # noqa: PLR0913 - one parameter for each option
         say=options.say,
     )
     run(server, ready=ready)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host in {"localhost", "ip6-localhost"}
 
 
 @click.command(cls=Command)

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PRODUCTION = ROOT / "docs/how-to/production.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
-PAGES = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
 TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d s\b")
 """Seconds, and the bytes of a harvest, which requests less once it knows the length of a footer."""
 RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -44,7 +44,7 @@ STARTED = re.compile(r"^ExecStart=/opt/catalogue/bin/(.*)", re.MULTILINE)
 """The command of a systemd unit."""
 EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
 """A command of a help page or of a block of ``sh``, and the lines that it goes on."""
-NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler|sql$)\b")
+NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|mcp --http|query --scheduler|sql$)\b")
 """Examples that need the network, a cluster or a terminal, or that never end."""
 HERE = {
     "/srv/www": "www",

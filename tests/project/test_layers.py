@@ -48,6 +48,7 @@ ORDER = [
     "catalogue",
     "sql_magic",
     "server",
+    "mcp_server",
     "demo",
     "cli",
 ]
@@ -66,6 +67,7 @@ IMPURE_MODULES = {
 }
 
 HOMES = {
+    "anyio": {"mcp_server"},
     "aiohttp": {"source"},
     "botocore": {"source"},
     "click": {"cli"},
@@ -86,11 +88,14 @@ HOMES = {
         "catalogue",
     },  # all but the first for types only
     "h11": {"server"},
+    "mcp": {"mcp_server"},
+    "mcp_types": {"mcp_server"},
     "platformdirs": {"settings"},
     "prometheus_client": {"server"},
     "polars": {"read"},
     "polars": {"read", "scan"},
     "pydantic": {"server"},
+    "pydantic": {"server", "mcp_server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},
     "rich": {"progress", "cli"},
@@ -100,7 +105,7 @@ HOMES = {
     "s3fs": {"source"},
     "sqlite3": {"store", "export"},
     "starlette": {"server"},
-    "uvicorn": {"server"},
+    "uvicorn": {"server", "mcp_server"},
     "warcio": {"records", "server", "output"},
 }
 

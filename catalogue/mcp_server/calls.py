@@ -1,0 +1,216 @@
+"""Calls of tools: one after the other in a thread, with a session, within a number of requests that all share."""
+
+import asyncio
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import anyio
+
+from catalogue.catalogue import Catalogue
+from catalogue.errors import IncompleteAnswer, LimitReached, TooExpensive
+from catalogue.formatting import Priced, format_cost, plural
+from catalogue.mcp_server.answers import Cost
+from catalogue.session import Session
+from catalogue.settings import Settings
+from catalogue.source.observe import Observer, RequestLimit
+
+MAX_BYTES = 1_000_000_000
+"""Of a call."""
+_RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
+
+T = TypeVar("T")
+
+
+class OverBudget(TooExpensive):
+    """The server may not make the requests that a call takes."""
+
+
+class Memory(Generic[T]):
+    """The latest few values."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        return self._values.get(key)
+
+    def put(self, key: Hashable, value: T) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
+
+
+class Call:
+    """A call of a tool: its catalogue, its price and its notes."""
+
+    def __init__(self, session: Session, limit: RequestLimit, notes: list[str], texts: Memory[object]) -> None:
+        self.catalogue = Catalogue(session)
+        self.notes = notes
+        self.texts = texts
+        """Texts of pages, for calls that continue."""
+        self.aborted = False
+        self._session = session
+        self._limit = limit
+        self._budget = limit.most
+        self._before = limit.used
+        self._received = session.bytes
+        self._abort: list[Callable[[], None]] = []
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @property
+    def requests(self) -> int:
+        """Requests so far."""
+        return self._limit.used - self._before
+
+    @property
+    def left(self) -> int:
+        """Requests that the server may still make."""
+        return self._budget - self._limit.used
+
+    @property
+    def cost(self) -> Cost:
+        received = self._session.bytes - self._received
+        return Cost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
+
+    def check(self, planned: Priced, most: int) -> None:
+        """Raise TooExpensive if a plan takes more requests than ``most`` in this call, or than are left."""
+        self.check_cost(planned.requests, planned.bytes, f"this takes {format_cost(planned)}", most)
+
+    def check_cost(self, requests: int, received: int, sentence: str, most: int) -> None:
+        """Do so with numbers, and a sentence for people."""
+        if requests > self.left:
+            raise OverBudget(f"{sentence}; {self.remaining()}; name fewer URLs or crawls, {_RESTART}")
+        if self.requests + requests > most:
+            needed = self.requests + requests
+            message = f"{sentence}, and max_requests of this call is {most}; name fewer URLs or crawls, or allow"
+            raise TooExpensive(f"{message} max_requests={needed}: {self.remaining()}")
+        if received > MAX_BYTES:
+            raise TooExpensive(f"{sentence}; a call may receive 1 GB at most; name fewer URLs or crawls")
+
+    def remaining(self) -> str:
+        return f"{self.left:,} of the {plural(self._budget, 'request')} of this server are left"
+
+    @contextmanager
+    def within(self, most: int) -> Iterator[None]:
+        """Make at most so many requests in a block.
+
+        Raises:
+            TooExpensive: if more are needed.
+        """
+        with self._limit.within(most):
+            try:
+                yield
+            except LimitReached as error:
+                raise self._ended(most) from error
+
+    def _ended(self, most: int) -> TooExpensive:
+        spent = f"this call made {plural(self.requests, 'request')} and did not finish"
+        again = "what it read is cached, as far as it can be"
+        if self.left <= 0:
+            return OverBudget(f"{spent}; {self.remaining()}; {_RESTART.removeprefix('or ')}")
+        return TooExpensive(f"{spent}, since its max_requests is {most}; call it again with more: {again}")
+
+    def on_abort(self, stop: Callable[[], None]) -> None:
+        """Call a function, from any thread, when the call is cancelled."""
+        self._abort.append(stop)
+        if self.aborted:
+            stop()
+
+    def abort(self) -> None:
+        """End requests and other work; for any thread."""
+        self.aborted = True
+        self._session.abort()
+        for stop in [*self._abort]:
+            stop()
+
+
+class Calls:
+    """Runs calls one after the other, in a thread; ``async with`` closes what they opened.
+
+    A process makes no more than ``max_requests`` requests to the source, for all its clients together: those for the
+    list of crawls and repeated ones are counted as well.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        max_requests: int,
+        *,
+        notify: Callable[[str], None] = lambda _: None,
+        observer: Observer | None = None,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings: with the data folder and the source.
+            max_requests: of all calls.
+            notify: called with sentences for the user, which are part of the answer, too.
+            observer: called after each request.
+        """
+        self.limit = RequestLimit(max_requests)
+        self._settings = settings
+        self._notify = notify
+        self._observer = observer
+        self._notes: list[str] = []
+        self._texts: Memory[object] = Memory(8)
+        self._session: Session | None = None
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
+        self._turn = anyio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wrap_future(self._executor.submit(self._close))
+        self._executor.shutdown(wait=False)
+
+    async def run(self, tool: Callable[[Call], T]) -> T:
+        """Run a tool in the thread, with an exception after the call was cancelled only when it has ended."""
+        async with self._turn:
+            self._session = self._session or self._open()
+            self._notes.clear()
+            call = Call(self._session, self.limit, self._notes, self._texts)
+            running = asyncio.wrap_future(self._executor.submit(self._run, tool, call))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                call.abort()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([running])
+                running.exception()  # so that it is not logged
+                raise
+
+    def _open(self) -> Session:
+        settings = self._settings
+        return Session(settings.data, settings, notify=self._note, limit=self.limit, observer=self._observer)
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        self._notify(text)
+
+    def _run(self, tool: Callable[[Call], T], call: Call) -> T:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", IncompleteAnswer)  # answers have what is missing
+                return tool(call)
+        finally:
+            if call.aborted:  # an aborted session makes no requests
+                self._close()
+
+    def _close(self) -> None:
+        if self._session:
+            self._session.close()
+            self._session = None

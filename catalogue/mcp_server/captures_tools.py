@@ -1,0 +1,208 @@
+"""The tools ``crawls``, ``plan``, ``query`` and ``sample``."""
+
+import json
+from collections.abc import Iterable
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from catalogue.errors import FormatError, SourceError
+from catalogue.formatting import plural, to_json
+from catalogue.mcp_server.answers import (
+    CapturesAnswer,
+    CrawlPrice,
+    CrawlsAnswer,
+    ListedCrawl,
+    NotRead,
+    PlanAnswer,
+    Price,
+    SampleAnswer,
+)
+from catalogue.mcp_server.arguments import CapturesArguments, CrawlsArguments, QueryArguments, SampleArguments
+from catalogue.mcp_server.calls import Call, OverBudget
+from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
+
+if TYPE_CHECKING:
+    from catalogue.plan.plan import ReadPlan
+    from catalogue.plan.ways import Way
+
+MAX_CHARACTERS = 40_000
+"""Of the rows of an answer, as JSON."""
+_MAX_CRAWLS = 50
+_CURRENT = timedelta(days=1)
+_TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
+
+
+def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
+    """List crawls; the list is fetched if it is older than a day and requests are left."""
+    from catalogue.harvest.harvest_crawls import crawl_list  # noqa: PLC0415 - a call imports what it needs
+    from catalogue.reports import crawl_rows  # noqa: PLC0415
+    from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
+
+    session = call.session
+    try:
+        with call.within(call.left):
+            complete = crawl_list(session).complete
+    except (OverBudget, SourceError, FormatError) as error:
+        if not (session.store_path.exists() and listed_crawls(session.store)):
+            raise
+        complete = False
+        call.notes.append(f"the list of crawls was not updated: {error}")
+    age = crawl_list_age(session.store)
+    rows = [
+        row
+        for row in crawl_rows(session)
+        if arguments.contains.casefold() in row["crawl"].casefold()
+        and (row["files_harvested"] or row["blocks"] or not arguments.stored_only)
+    ]
+    end = arguments.offset + arguments.limit
+    return CrawlsAnswer(
+        crawls=[_listed(row) for row in rows[arguments.offset : end]],
+        total=len(rows),
+        next_offset=end if end < len(rows) else None,
+        list_is_current=complete and age is not None and abs(age) < _CURRENT,
+        notes=[*call.notes],
+        cost=call.cost,
+    )
+
+
+def _listed(row: dict[str, Any]) -> ListedCrawl:
+    def day(time: datetime | None) -> str | None:
+        return f"{time:%Y-%m-%d}" if time else None
+
+    return ListedCrawl(
+        crawl=row["crawl"],
+        first_fetch=day(row["first_fetch"]),
+        last_fetch=day(row["last_fetch"]),
+        stored_files=row["files_harvested"],
+        listed_files=row["files_listed"],
+        stored_subsets=row["subsets"],
+        stored_blocks=bool(row["blocks"]),
+    )
+
+
+def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
+    """Price a query by both indexes; only a list of crawls may be fetched."""
+    with call.within(call.left):
+        planned = call.catalogue.captures(**arguments.options(), columns=["url"]).explain()
+    prices = [
+        CrawlPrice(
+            crawl=each.crawl,
+            chosen=_price(each.way),
+            other=_price(each.other) if each.other else None,
+            reason=each.why,
+        )
+        for each in planned.ways
+    ]
+    return PlanAnswer(
+        requests=planned.requests,
+        bytes=planned.bytes,
+        seconds=round(planned.seconds, 1),
+        kind="estimate" if planned.estimated else "exact" if planned.exact else "maximum",
+        affordable=planned.requests <= call.left,
+        crawls=prices[:_MAX_CRAWLS],
+        crawl_count=len(prices),
+        incomplete=_incomplete(planned),
+        notes=[*call.notes, *planned.warnings],
+        cost=call.cost,
+    )
+
+
+def _price(way: "Way") -> Price:
+    return Price.model_validate(
+        {"index": way.index, "requests": way.requests, "bytes": way.bytes, "seconds": round(way.seconds, 1)}
+    )
+
+
+def _incomplete(planned: "ReadPlan") -> list[NotRead]:
+    """Return which crawls may have matches in files that are not stored; each reason names its crawl."""
+    names = [each.crawl for each in planned.ways]
+    return [NotRead(crawls=[crawl for crawl in names if crawl in text], reason=text) for text in planned.missing]
+
+
+def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
+    """Return captures, from an offset on."""
+    most = arguments.max_requests
+    end = arguments.offset + arguments.limit
+    options = arguments.options() | {"columns": arguments.columns, "latest": arguments.latest_only}
+    with call.within(most):
+        found = call.catalogue.captures(**options, limit=end + 1)
+        _check(found.plan, call, most)
+        if found.plan.indexes or found.plan.searches:
+            _check(found.fetch_indexes(), call, most)
+        with closing(found.batches(warn=False)) as batches:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+    kept = _bounded(rows[arguments.offset : end], call)
+    more = len(rows) > arguments.offset + len(kept)
+    incomplete = _incomplete(found.plan)
+    names = [each.crawl for each in found.plan.ways]
+    not_read = incomplete
+    if more:
+        reason = "reading stopped when the answer had enough captures; call query again with next_offset"
+        not_read = [NotRead(crawls=names, reason=reason)]
+    skipped = {crawl for each in not_read for crawl in each.crawls}
+    read = [crawl for crawl in names if crawl not in skipped]
+    having = {row["crawl"] for row in rows}
+    return CapturesAnswer(
+        captures=kept,
+        next_offset=arguments.offset + len(kept) if more else None,
+        complete=not (more or incomplete),
+        crawls_read=read,
+        crawls_without_match=[crawl for crawl in read if crawl not in having],
+        crawls_not_read=not_read,
+        notes=[*call.notes, *found.plan.warnings],
+        cost=call.cost,
+    )
+
+
+def _check(planned: "ReadPlan", call: Call, most: int) -> None:
+    """Refuse what takes too many requests; where keys alone decide, a limit ends reading early."""
+    if planned.stops_early and planned.query.keys_decide and not planned.searches:
+        least = len(planned.indexes) + (1 if planned.waves else 0)
+        received = sum(len(each.range) for each in planned.indexes)
+        call.check_cost(least, received, f"this takes {plural(least, 'request')} or more", most)
+    else:
+        call.check(planned, most)
+
+
+def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]:
+    """Return the first rows as JSON; no more than fit into an answer."""
+    kept: list[dict[str, Any]] = []
+    left = MAX_CHARACTERS
+    for row in rows:
+        plain = to_json(row)
+        shown = visible_values(plain)
+        if any(isinstance(value, str) and len(value) > MAX_VALUE for value in plain.values()):
+            call.notes.extend([] if _TOO_LONG in call.notes else [_TOO_LONG])
+        left -= len(json.dumps(shown, ensure_ascii=False))
+        if left < 0 and kept:
+            break
+        kept.append(shown)
+    return kept
+
+
+def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
+    """Draw a random sample of captures of stored crawls."""
+    most = arguments.max_requests
+    with call.within(most):
+        options = arguments.options() | {"columns": arguments.columns, "index": "columnar"}
+        drawn = call.catalogue.sample(
+            call.catalogue.captures(**options), arguments.size, seed=arguments.seed, per=arguments.per
+        )
+        rows: list[dict[str, Any]] = []
+        for batch in drawn.batches(lambda planned: call.check(planned, most)):
+            rows += batch.to_pylist()
+    kept = _bounded(rows, call)
+    notes = [*call.notes, *drawn.missing]
+    if len(kept) < len(rows):
+        notes.append(f"only the first {len(kept)} captures fit into the answer; draw fewer, or fewer columns")
+    elif len(rows) < arguments.size:
+        notes.append(f"only {len(rows)} captures were found among all rows")
+    return SampleAnswer(
+        captures=kept,
+        complete=drawn.complete and len(kept) == len(rows),
+        rows_drawn=drawn.drawn,
+        rows_total=drawn.rows,
+        notes=notes,
+        cost=call.cost,
+    )

@@ -1,0 +1,133 @@
+"""The tool ``get_page``: an archived page as text, Markdown, links or headers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catalogue.errors import BadDocument, NotArchived, TooExpensive
+from catalogue.formatting import to_json
+from catalogue.mcp_server.answers import PageAnswer
+from catalogue.mcp_server.arguments import PageArguments
+from catalogue.mcp_server.calls import Call
+from catalogue.mcp_server.untrusted import marked, visible
+
+if TYPE_CHECKING:
+    from catalogue.get_page import GetEstimate
+    from catalogue.records.page import Page
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A page in one format; its content is complete."""
+
+    facts: PageAnswer
+    content: str
+
+
+def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
+    """Return a part of a page."""
+    key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
+    text = call.texts.get(str(key)) if arguments.offset else None
+    if not isinstance(text, _Text):
+        found = _search(arguments, call)
+        if isinstance(found, PageAnswer):
+            return found
+        text = _read(found, arguments)
+        call.texts.put(str(key), text)
+    return _part(text, arguments, call)
+
+
+def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
+    if arguments.format != "headers":
+        from catalogue.records.document import check_installed  # noqa: PLC0415 - a call imports what it needs
+
+        check_installed(markdown=arguments.format == "markdown")
+    searched: list[str] = []
+
+    def approve(estimate: "GetEstimate") -> None:
+        searched.extend(estimate.searched)
+        sentence = str(estimate)
+        call.check_cost(estimate.requests - estimate.spent, estimate.bytes, sentence, arguments.max_requests)
+
+    try:
+        with call.within(arguments.max_requests):
+            return call.catalogue.get(
+                arguments.url,
+                at=arguments.at,
+                crawls=None if arguments.crawls == ["all"] else arguments.crawls,
+                follow=arguments.follow,
+                max_requests=min(arguments.max_requests, call.left),
+                approve=approve,
+            )
+    except NotArchived as error:
+        return PageAnswer(
+            outcome="not_proven" if error.doubts else "not_archived",
+            reason=str(error),
+            crawls_searched=[*error.searched],
+            notes=[*call.notes, *error.doubts],
+            cost=call.cost,
+        )
+    except TooExpensive as error:
+        if not call.requests:
+            raise
+        return PageAnswer(
+            outcome="not_read",
+            reason=str(error),
+            crawls_searched=searched,
+            notes=[*call.notes],
+            cost=call.cost,
+        )
+
+
+def _read(page: "Page", arguments: PageArguments) -> _Text:
+    notes = [*page.notes]
+    content = ""
+    try:
+        content = _content(page, arguments)
+    except BadDocument as error:
+        notes.append(f"the page cannot be parsed ({error}); the format headers always works")
+    if not content and arguments.format in {"text", "markdown"}:
+        notes.append(f"the page has no text; its type is {page.record.mime or 'unknown'}")
+    shown, removed = visible(content)
+    facts = PageAnswer.model_construct(
+        outcome="found",
+        url=page.url,
+        time=to_json(page.time),
+        status=page.status,
+        mime=page.record.mime,
+        crawl=page.crawl,
+        subset=page.subset,
+        redirects=[each.url or "-" for each in page.redirects],
+        content_length=len(shown),
+        removed_characters=removed,
+        notes=notes,
+    )
+    return _Text(facts, shown)
+
+
+def _content(page: "Page", arguments: PageArguments) -> str:
+    match arguments.format:
+        case "text":
+            return page.to_text(main_content=arguments.main_content) or ""
+        case "markdown":
+            return page.to_markdown(main_content=arguments.main_content) or ""
+        case "links":
+            lines = ((link["url"] or "", " ".join((link["text"] or "").split())) for link in page.links)
+            return "\n".join(f"{url} {text}".rstrip() for url, text in lines if url)
+        case "headers":
+            fields = "\n".join(f"{name}: {value}" for name, value in page.headers.items())
+            return f"{page.record.status_line}\n{fields}"
+
+
+def _part(text: _Text, arguments: PageArguments, call: Call) -> PageAnswer:
+    start, end = arguments.offset, arguments.offset + arguments.max_chars
+    content, nonce = marked(text.content[start:end])
+    return text.facts.model_copy(
+        update={
+            "content": content,
+            "content_nonce": nonce,
+            "content_offset": start,
+            "next_offset": end if end < len(text.content) else None,
+            "notes": [*call.notes, *text.facts.notes],
+            "cost": call.cost,
+        }
+    )

@@ -1,0 +1,226 @@
+"""No sequence of calls makes more requests than the server may make, and cancelled calls stop."""
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import settings as trying
+from hypothesis import strategies as st
+from mcp import Client
+
+from catalogue.demo import Miniature
+from catalogue.mcp_server.calls import Calls
+from catalogue.mcp_server.protocol import server_of
+from catalogue.metadata_db.isolated_sql import SECONDS
+from catalogue.settings import Settings
+from tests.support.assistants import Assistant, with_assistant
+from tests.support.fault_kinds import Request, seeded
+from tests.support.faults import FaultServer, Kind, first
+from tests.support.gates import Gate
+from tests.support.miniatures import MODERN, NEWEST, OLD
+
+TEMPORARY = [Kind.CUT_FIN, Kind.SERVER_ERROR, Kind.DISCONNECT, Kind.SLOW_DOWN, Kind.WRONG_CONTENT_RANGE]
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("crawls", {}),
+    ("plan", {"patterns": ["*.example.com"], "crawls": ["all"]}),
+    ("query", {"patterns": ["example.com"], "crawls": [MODERN]}),
+    ("query", {"patterns": ["*.example.com"], "crawls": [MODERN], "limit": 200}),
+    ("query", {"patterns": ["*.com", "*.org"], "crawls": [OLD], "max_requests": 4}),
+    ("query", {"patterns": ["nowhere.example"], "crawls": ["all"], "max_requests": 1000}),
+    ("get_page", {"url": "https://shop.example.com/", "crawls": [MODERN], "format": "headers"}),
+    ("get_page", {"url": "https://nowhere.example/", "max_requests": 100}),
+    ("get_page", {"url": "https://example.com/", "at": "2018-01", "format": "headers"}),
+    ("sample", {"size": 3}),
+    ("sql_metadata", {"sql": "select 1 from"}),
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Calls that run at the same time; some are cancelled after a number of steps of the event loop."""
+
+    calls: list[tuple[int, int | None]]
+
+
+steps = st.lists(
+    st.builds(
+        Step,
+        st.lists(
+            st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3)),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+async def run(steps: list[Step], calls: Calls) -> list[int]:
+    """Run the steps by two clients; return what answers say is left."""
+    left: list[int] = []
+
+    async def call(client: Client, number: int, patience: int | None) -> None:
+        with anyio.CancelScope() as scope:
+            if patience is not None:
+                asyncio.get_running_loop().call_later(patience / 100, scope.cancel)
+            tool, arguments = CALLS[number]
+            result = await client.call_tool(tool, arguments)
+            answer = result.structured_content or {}
+            left.append(answer["cost"]["requests_left"] if "cost" in answer else answer["requests_left"])
+
+    async with Client(server_of(calls)) as one, Client(server_of(calls), mode="legacy") as other:
+        for step in steps:
+            async with anyio.create_task_group() as group:
+                for at, (number, patience) in enumerate(step.calls):
+                    group.start_soon(call, (one, other)[at % 2], number, patience)
+    return left
+
+
+@trying(max_examples=12)
+@given(steps=steps, most=st.integers(0, 25), seed=st.none() | st.integers(0, 1000))
+def test_no_sequence_of_calls_exceeds_the_budget(
+    miniature: Miniature, steps: list[Step], most: int, seed: int | None
+) -> None:
+    script = None if seed is None else seeded(seed, share=0.3, kinds=TEMPORARY, max_in_a_row=1)
+
+    async def use(settings: Settings) -> tuple[list[int], int]:
+        async with Calls(settings, most) as calls:
+            return await run(steps, calls), calls.limit.used
+
+    with TemporaryDirectory() as folder, FaultServer(miniature.folder, script=script) as server:
+        home = Path(folder)
+        left, used = asyncio.run(
+            use(Settings(source=server.url, cache=home / "cache", data=home / "data", patience=0.01))
+        )
+        server.settle()
+        assert server.requests <= used <= most
+        assert all(0 <= each <= most for each in left)
+        if not any(patience is not None for step in steps for _, patience in step.calls):
+            assert server.requests == used
+            assert min(left) == most - used
+
+
+def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings, source: FaultServer) -> None:
+    async def talk(assistant: Assistant) -> None:
+        assert (await assistant.ask("plan", patterns=["*.example.com"], crawls=[OLD]))["affordable"] is False
+        before = source.requests
+        refused = await assistant.refused(
+            "query", patterns=["*.example.com"], crawls=[OLD], limit=200, max_requests=1000
+        )
+        assert refused["kind"] == "budget"
+        assert "2 of the 2 requests of this server are left" in refused["error"]
+        assert "restart catalogue mcp with a larger --max-requests" in refused["error"]
+        assert source.requests == before
+
+    with_assistant(stored, talk, max_requests=2)
+
+
+def test_refused_call_names_the_requests_that_it_needs(stored: Settings, source: FaultServer, page_url: str) -> None:
+    async def talk(assistant: Assistant) -> None:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("query", {"patterns": ["*.example.com"], "crawls": [OLD], "limit": 200}),
+            ("get_page", {"url": page_url, "crawls": [MODERN]}),
+        ]
+        for tool, arguments in calls:
+            before = source.requests
+            refused = await assistant.refused(tool, **arguments, max_requests=1)
+            assert refused["kind"] == "too_expensive"
+            assert source.requests == before
+            (needed,) = re.findall(r"allow max_requests=(\d+)", refused["error"])
+            answer = await assistant.ask(tool, **arguments, max_requests=int(needed))
+            assert 1 < answer["cost"]["requests"] <= int(needed)
+
+    with_assistant(stored, talk)
+
+
+def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        asked = {"url": "https://nowhere.example/", "crawls": [NEWEST, OLD]}
+        part = await assistant.refused("get_page", **asked, max_requests=5)
+        assert (part["outcome"], part["crawls_searched"]) == ("not_read", [NEWEST])
+        assert f"with {OLD} this takes" in part["reason"]
+        complete = await assistant.ask("get_page", **asked, max_requests=100)
+        assert (complete["outcome"], complete["crawls_searched"]) == ("not_archived", [NEWEST, OLD])
+
+    with_assistant(stored, talk)
+
+
+def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: Settings, source: FaultServer) -> None:
+    """What it reads before is not known, since reading stops when there are enough rows."""
+
+    async def talk(assistant: Assistant) -> None:
+        before = source.requests
+        asked = {"patterns": ["*"], "crawls": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
+        refused = await assistant.refused("query", **asked, max_requests=1)
+        assert "this call made 1 request and did not finish, since its max_requests is 1" in refused["error"]
+        assert source.requests == before + 1
+        assert len((await assistant.ask("query", **asked))["captures"]) == 100
+
+    with_assistant(stored, talk)
+
+
+def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source: FaultServer) -> None:
+    async def talk(assistant: Assistant) -> None:
+        before = source.requests
+        crawls = await assistant.ask("crawls")
+        assert crawls["total"] >= 3
+        assert (await assistant.ask("sql_metadata", sql="select 1"))["rows"] == [[1]]
+        refused = await assistant.refused("get_page", url="https://example.com/", crawls=[MODERN])
+        assert refused["kind"] == "budget"
+        assert source.requests == before
+
+    with_assistant(stored, talk, max_requests=0)
+
+
+def test_cancelled_call_stops_and_the_next_one_runs(miniature: Miniature, empty: Settings) -> None:
+    gate = Gate(lambda request: "cluster.idx" in request.path)
+
+    async def talk(assistant: Assistant) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, assistant, group.cancel_scope)
+            await anyio.to_thread.run_sync(gate.wait)
+            group.cancel_scope.cancel()
+        used = assistant.calls.limit.used
+        gate.open()
+        answer = await assistant.ask("query", patterns=["example.com"], crawls=[MODERN], max_requests=100)
+        assert answer["captures"]
+        assert assistant.calls.limit.used - used == answer["cost"]["requests"]
+
+    async def ask(assistant: Assistant, _: anyio.CancelScope) -> None:
+        await assistant.result("query", patterns=["example.com"], crawls=[MODERN], max_requests=100)
+        pytest.fail("the call was not cancelled")
+
+    with FaultServer(miniature.folder, gate=gate) as server:
+        with_assistant(replace(empty, source=server.url), talk)
+
+
+def test_cancelled_sql_stops(stored: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        started = time.monotonic()
+        with anyio.move_on_after(0.3) as scope:
+            await assistant.result("sql_metadata", sql="select count(*) from range(100000000000) a, range(1000000) b")
+        assert scope.cancelled_caught
+        assert (await assistant.ask("sql_metadata", sql="select 2"))["rows"] == [[2]]
+        assert time.monotonic() - started < SECONDS
+
+    with_assistant(stored, talk)
+
+
+def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) -> None:
+    def script(request: Request) -> Any:
+        return first(2, Kind.CUT_FIN)(request) if request.path == "collinfo.json" else None
+
+    async def talk(assistant: Assistant) -> None:
+        assert (await assistant.ask("crawls"))["cost"]["requests"] == 3
+
+    with FaultServer(miniature.folder, script=script) as server:
+        with_assistant(replace(empty, source=server.url), talk)
+        assert server.requests == 3

@@ -1,0 +1,134 @@
+"""SQL of strangers reads the metadata database, and nothing else; it ends in time and memory."""
+
+import resource
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
+from catalogue.metadata_db.connection import connect
+from catalogue.metadata_db.isolated_sql import SqlRows, run_confined, run_isolated
+from catalogue.settings import Settings
+from tests.support.assistants import Assistant, with_assistant
+
+NOT_ONE_SELECT = "only one statement that reads"
+ALONE = "SQL reads the metadata database alone"
+HOSTILE = {
+    "from read_csv('/etc/passwd')": ALONE,
+    "select * from read_text('{there}')": ALONE,
+    "from '{there}'": "does not exist",
+    "from glob('/*')": ALONE,
+    "from read_blob('http://127.0.0.1:1/x')": ALONE,
+    "from 's3://bucket/x.parquet'": ALONE,
+    "from sniff_csv('{there}')": ALONE,
+    "from parquet_metadata('{there}')": ALONE,
+    "from sqlite_scan('{there}', 't')": "not in the catalog",
+    "from duckdb_extensions()": ALONE,
+    "from query('copy (select 1) to ''{out}''')": "single SELECT",
+    "copy (select 1) to '{out}'": NOT_ONE_SELECT,
+    "copy crawls to '{out}'": NOT_ONE_SELECT,
+    "export database '{out}'": NOT_ONE_SELECT,
+    "attach '{out}'": NOT_ONE_SELECT,
+    "install httpfs": NOT_ONE_SELECT,
+    "load '{out}'": NOT_ONE_SELECT,
+    "set enable_external_access = true": NOT_ONE_SELECT,
+    "reset lock_configuration": NOT_ONE_SELECT,
+    "pragma enable_profiling": NOT_ONE_SELECT,
+    "call enable_logging()": NOT_ONE_SELECT,
+    "select 1; copy (select 1) to '{out}'": NOT_ONE_SELECT,
+    "create table x as select 1": NOT_ONE_SELECT,
+    "create table memory.x as select 1": NOT_ONE_SELECT,
+    "insert into derived.files values (1)": NOT_ONE_SELECT,
+    "explain analyze select 1": NOT_ONE_SELECT,
+    "detach catalogue": NOT_ONE_SELECT,
+    "use memory": NOT_ONE_SELECT,
+    "checkpoint": NOT_ONE_SELECT,
+    "select getenv('HOME')": "getenv",
+    "": NOT_ONE_SELECT,
+}
+TOO_LARGE = [
+    "select repeat('x', 3000000000)",
+    "select list_transform(range(100000), x -> repeat('x', 100000))",
+    "select unnest(generate_series(1, 1000000000))",
+    "from range(1000000) a, range(1000000) b order by a.range + b.range desc",
+]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sql") / "catalogue.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE crawls AS SELECT 'CC-MAIN-2022-05' AS crawl, range AS number FROM range(1000)")
+    return path
+
+
+def run(database: Path, sql: str, seconds: float = 20.0) -> SqlRows:
+    return run_isolated(database, sql, rows=3, characters=1000, seconds=seconds)
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_refuses_all_but_reading_the_database(database: Path, sql: str, tmp_path: Path) -> None:
+    there, out = tmp_path / "there", tmp_path / "out"
+    there.write_text("secret,1\n", encoding="utf-8")
+    with closing(connect(database)) as connection, pytest.raises(QueryError) as refused:
+        run_confined(connection, sql.format(there=there, out=out), 3, 1000)
+    assert HOSTILE[sql] in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert [*tmp_path.iterdir()] == [there]
+
+
+@pytest.mark.parametrize("sql", TOO_LARGE)
+def test_memory_is_limited(database: Path, sql: str) -> None:
+    with pytest.raises(TooExpensive, match="too much memory"):
+        run(database, sql)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_600_000  # kilobytes
+
+
+def test_time_is_limited(database: Path) -> None:
+    with pytest.raises(TooExpensive, match=r"took over 0\.5 s"):
+        run(database, "select count(*) from range(100000000000) a, range(1000000) b", seconds=0.5)
+
+
+def test_result_is_bounded(database: Path) -> None:
+    found = run(database, "from crawls")
+    assert found == SqlRows(
+        ["crawl", "number"], ["VARCHAR", "BIGINT"], [["CC-MAIN-2022-05", n] for n in range(3)], more=True, cut=False
+    )
+    assert not run(database, "from crawls limit 3").more
+    wide = run(database, "select repeat('x', 100000) as a, 1 as b")
+    assert (wide.rows, wide.more) == ([], True)
+    with pytest.raises(QueryError, match="surrogate"):
+        run(database, "select '\ud800'")
+    cut = run_isolated(database, "select repeat('x', 100000) as a", rows=3, characters=5000)
+    assert (cut.rows, cut.cut) == ([["x" * 2000]], True)
+
+
+@pytest.mark.parametrize(
+    "sql", ["describe crawls", "show tables", "summarize crawls", "values (1)", "from test_all_types()"]
+)
+def test_other_statements_that_read_run(database: Path, sql: str) -> None:
+    with closing(connect(database)) as connection:
+        assert run_confined(connection, sql, 3, 100_000).rows
+
+
+def test_open_and_damaged_databases_are_errors(tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "open.duckdb") as writing:
+        writing.execute("CREATE TABLE t AS SELECT 1")
+        with pytest.raises(StoreLocked, match="open for writing elsewhere"):
+            run(tmp_path / "open.duckdb", "select 1")
+    (tmp_path / "damaged.duckdb").write_bytes(b"x" * 100_000)
+    with pytest.raises(DiskFailed, match="catalogue check --repair"):
+        run(tmp_path / "damaged.duckdb", "select 1")
+
+
+def test_tool_reads_the_views(stored: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("sql_metadata", sql="select count(*) as files from files")
+        assert answer["rows"] == [[7]]
+        assert answer["cost"]["requests"] == 0
+        error = await assistant.refused("sql_metadata", sql="from read_csv('/etc/passwd')")
+        assert ALONE in error["error"]
+
+    with_assistant(stored, talk)

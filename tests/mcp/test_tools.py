@@ -1,0 +1,173 @@
+"""What the tools answer: the same as the catalogue, in parts, with what is missing."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+
+import catalogue
+from catalogue.cdx.columns import COLUMNS
+from catalogue.demo import Miniature
+from catalogue.mcp_server.arguments import Column
+from catalogue.mcp_server.tools import TOOLS
+from catalogue.settings import Settings
+from tests.support.assistants import Assistant, with_assistant, without_index
+from tests.support.miniatures import MODERN, NEWEST, OLD
+
+SITE = "*.example.com"
+
+
+def captures(settings: Settings, pattern: str, crawls: str) -> list[tuple[str, str]]:
+    with catalogue.open(settings=settings) as cat:
+        rows = cat.captures(pattern, crawls=crawls, subsets="all").to_arrow().to_pylist()
+    return sorted((row["url"], row["crawl"]) for row in rows)
+
+
+def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        listed = (await assistant.client.list_tools()).tools
+        assert [tool.name for tool in listed] == ["crawls", "plan", "query", "get_page", "sample", "sql_metadata"]
+        for tool, ours in zip(listed, TOOLS, strict=True):
+            assert tool.description
+            assert len(tool.description) < 500
+            examples = re.findall(r"\{.*?\}(?=[,.])", tool.description)
+            assert examples
+            for example in examples:
+                jsonschema.validate(json.loads(example), tool.input_schema)
+                ours.arguments.model_validate_json(example)
+            assert tool.input_schema["additionalProperties"] is False
+            assert tool.output_schema
+            assert tool.annotations
+            assert tool.annotations.read_only_hint
+            assert tool.annotations.destructive_hint is False
+            assert tool.annotations.open_world_hint is (tool.name != "sql_metadata")
+        assert assistant.client.instructions
+
+    with_assistant(empty, talk)
+    assert {*get_args(Column), "crawl", "subset"} == {*COLUMNS}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
+    async def talk(assistant: Assistant) -> None:
+        found: list[str] = []
+        offset: int | None = 0
+        while offset is not None:
+            answer = await assistant.ask("crawls", limit=2, offset=offset)
+            found += [each["crawl"] for each in answer["crawls"]]
+            offset = answer["next_offset"]
+        assert found[:3] == [NEWEST, MODERN, OLD]
+        assert len(found) == answer["total"]
+        newest, modern = (await assistant.ask("crawls", stored_only=True))["crawls"]
+        assert (newest["crawl"], newest["stored_files"], newest["stored_blocks"]) == (NEWEST, 0, True)
+        assert (modern["crawl"], modern["stored_files"], modern["stored_subsets"]) == (MODERN, 7, ["warc"])
+        assert (await assistant.ask("crawls", contains="2018"))["total"] == 1
+
+    with_assistant(stored, talk, mode=mode)
+
+
+def test_price_of_a_plan_is_what_the_query_takes(stored: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        plan = await assistant.ask("plan", patterns=[SITE], crawls=[MODERN], subset="warc")
+        (price,) = plan["crawls"]
+        assert plan["cost"]["requests"] == 0
+        assert {price["chosen"]["index"], price["other"]["index"]} == {"columnar", "cdx"}
+        assert plan["affordable"]
+        took = await assistant.ask("query", patterns=[SITE], crawls=[MODERN], subset="warc", limit=200)
+        assert 0 < took["cost"]["requests"] <= plan["requests"]
+        assert took["cost"]["requests_left"] == plan["cost"]["requests_left"] - took["cost"]["requests"]
+
+    with_assistant(stored, talk)
+
+
+def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
+    async def talk(assistant: Assistant) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        offset: int | None = 0
+        while offset is not None:
+            answer = await assistant.ask(
+                "query", patterns=[SITE], crawls=[MODERN, OLD], limit=60, offset=offset, max_requests=200
+            )
+            assert answer["complete"] is (answer["next_offset"] is None)
+            assert bool(answer["crawls_not_read"]) is not answer["complete"]
+            found += answer["captures"]
+            offset = answer["next_offset"]
+        assert answer["crawls_read"] == [MODERN, OLD]
+        return found
+
+    found = with_assistant(empty, talk)
+    assert len(found) > 120
+    assert sorted((row["url"], row["crawl"]) for row in found) == captures(empty, SITE, f"{MODERN},{OLD}")
+
+
+def test_says_which_crawls_have_no_match(empty: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("query", patterns=["nowhere.example"], crawls=[MODERN, OLD], max_requests=100)
+        assert answer["captures"] == []
+        assert answer["complete"]
+        assert answer["crawls_without_match"] == [MODERN, OLD]
+
+    with_assistant(empty, talk)
+
+
+def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: Miniature) -> None:
+    """Of the stored crawl, redirects and errors are not stored, and it has no CDX index."""
+
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("query", patterns=["nowhere.example"], crawls=[MODERN])
+        assert not answer["complete"]
+        assert answer["crawls_without_match"] == []
+        assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]
+        assert "run: catalogue harvest" in answer["crawls_not_read"][0]["reason"]
+
+    with without_index(miniature.folder, MODERN) as server:
+        with_assistant(replace(stored, source=server.url), talk)
+
+
+def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        drawn = await assistant.ask("sample", size=5, seed=3, crawls=[MODERN])
+        again = await assistant.ask("sample", size=5, seed=3, crawls=[MODERN])
+        assert len(drawn["captures"]) == 5
+        assert drawn["captures"] == again["captures"]
+        assert drawn["complete"]
+        rows = await assistant.ask("sql_metadata", sql="select crawl, num_rows from files", limit=3)
+        assert rows["columns"] == ["crawl", "num_rows"]
+        assert (len(rows["rows"]), rows["more"]) == (3, True)
+        long = await assistant.ask("sql_metadata", sql="select repeat('x', 100000) from range(100)", limit=1000)
+        assert len(json.dumps(long)) < 60_000
+        assert long["more"]
+        assert "long texts are cut" in long["notes"]
+
+    with_assistant(stored, talk)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind", "message"),
+    [
+        ("query", {}, "invalid", "patterns is required"),
+        ("query", {"patterns": ["a.example"], "crawl": ["latest"]}, "invalid", "unknown argument 'crawl'"),
+        ("query", {"patterns": ["a.example"], "limit": 1000}, "invalid", "invalid limit"),
+        ("query", {"patterns": ["a.example"], "columns": ["password"]}, "invalid", "invalid columns"),
+        ("query", {"patterns": ["a.example"], "status": ["none"]}, "invalid", "invalid status 'none'"),
+        ("query", {"patterns": ["a.example"], "crawls": ["CC-MAIN-2093-01"]}, "invalid", "CC-MAIN-2093-01"),
+        ("plan", {"patterns": ["a.example"], "from_time": "yesterday"}, "invalid", "invalid time 'yesterday'"),
+        ("get_page", {"url": "*.example.com"}, "invalid", "not the URL of one page"),
+        ("sample", {"crawls": [OLD]}, "not_stored", "run: catalogue harvest"),
+        ("sql_metadata", {"sql": "select"}, "invalid", "SELECT clause without selection list"),
+    ],
+)
+def test_errors_are_one_sentence(
+    stored: Settings, tool: str, arguments: dict[str, Any], kind: str, message: str
+) -> None:
+    async def talk(assistant: Assistant) -> None:
+        error = await assistant.refused(tool, **arguments)
+        assert error["kind"] == kind
+        assert message in error["error"]
+        assert "\n" not in error["error"]
+        assert error["requests_left"] >= 990
+
+    with_assistant(stored, talk)

@@ -1,0 +1,229 @@
+"""The server as a process: messages on the standard streams, HTTP, signals and exit statuses."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from catalogue.demo import Miniature
+from catalogue.settings import Settings
+from tests.support.commands import Command
+from tests.support.faults import Fault, FaultServer, Request
+from tests.support.miniatures import MODERN, OLD
+from tests.support.serving import get
+from tests.support.sources import Arrivals
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command(stored: Settings, tmp_path: Path) -> Command:
+    return Command(stored.data, stored.source, tmp_path)
+
+
+def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_path: Path) -> None:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "catalogue", "mcp", "--max-requests", "20"],
+        env=command.environment(PYTHONPATH=str(ROOT)),
+        cwd=tmp_path,
+    )
+
+    async def talk() -> None:
+        async with Client(server) as client:
+            assert len((await client.list_tools()).tools) == 6
+            page = await client.call_tool("get_page", {"url": page_url, "crawls": [MODERN]})
+            assert not page.is_error
+            assert page.structured_content
+            assert page.structured_content["outcome"] == "found"
+            assert json.loads(page.content[0].text) == page.structured_content  # type: ignore[union-attr]
+            rows = await client.call_tool("sql_metadata", {"sql": "select 42 as answer"})
+            assert rows.structured_content
+            assert rows.structured_content["rows"] == [[42]]
+            assert rows.structured_content["cost"]["requests_left"] < 20
+
+    anyio.run(talk)
+
+
+# ---- messages by hand ----
+
+
+class Talk:
+    """A process, and messages to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: list[bytes] = []
+        """All that it printed."""
+
+    def send(self, method: str, number: int | None = None, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if number is None else {"id": number})
+        self.write(json.dumps(message).encode())
+
+    def write(self, line: bytes) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self, number: int) -> Any:
+        """Wait for the answer to a request."""
+        assert self.process.stdout
+        while line := self.process.stdout.readline():
+            self.lines.append(line)
+            if (message := json.loads(line)).get("id") == number:
+                return message["result"]
+        pytest.fail("the process has ended")
+
+    def greet(self) -> None:
+        about = {"name": "test", "version": "1"}
+        self.send("initialize", 1, protocolVersion="2025-06-18", capabilities={}, clientInfo=about)
+        assert self.answer(1)["serverInfo"]["name"] == "catalogue"
+        self.send("notifications/initialized")
+
+    def call(self, number: int, tool: str, **arguments: Any) -> None:
+        self.send("tools/call", number, name=tool, arguments=arguments)
+
+
+@contextmanager
+def running(command: Command, *words: str) -> Iterator[Talk]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "catalogue", "mcp", *words],
+        env=command.environment(PYTHONPATH=str(ROOT)),
+        cwd=command.home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        try:
+            yield Talk(process)
+        finally:
+            process.kill()
+
+
+class Hanging(Arrivals):
+    """A script that leaves requests for the index of a crawl without a response."""
+
+    def __call__(self, request: Request) -> Fault | None:  # type: ignore[override]
+        return super().__call__(request) if f"/{OLD}/indexes" in request.path else None
+
+
+def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, miniature: Miniature) -> None:
+    """At the end the input is closed while a call waits for the source."""
+    hanging = Hanging()
+    with (
+        FaultServer(miniature.folder, script=hanging) as server,
+        running(replace(command, source=server.url), "--verbose", "--trace") as talk,
+    ):
+        talk.greet()
+        for line in (b"no JSON", b"\xff", b"[]", b"{}"):
+            talk.write(line)
+        talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
+        hanging.wait(1)
+        talk.send("notifications/cancelled", requestId=2)
+        talk.call(3, "query", patterns=["example.com"], crawls=[MODERN])
+        assert talk.answer(3)["structuredContent"]["captures"]
+        talk.call(4, "query", patterns=["example.com"], crawls=[OLD])
+        hanging.wait(1)
+        out, err = talk.process.communicate(timeout=30)
+    assert talk.process.returncode == 0
+    lines = [*talk.lines, *out.splitlines()]
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in lines)
+    assert not [line for line in lines if json.loads(line).get("id") == 2]
+    assert b"request: " in err
+    assert b"Traceback" not in err
+
+
+def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -> None:
+    hanging = Hanging()
+    with (
+        FaultServer(miniature.folder, script=hanging) as server,
+        running(replace(command, source=server.url)) as talk,
+    ):
+        talk.greet()
+        talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
+        hanging.wait(1)
+        talk.process.send_signal(signal.SIGINT)
+        assert talk.process.wait(timeout=30) == 130
+        assert talk.process.stderr
+        assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
+
+
+# ---- HTTP ----
+
+
+def test_http_accepts_local_clients_alone_and_shares_one_budget(
+    command: Command, miniature: Miniature, page_url: str
+) -> None:
+    hanging = Hanging()
+
+    async def talk(url: str) -> None:
+        async with Client(url) as one, Client(url, mode="legacy") as other:
+            taken = 0
+            for client in (one, other):
+                result = await client.call_tool("get_page", {"url": page_url, "crawls": [MODERN], "format": "headers"})
+                assert result.structured_content
+                taken += result.structured_content["cost"]["requests"]
+                assert result.structured_content["cost"]["requests_left"] == 15 - taken
+            async with anyio.create_task_group() as group:
+                group.start_soon(one.call_tool, "query", {"patterns": ["example.com"], "crawls": [OLD]})
+                await anyio.to_thread.run_sync(hanging.wait, 1)
+                group.cancel_scope.cancel()
+            assert (await other.call_tool("sql_metadata", {"sql": "select 1"})).structured_content
+
+    with (
+        FaultServer(miniature.folder, script=hanging) as server,
+        running(replace(command, source=server.url), "--http", "--port", "0", "--max-requests", "15") as process,
+    ):
+        assert process.process.stderr
+        serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
+        address = serving.split()[1].removesuffix("/mcp")
+        for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+            assert get(address, "/mcp", Accept="text/event-stream", **headers).status in {403, 421}
+        anyio.run(talk, f"{address}/mcp")
+        process.process.terminate()
+        assert process.process.wait(timeout=30) == 143
+        assert process.process.stdout
+        assert process.process.stdout.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--table", "hosts"], "only Common Crawl's index is served"),
+        (["--allow-host", "mcp.example.org"], "--allow-host needs --http"),
+        (["--http", "--host", "0.0.0.0"], "--host 0.0.0.0 needs --allow-host NAME"),
+        (["--http", "--host", "203.0.113.1", "--allow-host", "a.example"], "cannot listen at 203.0.113.1"),
+        (["--max-requests", "-1"], "-1 is not in the range x>=0"),
+    ],
+)
+def test_refuses_invalid_options(command: Command, words: list[str], message: str) -> None:
+    ran = command("mcp", *words)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_names_the_extra_that_is_missing(command: Command) -> None:
+    code = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['catalogue', 'mcp']; from catalogue.cli import main; main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=command.environment(PYTHONPATH=str(ROOT)),
+        cwd=command.home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert b"the server needs mcp" in ran.stderr
+    assert b"[mcp]" in ran.stderr
