@@ -51,8 +51,6 @@ A message names the file and says what to do next, as a command; in a traceback 
 Exit statuses: 1 done in part, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70 a bug.
 """
 
-from collections.abc import Sequence
-
 
 class CatalogueError(Exception):
     """Base class of all exceptions of this package."""
@@ -254,12 +252,16 @@ class LimitReached(TooExpensive):
 class NotArchived(CatalogueError):
     """No crawl that was searched has a capture."""
 
-    def __init__(self, message: str, *, searched: Sequence[str] = (), doubts: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, empty: tuple[str, ...] = (), doubts: tuple[str, ...] = (), target: str | None = None
+    ) -> None:
         super().__init__(message)
-        self.searched = tuple(searched)
-        """Crawls in which everything that can match was read."""
-        self.doubts = tuple(doubts)
+        self.empty = empty
+        """Crawls that certainly have no capture."""
+        self.doubts = doubts
         """Why there may be a capture nevertheless: what could not be searched."""
+        self.target = target
+        """The URL that is not archived, if an archived redirect leads to it."""
 
 
 class Busy(CatalogueError):

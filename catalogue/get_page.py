@@ -46,6 +46,8 @@ class GetEstimate:
     """With those so far."""
     bytes: int
     seconds: float
+    empty: tuple[str, ...] = ()
+    """Crawls that certainly have no capture."""
 
     def __str__(self) -> str:
         before = f"nothing usable in {join_first(self.searched)} by {plural(self.spent, 'request')}; "
@@ -122,8 +124,8 @@ class _Search:
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
-    incomplete: set[str] = field(default_factory=set)
-    """Crawls that could not be searched, or not completely."""
+    empty: list[str] = field(default_factory=list)
+    """Crawls that certainly have no capture."""
     visited: set[tuple[str, int]] = field(default_factory=set)
     before: tuple[int, int] = (0, 0)
 
@@ -142,6 +144,7 @@ class _Search:
             if len(redirects) > _MAX_REDIRECTS:
                 raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}")
             self.searched.clear()
+            self.empty.clear()
             found = self.nearest(url, (found.time, found.time + 1), redirected=True)
         requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
         assert record is not None  # noqa: S101 - only redirects that are followed are not fetched
@@ -187,9 +190,9 @@ class _Search:
         where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
         doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
         way = ", to which an archived redirect leads; the redirect itself: --no-follow" if redirected else ""
-        complete = [crawl for crawl in crawls if crawl not in self.incomplete]
         message = f"no capture in {where} of {printable(url)}{way}{doubts}"
-        return NotArchived(message, searched=complete, doubts=[*self.notes])
+        target = url if redirected else None
+        return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
     def captures(self, url: str, crawl: str, at: tuple[int, int] | None) -> Iterator[_Found]:
         """Yield the captures of a crawl, of all subsets, that were not visited."""
@@ -203,7 +206,6 @@ class _Search:
             if len(self.crawls) == 1:
                 raise
             self.notes[str(error)] = None
-            self.incomplete.add(crawl)
             return
         for row in rows:
             capture = capture_of(row)
@@ -211,18 +213,18 @@ class _Search:
                 time = round(_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
                 yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at))
-        if found.plan.missing:
-            self.notes.update(dict.fromkeys(found.plan.missing))
-            self.incomplete.add(crawl)
+        self.notes.update(dict.fromkeys(found.plan.missing))
+        if not (rows or found.plan.missing):
+            self.empty.append(crawl)
 
     def check(self, planned: Priced, crawl: str) -> None:
         """Ask for approval if a plan and the record take more requests than are allowed."""
         spent, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
         requests = spent + planned.requests + 1
         if requests > self.allowed:
-            estimate = GetEstimate(
-                crawl, tuple(self.searched), spent, requests, received + planned.bytes, planned.seconds
-            )
+            size = received + planned.bytes
+            searched, empty = tuple(self.searched), tuple(self.empty)
+            estimate = GetEstimate(crawl, searched, spent, requests, size, planned.seconds, empty)
             self.approve(estimate)
             self.allowed = max(2 * self.allowed, requests)
 

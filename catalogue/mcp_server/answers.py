@@ -117,10 +117,11 @@ class PageAnswer(Answer):
     """An archived page, or why there is none."""
 
     outcome: Annotated[
-        Literal["found", "not_archived", "not_proven", "not_read"],
+        Literal["found", "not_archived", "target_not_archived", "not_proven", "not_read"],
         Field(
-            description="not_archived: proven, all crawls_searched were read; not_proven: nothing found, but a crawl "
-            "could not be searched; not_read: the search stopped early"
+            description="not_archived: proven, no crawl searched has it; target_not_archived: an archived redirect "
+            "leads to url, which is not found; not_proven: nothing found, but a crawl could not be searched; not_read: "
+            "the search stopped early"
         ),
     ]
     reason: Annotated[str, Field(description="why there is no page; empty if it was found")] = ""
@@ -139,7 +140,9 @@ class PageAnswer(Answer):
     content_length: Annotated[int, Field(description="characters of the complete text")] = 0
     next_offset: Annotated[int | None, Field(description="offset of the next call; null at the end")] = None
     removed_characters: Annotated[int, Field(description="invisible characters that were removed")] = 0
-    crawls_searched: Annotated[list[str], Field(description="crawls that certainly have no capture")] = []
+    crawls_without_capture: Annotated[
+        list[str], Field(description="crawls that certainly have no capture of the URL that was not found")
+    ] = []
     notice: str = NOTICE
 
 
@@ -158,4 +161,4 @@ class ErrorAnswer(BaseModel):
 
     error: str
     kind: Literal["budget", "too_expensive", "invalid", "not_stored", "source", "other"]
-    requests_left: int
+    cost: Cost

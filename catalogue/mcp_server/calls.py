@@ -30,6 +30,15 @@ class OverBudget(TooExpensive):
     """The server may not make the requests that a call takes."""
 
 
+class CallFailed(Exception):
+    """A call failed; the reason, and what it took."""
+
+    def __init__(self, reason: Exception, cost: Cost) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+        self.cost = cost
+
+
 class Memory(Generic[T]):
     """The latest few values."""
 
@@ -50,7 +59,9 @@ class Memory(Generic[T]):
 class Call:
     """A call of a tool: its catalogue, its price and its notes."""
 
-    def __init__(self, session: Session, limit: RequestLimit, notes: list[str], texts: Memory[object]) -> None:
+    def __init__(
+        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: Memory[object]
+    ) -> None:
         self.catalogue = Catalogue(session)
         self.notes = notes
         self.texts = texts
@@ -58,7 +69,7 @@ class Call:
         self.aborted = False
         self._session = session
         self._limit = limit
-        self._budget = limit.most
+        self._budget = budget
         self._before = limit.used
         self._received = session.bytes
         self._abort: list[Callable[[], None]] = []
@@ -157,6 +168,7 @@ class Calls:
             notify: called with sentences for the user, which are part of the answer, too.
             observer: called after each request.
         """
+        self.budget = max_requests
         self.limit = RequestLimit(max_requests)
         self._settings = settings
         self._notify = notify
@@ -177,12 +189,21 @@ class Calls:
             await asyncio.wrap_future(self._executor.submit(self._close))
         self._executor.shutdown(wait=False)
 
+    @property
+    def free(self) -> Cost:
+        """The cost of a call that does nothing."""
+        return Cost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
+
     async def run(self, tool: Callable[[Call], T]) -> T:
-        """Run a tool in the thread, with an exception after the call was cancelled only when it has ended."""
+        """Run a tool in the thread; if it is cancelled, return when its thread has ended.
+
+        Raises:
+            CallFailed: if it raises an exception.
+        """
         async with self._turn:
             self._session = self._session or self._open()
             self._notes.clear()
-            call = Call(self._session, self.limit, self._notes, self._texts)
+            call = Call(self._session, self.limit, self.budget, self._notes, self._texts)
             running = asyncio.wrap_future(self._executor.submit(self._run, tool, call))
             try:
                 return await asyncio.shield(running)
@@ -206,6 +227,8 @@ class Calls:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IncompleteAnswer)  # answers have what is missing
                 return tool(call)
+        except Exception as error:
+            raise CallFailed(error, call.cost) from error
         finally:
             if call.aborted:  # an aborted session makes no requests
                 self._close()

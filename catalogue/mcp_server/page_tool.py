@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
     from catalogue.records.page import Page
 
+_MAX_TYPE = 100
+"""Characters of a media type, which the web server chose."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Text:
@@ -41,12 +44,11 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
         from catalogue.records.document import check_installed  # noqa: PLC0415 - a call imports what it needs
 
         check_installed(markdown=arguments.format == "markdown")
-    searched: list[str] = []
+    empty: list[str] = []
 
     def approve(estimate: "GetEstimate") -> None:
-        searched.extend(estimate.searched)
-        sentence = str(estimate)
-        call.check_cost(estimate.requests - estimate.spent, estimate.bytes, sentence, arguments.max_requests)
+        empty.extend(estimate.empty)
+        call.check_cost(estimate.requests - estimate.spent, estimate.bytes, str(estimate), arguments.max_requests)
 
     try:
         with call.within(arguments.max_requests):
@@ -60,9 +62,10 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
             )
     except NotArchived as error:
         return PageAnswer(
-            outcome="not_proven" if error.doubts else "not_archived",
+            outcome="target_not_archived" if error.target else "not_proven" if error.doubts else "not_archived",
             reason=str(error),
-            crawls_searched=[*error.searched],
+            url=error.target,
+            crawls_without_capture=[*error.empty],
             notes=[*call.notes, *error.doubts],
             cost=call.cost,
         )
@@ -72,7 +75,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
         return PageAnswer(
             outcome="not_read",
             reason=str(error),
-            crawls_searched=searched,
+            crawls_without_capture=empty,
             notes=[*call.notes],
             cost=call.cost,
         )
@@ -86,14 +89,14 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
     except BadDocument as error:
         notes.append(f"the page cannot be parsed ({error}); the format headers always works")
     if not content and arguments.format in {"text", "markdown"}:
-        notes.append(f"the page has no text; its type is {page.record.mime or 'unknown'}")
+        notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")
     shown, removed = visible(content)
     facts = PageAnswer.model_construct(
         outcome="found",
         url=page.url,
         time=to_json(page.time),
         status=page.status,
-        mime=page.record.mime,
+        mime=page.record.mime and page.record.mime[:_MAX_TYPE],
         crawl=page.crawl,
         subset=page.subset,
         redirects=[each.url or "-" for each in page.redirects],

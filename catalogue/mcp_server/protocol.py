@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from catalogue.errors import CatalogueError, NotHarvested, QueryError, SourceError, TooExpensive
-from catalogue.mcp_server.answers import Answer, ErrorAnswer, PageAnswer
+from catalogue.mcp_server.answers import Answer, Cost, ErrorAnswer, PageAnswer
 from catalogue.mcp_server.arguments import first_error
-from catalogue.mcp_server.calls import Calls, OverBudget
+from catalogue.mcp_server.calls import CallFailed, Calls, OverBudget
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.settings import package_version
@@ -73,16 +73,17 @@ def _described(tool: Tool) -> types.Tool:
 async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.CallToolResult:
     try:
         arguments = tool.arguments.model_validate(given)
-        return _result(await calls.run(partial(tool.run, arguments)))
     except ValidationError as error:
-        problem = first_error(error.errors(), tool.arguments.model_fields)
-        return _failed("invalid", problem, calls)
-    except CatalogueError as error:
-        kind = next((kind for each, kind in _KINDS if isinstance(error, each)), "other")
-        return _failed(kind, str(error), calls)
-    except Exception as error:  # noqa: BLE001 - the server goes on
+        return _failed("invalid", first_error(error.errors(), tool.arguments.model_fields), calls.free)
+    try:
+        return _result(await calls.run(partial(tool.run, arguments)))
+    except CallFailed as failed:
+        if isinstance(failed.reason, CatalogueError):
+            kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
+            return _failed(kind, str(failed.reason), failed.cost)
         _log.exception("the tool %s failed", tool.name)
-        return _failed("other", f"internal error ({type(error).__name__}); see the log of the server", calls)
+        problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
+        return _failed("other", problem, failed.cost)
 
 
 def _result(answer: Answer) -> types.CallToolResult:
@@ -92,8 +93,8 @@ def _result(answer: Answer) -> types.CallToolResult:
     return _as_result(shown, failed=failed)
 
 
-def _failed(kind: Any, problem: str, calls: Calls) -> types.CallToolResult:  # noqa: ANN401 - validated here
-    error = ErrorAnswer(error=problem, kind=kind, requests_left=calls.limit.left)
+def _failed(kind: Any, problem: str, cost: Cost) -> types.CallToolResult:  # noqa: ANN401 - validated here
+    error = ErrorAnswer(error=problem, kind=kind, cost=cost)
     return _as_result(visible_values(error.model_dump(mode="json")), failed=True)
 
 

@@ -74,7 +74,7 @@ async def run(steps: list[Step], calls: Calls) -> list[int]:
             tool, arguments = CALLS[number]
             result = await client.call_tool(tool, arguments)
             answer = result.structured_content or {}
-            left.append(answer["cost"]["requests_left"] if "cost" in answer else answer["requests_left"])
+            left.append(answer["cost"]["requests_left"])
 
     async with Client(server_of(calls)) as one, Client(server_of(calls), mode="legacy") as other:
         for step in steps:
@@ -145,10 +145,10 @@ def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) 
     async def talk(assistant: Assistant) -> None:
         asked = {"url": "https://nowhere.example/", "crawls": [NEWEST, OLD]}
         part = await assistant.refused("get_page", **asked, max_requests=5)
-        assert (part["outcome"], part["crawls_searched"]) == ("not_read", [NEWEST])
+        assert (part["outcome"], part["crawls_without_capture"]) == ("not_read", [NEWEST])
         assert f"with {OLD} this takes" in part["reason"]
         complete = await assistant.ask("get_page", **asked, max_requests=100)
-        assert (complete["outcome"], complete["crawls_searched"]) == ("not_archived", [NEWEST, OLD])
+        assert (complete["outcome"], complete["crawls_without_capture"]) == ("not_archived", [NEWEST, OLD])
 
     with_assistant(stored, talk)
 
@@ -162,6 +162,8 @@ def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: 
         refused = await assistant.refused("query", **asked, max_requests=1)
         assert "this call made 1 request and did not finish, since its max_requests is 1" in refused["error"]
         assert source.requests == before + 1
+        assert refused["cost"]["requests"] == 1
+        assert refused["cost"]["bytes"] > 0
         assert len((await assistant.ask("query", **asked))["captures"]) == 100
 
     with_assistant(stored, talk)

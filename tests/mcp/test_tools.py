@@ -168,6 +168,6 @@ def test_errors_are_one_sentence(
         assert error["kind"] == kind
         assert message in error["error"]
         assert "\n" not in error["error"]
-        assert error["requests_left"] >= 990
+        assert error["cost"]["requests_left"] >= 990
 
     with_assistant(stored, talk)
