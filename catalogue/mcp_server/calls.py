@@ -21,6 +21,8 @@ from catalogue.source.observe import Observer, RequestLimit
 
 MAX_BYTES = 1_000_000_000
 """Of a call."""
+_MAX_WAIT = 60.0
+"""Seconds that a request may wait for the source; clients wait little longer."""
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
@@ -215,8 +217,14 @@ class Calls:
                 raise
 
     def _open(self) -> Session:
-        settings = self._settings
-        return Session(settings.data, settings, notify=self._note, limit=self.limit, observer=self._observer)
+        return Session(
+            self._settings.data,
+            self._settings,
+            notify=self._note,
+            max_wait=_MAX_WAIT,
+            observer=self._observer,
+            limit=self.limit,
+        )
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

@@ -22,7 +22,7 @@ from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
 from tests.support.assistants import Assistant, with_assistant
 from tests.support.fault_kinds import Request, seeded
-from tests.support.faults import FaultServer, Kind, first
+from tests.support.faults import FaultServer, Kind, always, first
 from tests.support.gates import Gate
 from tests.support.miniatures import MODERN, NEWEST, OLD
 
@@ -226,3 +226,13 @@ def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) ->
     with FaultServer(miniature.folder, script=script) as server:
         with_assistant(replace(empty, source=server.url), talk)
         assert server.requests == 3
+
+
+def test_call_does_not_wait_for_a_source_that_blocks(miniature: Miniature, empty: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        error = await assistant.refused("query", patterns=["example.com"], crawls=[MODERN])
+        assert error["kind"] == "source"
+        assert "300 s" in error["error"]
+
+    with FaultServer(miniature.folder, script=always(Kind.BLOCKED)) as server:
+        with_assistant(replace(empty, source=server.url), talk)

@@ -165,6 +165,7 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
     command: Command, miniature: Miniature, page_url: str
 ) -> None:
     hanging = Hanging()
+    words = ("--http", "--port", "0", "--allow-host", "mcp.example.org", "--max-requests", "15")
 
     async def talk(url: str) -> None:
         async with Client(url) as one, Client(url, mode="legacy") as other:
@@ -182,13 +183,14 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
 
     with (
         FaultServer(miniature.folder, script=hanging) as server,
-        running(replace(command, source=server.url), "--http", "--port", "0", "--max-requests", "15") as process,
+        running(replace(command, source=server.url), *words) as process,
     ):
         assert process.process.stderr
         serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
         address = serving.split()[1].removesuffix("/mcp")
         for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
             assert get(address, "/mcp", Accept="text/event-stream", **headers).status in {403, 421}
+        assert get(address, "/mcp", Accept="text/event-stream", Host="mcp.example.org:8001").status == 400  # no session
         anyio.run(talk, f"{address}/mcp")
         process.process.terminate()
         assert process.process.wait(timeout=30) == 143
