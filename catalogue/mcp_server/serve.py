@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import anyio
-import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from catalogue.errors import QueryError
@@ -72,6 +71,7 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     Raises:
         QueryError: if it cannot listen there.
     """
+    import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 
     async def serve(listening: socket.socket) -> None:
         async with calls:

@@ -218,14 +218,14 @@ def test_cancelled_sql_stops(stored: Settings) -> None:
 
 def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) -> None:
     def script(request: Request) -> Any:
-        return first(2, Kind.CUT_FIN)(request) if request.path == "collinfo.json" else None
+        return first(1, Kind.CUT_FIN)(request) if request.path == "collinfo.json" else None
 
     async def talk(assistant: Assistant) -> None:
-        assert (await assistant.ask("crawls"))["cost"]["requests"] == 3
+        assert (await assistant.ask("crawls"))["cost"]["requests"] == 2
 
     with FaultServer(miniature.folder, script=script) as server:
         with_assistant(replace(empty, source=server.url), talk)
-        assert server.requests == 3
+        assert server.requests == 2
 
 
 def test_call_does_not_wait_for_a_source_that_blocks(miniature: Miniature, empty: Settings) -> None:
