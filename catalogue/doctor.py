@@ -54,10 +54,12 @@ EXTRAS = {
     "s3": (("s3fs",), "s3:// as a source"),
     "dask": (("dask", "distributed"), "--scheduler, and to_dask()"),
     "iceberg": (("pyiceberg",), "export iceberg"),
-    "text": (("feedparser", "resiliparse"), "fetch --format text and metadata"),
+    "text": (("feedparser", "markdownify", "resiliparse"), "text and metadata of pages"),
+    "polars": (("polars",), "to_polars(), and scan()"),
+    "mcp": (("mcp",), "catalogue mcp"),
     "shell": (("duckdb-cli",), "the shell that catalogue sql opens"),
     "lake": (("duckdb-extension-ducklake", "duckdb-extension-httpfs"), "captures in SQL, without downloads by DuckDB"),
-    "serve": (("fastapi", "uvicorn", "jinja2"), "catalogue serve"),
+    "serve": (("fastapi", "uvicorn", "jinja2", "prometheus-client"), "catalogue serve"),
     "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks"),
 }
 """The extras of this package: distributions and purpose."""
