@@ -90,11 +90,16 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
 
 
 def get(
-    url: str, *, at: Moment | None = None, crawls: str | Iterable[str] | None = None, max_requests: int = 20
+    url: str,
+    *,
+    at: Moment | None = None,
+    crawls: str | Iterable[str] | None = None,
+    follow: bool = True,
+    max_requests: int = 20,
 ) -> Page:
     """Get an archived page, as ``catalogue.open().get`` does; see there."""
     with open() as cat:
-        return cat.get(url, at=at, crawls=crawls, max_requests=max_requests)
+        return cat.get(url, at=at, crawls=crawls, follow=follow, max_requests=max_requests)
 
 
 def _warn(text: str) -> None:
@@ -551,8 +556,8 @@ class Catalogue(ReprMixin):
         """Get the newest archived page of a URL, or the one nearest to a time, by the cheaper index of each crawl.
 
         Crawls are searched from the newest back, or from the nearest one, until one has a page or a redirect; captures
-        with another status count only if there is nothing else. A page that is harvested in part is searched in all
-        subsets.
+        with another status count only if there is nothing else. All subsets of a crawl are searched, stored
+        or not.
 
         Args:
             url: of the page; scheme, ``www`` and case do not matter.
