@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from hypothesis import settings
 
 import catalogue
 from catalogue.cdx.blocks import Block
@@ -17,26 +18,14 @@ from catalogue.server.memory import Memory
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING
-from tests.server.test_cdx_by_blocks import crawl_and_urls, requests, whole_settings
+from tests.server.conftest import INDEXES, requests
 from tests.support.faults import FaultServer
 from tests.support.serving import Answer, get, running, serving
 
-__all__ = ["crawl_and_urls", "whole_settings"]
-
-INDEXES = ["columnar", "cdx", "both"]
-
 
 @pytest.fixture(scope="module", params=INDEXES)
-def data(
-    request: pytest.FixtureRequest,
-    whole_settings: Settings,
-    crawl_and_urls: tuple[str, list[str]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    folder = tmp_path_factory.mktemp("memory") / "data"
-    with catalogue.open(folder, settings=whole_settings) as cat:
-        cat.harvest(crawl_and_urls[0], subsets="all", index=request.param)
-    return folder
+def data(request: pytest.FixtureRequest, by_index: Path) -> Path:
+    return by_index / str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +47,7 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
     crawl, urls = crawl_and_urls
     chance = random.Random(27)
     asked = []
-    for words in requests(urls, 30):
+    for words in requests(urls, settings().max_examples):
         options = chance.choice(
             [
                 *({}, {}, {"output": "json"}, {"output": "text"}, {"showNumPages": "true"}, {"pageSize": "1"}),
@@ -67,7 +56,7 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
             ]
         )
         asked.append(f"/{crawl}-index?{urlencode(words | options)}")
-    for path in chance.sample(asked, len(asked)) + chance.choices(asked, k=len(asked)):
+    for path in chance.sample(asked, len(asked)) + chance.choices(asked, k=len(asked) // 2):
         expected, *others = (shown(get(address, path)) for address in servers)
         assert expected[0] in {200, 400, 404}
         for other in others:
@@ -79,11 +68,10 @@ def test_repeated_requests_read_nothing(
 ) -> None:
     crawl, urls = crawl_and_urls
     hosts = sorted({url.split("/")[2] for url in urls})
-    paths = [f"/{crawl}-index?{urlencode({'url': url})}" for url in (*urls[::50], f"{hosts[0]}/*", f"*.{hosts[1]}")]
-    copied = shutil.copytree(data, tmp_path / "data")
+    paths = [f"/{crawl}-index?{urlencode({'url': url})}" for url in (*urls[::200], f"{hosts[0]}/*", f"*.{hosts[1]}")]
     with FaultServer(whole_mirror) as source:
-        settings = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(copied, settings) as address:
+        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with serving(data, reading) as address:
             first = [get(address, path) for path in paths]
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
             source.reset()
@@ -94,19 +82,21 @@ def test_repeated_requests_read_nothing(
 
 
 def test_other_urls_of_a_block_read_nothing(
-    whole_mirror: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+    by_index: Path,
+    whole_mirror: Path,
+    whole_settings: Settings,
+    crawl_and_urls: tuple[str, list[str]],
+    tmp_path: Path,
 ) -> None:
     crawl, urls = crawl_and_urls
+    some = urls[:: len(urls) // 120]
     with FaultServer(whole_mirror) as source:
-        settings = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(crawl, index="cdx")
-        with serving(tmp_path / "data", settings) as address:
-            source.reset()
-            for url in urls[::10]:
+        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with serving(by_index / "cdx", reading) as address:
+            for url in some:
                 assert get(address, f"/{crawl}-index?{urlencode({'url': url})}").status == 200
             read = [(each.path, each.headers["range"]) for each in source.log if each.path.endswith(".gz")]
-    assert 0 < len(read) == len({*read}) < len(urls) / 20
+    assert 0 < len(read) == len({*read}) < len(some) / 4
 
 
 def test_changes_of_the_store_are_seen(
@@ -134,14 +124,14 @@ def test_changes_of_the_store_are_seen(
 
 def test_memory_is_limited(data: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]]) -> None:
     crawl, urls = crawl_and_urls
-    service = Service(data, whole_settings, at_once=2, memory=100_000)
+    service = Service(data, whole_settings, at_once=2, memory=40_000)
     sizes = []
     with running(service) as address:
-        for url in urls[::40]:
+        for url in urls[::80]:
             get(address, f"/{crawl}-index?{urlencode({'url': url})}")
             sizes.append(service.memory.size)
     service.close()
-    assert 0 < max(sizes) <= 100_000
+    assert 0 < max(sizes) <= 40_000
 
 
 def test_drops_what_was_not_used_for_the_longest_time() -> None:
@@ -173,13 +163,13 @@ def test_other_filters_are_the_same_page() -> None:
 
 def test_long_keys_count() -> None:
     memory = Memory(1_000_000)
-    for number in range(100):
+    for number in range(30):
         request = parse_request([("url", f"example.com/{number}" + "a" * 30_000)])
         memory.keep_page("", "x", request, Page(1, 1, (request.pattern.intervals,)))
         memory.keep_lines("", "x", request.pattern.intervals, [])
     kept = [
         number
-        for number in range(100)
+        for number in range(30)
         if memory.page("", "x", parse_request([("url", f"example.com/{number}" + "a" * 30_000)]))
     ]
     assert 0 < len(kept) < 10
