@@ -135,10 +135,10 @@ def test_closes_connections_without_complete_head(harvested_data: Path, settings
 
 
 @contextmanager
-def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run the command with a limit of open files; yield its address."""
+def command_limited_to(soft: int, hard: int, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run the command with limits of open files; yield its address."""
     words = [sys.executable, "-m", "catalogue", "serve", "--port", "0", "--workers", "1"]
-    limited = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *words]
+    limited = ["sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$@"', "sh", *words]
     with subprocess.Popen(limited, env=asking.environment(), stderr=subprocess.PIPE) as process:
         assert process.stderr
         try:
@@ -150,13 +150,17 @@ def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
-def test_replaces_connections_at_the_limit_of_open_files(asking: Command, crawl: str) -> None:
+def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Command, crawl: str) -> None:
     """1,500 silent connections to a server that may open 1,024 files. A failed accept is reported once."""
     request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with command_limited_to("-n 1024", asking) as (process, base):
+    with command_limited_to(256, 1024, asking) as (process, base):
         assert process.stderr
         with many_files(), ExitStack() as stack:
-            for _ in range(1500):
+            connections = [stack.enter_context(connected(base)) for _ in range(500)]
+            for connection in (connections[0], connections[-1]):
+                connection.sendall(request)
+                assert b" 200 OK" in connection.recv(1 << 16)
+            for _ in range(1000):
                 stack.enter_context(connected(base))
             check_is_served(base, crawl)
         lines = []
@@ -171,14 +175,6 @@ def test_replaces_connections_at_the_limit_of_open_files(asking: Command, crawl:
         lines += process.stderr.readlines()
     assert [line for line in lines if b"accepted" in line] == lines[:1]
     assert len(lines) <= 3  # and messages of the shutdown
-
-
-def test_raises_limit_of_open_files(asking: Command) -> None:
-    with command_limited_to("-S -n 256", asking) as (_, base), many_files(), ExitStack() as stack:
-        connections = [stack.enter_context(connected(base)) for _ in range(500)]
-        for connection in connections[:: len(connections) - 1]:
-            connection.sendall(b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b" 200 OK" in connection.recv(1 << 16)
 
 
 # ---- other clients ----
