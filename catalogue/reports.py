@@ -48,8 +48,11 @@ def crawl_names(session: Session) -> tuple[str, ...]:
 
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the rows of the view ``crawls``, without updating page indexes."""
-    return sql_rows(session, "SELECT * FROM crawls")
+    """Return the rows of the view ``crawls``, which are read once for each state of the store."""
+    snapshot = session.metadata()
+    if snapshot.crawl_rows is None:
+        snapshot.crawl_rows = sql_rows(session, "SELECT * FROM crawls")
+    return snapshot.crawl_rows
 
 
 def coverage_sql(session: Session) -> str:

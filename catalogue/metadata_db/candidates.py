@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
@@ -153,6 +154,8 @@ class MetadataSnapshot:
     def __init__(self, bounds: BoundsFile, state: str, table: Dataset) -> None:
         """Use the bounds of a database in this state."""
         self.state = state
+        self.crawl_rows: list[dict[str, Any]] | None = None
+        """The rows of the view ``crawls``, if they were read."""
         self._bounds = bounds
         self._table = table
         self._last: tuple[object, Candidates | None] = (None, None)
