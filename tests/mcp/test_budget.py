@@ -84,7 +84,7 @@ async def run(steps: list[Step], calls: Calls) -> list[int]:
     return left
 
 
-@trying(max_examples=12)
+@trying(max_examples=trying().max_examples // 3)
 @given(steps=steps, most=st.integers(0, 25), seed=st.none() | st.integers(0, 1000))
 def test_no_sequence_of_calls_exceeds_the_budget(
     miniature: Miniature, steps: list[Step], most: int, seed: int | None

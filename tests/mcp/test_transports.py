@@ -1,11 +1,11 @@
 """The server as a process: messages on the standard streams, HTTP, signals and exit statuses."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tests.support.faults import Fault, FaultServer, Request
 from tests.support.miniatures import MODERN, OLD
 from tests.support.serving import get
 from tests.support.sources import Arrivals
+from tests.support.warm import Forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,23 +61,33 @@ def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_pa
 class Talk:
     """A process, and messages to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
+    def __init__(self, command: Command, *words: str) -> None:
+        end, self._input = os.pipe()
+        environment = command.environment()
+        self.process = Forked(["mcp", *words], environment, command.home, given=end)
         self.lines: list[bytes] = []
         """All that it printed."""
+
+    def close_input(self) -> None:
+        os.close(self._input)
+        self._input = -1
+
+    def close(self) -> None:
+        if self._input >= 0:
+            self.close_input()
+        self.process.kill()
+        with self.process:
+            pass
 
     def send(self, method: str, number: int | None = None, **params: Any) -> None:
         message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if number is None else {"id": number})
         self.write(json.dumps(message).encode())
 
     def write(self, line: bytes) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
+        os.write(self._input, line + b"\n")
 
     def answer(self, number: int) -> Any:
         """Wait for the answer to a request."""
-        assert self.process.stdout
         while line := self.process.stdout.readline():
             self.lines.append(line)
             if (message := json.loads(line)).get("id") == number:
@@ -93,23 +104,6 @@ class Talk:
         self.send("tools/call", number, name=tool, arguments=arguments)
 
 
-@contextmanager
-def running(command: Command, *words: str) -> Iterator[Talk]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "catalogue", "mcp", *words],
-        env=command.environment(PYTHONPATH=str(ROOT)),
-        cwd=command.home,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    with process:
-        try:
-            yield Talk(process)
-        finally:
-            process.kill()
-
-
 class Hanging(Arrivals):
     """A script that leaves requests for the index of a crawl without a response."""
 
@@ -122,7 +116,7 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
     hanging = Hanging()
     with (
         FaultServer(miniature.folder, script=hanging) as server,
-        running(replace(command, source=server.url), "--verbose", "--trace") as talk,
+        closing(Talk(replace(command, source=server.url), "--verbose", "--trace")) as talk,
     ):
         talk.greet()
         for line in (b"no JSON", b"\xff", b"[]", b"{}"):
@@ -134,6 +128,7 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
         assert talk.answer(3)["structuredContent"]["captures"]
         talk.call(4, "query", patterns=["example.com"], crawls=[OLD])
         hanging.wait(1)
+        talk.close_input()
         out, err = talk.process.communicate(timeout=30)
     assert talk.process.returncode == 0
     lines = [*talk.lines, *out.splitlines()]
@@ -147,14 +142,13 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
     hanging = Hanging()
     with (
         FaultServer(miniature.folder, script=hanging) as server,
-        running(replace(command, source=server.url)) as talk,
+        closing(Talk(replace(command, source=server.url))) as talk,
     ):
         talk.greet()
         talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
         hanging.wait(1)
         talk.process.send_signal(signal.SIGINT)
         assert talk.process.wait(timeout=30) == 130
-        assert talk.process.stderr
         assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
 
 
@@ -183,9 +177,8 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
 
     with (
         FaultServer(miniature.folder, script=hanging) as server,
-        running(replace(command, source=server.url), *words) as process,
+        closing(Talk(replace(command, source=server.url), *words)) as process,
     ):
-        assert process.process.stderr
         serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
         address = serving.split()[1].removesuffix("/mcp")
         for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
@@ -194,7 +187,6 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
         anyio.run(talk, f"{address}/mcp")
         process.process.terminate()
         assert process.process.wait(timeout=30) == 143
-        assert process.process.stdout
         assert process.process.stdout.read() == b""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogue import Catalogue
@@ -98,6 +98,7 @@ def conditions(draw: Draw, values: Values) -> pl.Expr:
     return ~combined if draw(st.integers(0, 5)) == 0 else combined
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.data())
 def test_conditions_equal_those_of_all_rows(harvested: Catalogue, everything: Everything, data: st.DataObject) -> None:
     condition = conditions(data.draw, everything.values)

@@ -198,7 +198,9 @@ OWN = [
 ]
 
 
-def test_pages_fit_and_do_not_violate_wcag(chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]) -> None:
+def test_pages_fit_and_do_not_violate_wcag(
+    chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
+) -> None:
     address, gate = on_demand
     axe = Path(str(AXE)).read_text(encoding="utf-8")
 

@@ -45,7 +45,7 @@ class Forked:
         in_one: bool = False,
         terminal: int | None = None,
         keyboard: bool = False,
-        given: bytes = b"",
+        given: bytes | int = b"",
         preload: str = "",
     ) -> None:
         """Start a command.
@@ -57,7 +57,7 @@ class Forked:
             in_one: one stream for output and errors.
             terminal: an open terminal for output and errors, instead of pipes.
             keyboard: the terminal is the standard input, too.
-            given: the standard input.
+            given: the standard input; or the end of a pipe for it, which is closed here.
             preload: a library for LD_PRELOAD.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
@@ -65,9 +65,10 @@ class Forked:
         requested = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent(preload)
         streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
-        with TemporaryFile() as input_:
-            input_.write(given)
-            input_.seek(0)
+        with TemporaryFile() if isinstance(given, bytes) else open(given, "rb") as input_:  # noqa: PTH123
+            if isinstance(given, bytes):
+                input_.write(given)
+                input_.seek(0)
             ends = [terminal if keyboard and terminal else input_.fileno(), *streams, status_end.fileno()]
             socket.send_fds(parent, [len(requested).to_bytes(4, "little")], ends)
         parent.sendall(requested)
