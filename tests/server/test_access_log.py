@@ -107,7 +107,7 @@ def test_refuses_an_impossible_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(not CAN_SHARE_PORT, reason="only Linux divides connections among processes")
 def test_figures_and_log_of_all_processes(asking: Command, tmp_path: Path) -> None:
     log, clients = tmp_path / "access.log", [f"192.0.2.{number}" for number in range(60)]
-    with started(asking, "--access-log", str(log), "--proxied") as (process, address):
+    with started(asking.start_anew, "--access-log", str(log), "--proxied") as (process, address):
         (other,) = children(process.pid)
         while samples(address)["catalogue_processes", "running"] < 2:
             pass

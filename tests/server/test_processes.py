@@ -5,7 +5,7 @@ import re
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ from catalogue.server import CAN_SHARE_PORT
 from catalogue.settings import Settings
 from tests.support.commands import Command, wait_until
 from tests.support.serving import get, serving
+from tests.support.warm import Forked
 
 pytestmark = pytest.mark.skipif(not CAN_SHARE_PORT, reason="only Linux divides connections among processes")
 
@@ -43,9 +44,11 @@ def listening(port: int) -> int:
 
 
 @contextmanager
-def started(asking: Command, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+def started(
+    start: Callable[..., Forked | subprocess.Popen[bytes]], *words: str
+) -> Iterator[tuple[Forked | subprocess.Popen[bytes], str]]:
     """Start ``serve`` with two processes, and wait until both listen."""
-    with asking.start_anew("serve", "--port", "0", "--workers", "2", *words) as process:
+    with start("serve", "--port", "0", "--workers", "2", *words) as process:
         assert process.stderr
         try:
             found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline().decode())
@@ -66,7 +69,7 @@ def is_running(number: int) -> bool:
 
 def test_all_answer(asking: Command, crawl: str) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json&limit=20"
-    with started(asking) as (process, address):
+    with started(asking.start) as (process, address):
         (other,) = children(process.pid)
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda _: get(address, path).body, range(50)))
@@ -83,7 +86,7 @@ def test_all_answer(asking: Command, crawl: str) -> None:
 
 
 def test_all_end_when_the_first_is_killed(asking: Command) -> None:
-    with started(asking) as (process, address):
+    with started(asking.start) as (process, address):
         (other,) = children(process.pid)
         ended = os.pidfd_open(other)
         process.kill()
