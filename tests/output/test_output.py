@@ -80,7 +80,7 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
     chance, stops, folder, name, chosen = random.Random(form), count(), tmp_path / "out", FORMS[form], form_of(form)
 
     def stop() -> None:
-        if form != "payload" or chance.random() < 0.2:
+        if form != "payload" or chance.random() < 0.1:
             copytree(folder, tmp_path / f"stopped-{next(stops)}", ignore=ignore_patterns(".payloads"))
 
     folder.mkdir()
@@ -287,7 +287,7 @@ def test_payload_names_show_the_content() -> None:
 
 
 def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
-    captures = harvested.captures("*.com", crawls=crawl, limit=30)
+    captures = harvested.captures("*.com", crawls=crawl, limit=12)
     found = {(each.capture.filename, each.capture.offset): each for each in harvested.records(captures)}
     harvested.fetch(captures, tmp_path / "pages.parquet", form="parquet")
     table = pq.read_table(tmp_path / "pages.parquet")
