@@ -39,7 +39,7 @@ def lines_of(text: str) -> list[str]:
 def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
     crawl, urls = crawl_and_urls
     lines = 0
-    for words in requests(urls, 2 * settings().max_examples):
+    for words in requests(urls, settings().max_examples):
         query = urlencode(words | {"pageSize": "1000"})
         one, *others = (get(address, f"/{crawl}-index?{query}") for address in servers.values())
         assert one.status in {200, 404}
@@ -48,7 +48,7 @@ def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, l
             if one.status == 200:
                 assert lines_of(other.text) == lines_of(one.text), words
         lines += len(one.text.splitlines())
-    assert lines > 100
+    assert lines > 20
 
 
 def test_fields_have_their_names(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:

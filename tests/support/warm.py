@@ -30,6 +30,9 @@ from tests.support import canaries
 IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
 """Modules that functions of the package import."""
 
+OF_COMMANDS = {"export": "catalogue.export.iceberg", "mcp": "catalogue.mcp_server", "serve": "catalogue.server"}
+"""Packages and modules that only one command needs, and that take long to import."""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -167,8 +170,6 @@ def _parent(preload: str) -> socket.socket:
 def main(requested: socket.socket) -> None:
     """Fork commands until the socket is closed."""
     _import_everything()
-    gc.collect()
-    gc.freeze()  # so that commands neither visit nor copy it
     # A test finds the marks in the output of its command.
     canaries.watch(lambda text: os.write(2, text.encode()))
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
@@ -194,6 +195,7 @@ def main(requested: socket.socket) -> None:
                 requested.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL)
             )
             *streams, reported = ends
+            _import_for(words)
             if number := _fork():
                 reports[number] = reported
                 _write(reported, number)
@@ -208,11 +210,28 @@ def main(requested: socket.socket) -> None:
 
 
 def _import_everything() -> None:
-    for path in sorted((ROOT / "catalogue").rglob("*.py")):
-        if path.stem != "__main__":
-            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
-    for name in IMPORTED:
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((ROOT / "catalogue").rglob("*.py"))
+        if path.stem != "__main__"
+    ]
+    for name in (*names, *IMPORTED):
+        if not name.startswith(tuple(OF_COMMANDS.values())):
+            import_module(name)
+    _freeze()
+
+
+def _import_for(words: Sequence[str]) -> None:
+    name = OF_COMMANDS.get(next(iter(words), ""))
+    if name and name not in sys.modules:
         import_module(name)
+        _freeze()
+
+
+def _freeze() -> None:
+    """Exclude what is imported from garbage collection, so that commands neither visit nor copy it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _fork() -> int:
