@@ -83,7 +83,7 @@ def plain(path: Path) -> StaticTable:
 def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
-    for at, requested in enumerate(questions(all_rows, 8)):
+    for at, requested in enumerate(questions(all_rows, 6)):
         expected = truth(requested.where)
         if at % 2:
             found = table.scan(requested.where, columns[2:]).to_arrow()
@@ -108,7 +108,7 @@ def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa
 def test_duckdb_equals_a_full_scan(
     path: Path, all_rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    requested = questions(all_rows, 14)
+    requested = questions(all_rows, 8)
     scan = f"FROM iceberg_scan('{path}')"
     copied = tmp_path / "all.parquet"
     found = in_shell(
@@ -160,7 +160,7 @@ def test_scan_requests_no_footers(
     footers = {server.url + each.path: each.file_size - each.footer_size - 8 for each in files}
     assert not server.log
     requests = 0
-    for requested in questions(all_rows, 5, seed=7):
+    for requested in questions(all_rows, 3, seed=7):
         server.log.clear()
         scan = table.scan(requested.where, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}

@@ -85,15 +85,15 @@ def patterns(rows: pa.Table, count: int) -> Iterator[tuple[str, str]]:
 def test_duckdb_shell_equals_a_full_scan(
     lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    conditions = [(each.where, each.where) for each in questions(all_rows, 14)] + [*patterns(all_rows, 8)]
+    conditions = [(each.where, each.where) for each in questions(all_rows, 8)] + [*patterns(all_rows, 6)]
+    copied = tmp_path / "all.parquet"
     for at, path in enumerate(lakes.values()):
         mine = conditions[at::2]
-        copied = tmp_path / f"{at}.parquet"
-        statements = [f"SET TimeZone = 'UTC'; COPY (FROM cc.captures) TO '{copied}'"]
+        statements = [f"SET TimeZone = 'UTC'; COPY (FROM cc.captures) TO '{copied}'"] if at == 0 else []
         for number, (ours, _) in enumerate(mine):
             statements.append(f"SET TimeZone = '{ZONES[number % 3]}'; SELECT {SUMS} FROM cc.captures WHERE {ours}")  # noqa: S608
         assert ask_shell(path, server.url, statements) == [[truth(plain)] for _, plain in mine]
-        assert in_order(pq.read_table(copied).select(SCHEMA.names).cast(SCHEMA)).equals(in_order(all_rows))
+    assert in_order(pq.read_table(copied).select(SCHEMA.names).cast(SCHEMA)).equals(in_order(all_rows))
     assert sum(truth(plain)["n"] > 0 for _, plain in conditions) > len(conditions) / 2
 
 
@@ -111,7 +111,7 @@ def test_opens_only_files_with_matching_bounds(
     sizes = {file.path: (file.file_size, file.footer_size) for file in files}
     opened_files, there_are = 0, 0
     connections = [stack.enter_context(opened(lakes[kind], server.url)) for kind in ("sqlite", "duckdb")]
-    for at in range(12):
+    for at in range(6):
         key, crawl = rng.choice(keys), rng.choice(crawls)
         prefix = key.partition(")")[0]
         where, low, high = [

@@ -12,7 +12,8 @@ from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, find_error, 
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle
 
-pytestmark = pytest.mark.skipif(programs() is None, reason=f"{VARIABLE} is not set, or names a folder without pywb")
+if programs() is None:
+    pytest.skip(f"{VARIABLE} is not set, or names a folder without pywb", allow_module_level=True)
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)

@@ -65,7 +65,7 @@ def test_query_times_include_all_requested_times(digits: str, moment: Any) -> No
 # ---- filters ----
 
 
-@settings(max_examples=300)
+@settings(max_examples=8 * settings().max_examples)
 @given(
     st.sampled_from(["", "!"]),
     st.sampled_from(["", "=", "~"]),

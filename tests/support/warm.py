@@ -30,7 +30,7 @@ from tests.support import canaries
 IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
 """Modules that functions of the package import."""
 
-OF_COMMANDS = {"export": "catalogue.export.iceberg", "mcp": "catalogue.mcp_server", "serve": "catalogue.server"}
+OF_COMMANDS = {"export iceberg": "catalogue.export.iceberg", "mcp": "catalogue.mcp_server", "serve": "catalogue.server"}
 """Packages and modules that only one command needs, and that take long to import."""
 
 ROOT = Path(__file__).parents[2]
@@ -222,10 +222,11 @@ def _import_everything() -> None:
 
 
 def _import_for(words: Sequence[str]) -> None:
-    name = OF_COMMANDS.get(next(iter(words), ""))
-    if name and name not in sys.modules:
-        import_module(name)
-        _freeze()
+    command = " ".join(words)
+    for beginning, name in OF_COMMANDS.items():
+        if command.startswith(beginning) and name not in sys.modules:
+            import_module(name)
+            _freeze()
 
 
 def _freeze() -> None:
