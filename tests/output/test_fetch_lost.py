@@ -186,20 +186,20 @@ def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> Non
 def test_command_fetches_patterns_and_captures(
     asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue
 ) -> None:
-    rows = harvested.captures("*.example.com", crawls=crawl).to_arrow()
-    dry = asking("fetch", "*.example.com", "--crawl", crawl, "--dry-run", "--json").json()
+    rows = harvested.captures("example.com/*", crawls=crawl).to_arrow()
+    dry = asking("fetch", "example.com/*", "--crawl", crawl, "--dry-run", "--json").json()
     assert dry["captures"] == rows.num_rows
-    ran = asking("fetch", "*.example.com", "--crawl", crawl, "-o", "a.warc.gz", "--yes")
+    ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz", "--yes")
     assert (ran.status, ran.out, ran.err) == (0, "", f"{rows.num_rows} records in a.warc.gz\n")
     pq.write_table(rows, tmp_path / "rows.parquet")
     pa_csv.write_csv(rows, tmp_path / "rows.csv")
-    (tmp_path / "rows.jsonl").write_text(asking("query", "*.example.com", "--crawl", crawl).out)
-    cdxj = asking("query", "*.example.com", "--crawl", crawl, "--format", "cdxj").out.splitlines()
+    (tmp_path / "rows.jsonl").write_text(asking("query", "example.com/*", "--crawl", crawl).out)
+    cdxj = asking("query", "example.com/*", "--crawl", crawl, "--format", "cdxj").out.splitlines()
     cdx = [{"timestamp": line.split(" ")[1], **json.loads(line.split(" ", 2)[2])} for line in cdxj]
     (tmp_path / "cdx.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cdx))
     (tmp_path / "rows.cdxj").write_text("\n".join(cdxj))
     places = Counter(map(capture_of, rows.to_pylist()))
-    asking("query", "*.example.com", "--crawl", crawl, "-o", "rows.arrow")
+    asking("query", "example.com/*", "--crawl", crawl, "-o", "rows.arrow")
     for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl", "rows.cdxj", "rows.arrow"):
         with (tmp_path / name).open("rb") as file:
             given = captures_in(file).to_pylist()
@@ -207,8 +207,8 @@ def test_command_fetches_patterns_and_captures(
     ran = asking("fetch", "--captures", "rows.cdxj", "-o", "b.warc.gz", "--yes", "--json")
     assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
     assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
-    ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz")
-    part = harvested.captures("example.com/*", crawls=crawl).count()
+    ran = asking("fetch", "example.com", "--crawl", crawl, "-o", "a.warc.gz")
+    part = harvested.captures("example.com", crawls=crawl).count()
     others = f"{rows.num_rows - part:,} of other queries"
     assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -11,8 +10,9 @@ import catalogue
 from catalogue.atomic_files import whole_file
 from catalogue.errors import QueryError
 from catalogue.records.record import Record
-from catalogue.settings import Settings
+from tests.support.crawls import crawl_of, table
 from tests.support.forms import FORMS, fill, sixty_records, urls_in, urls_of
+from tests.support.served_records import harvest
 
 records = pytest.fixture(scope="module")(sixty_records)
 SECRET = b"a file of the user"
@@ -88,15 +88,9 @@ def test_complete_files_replace_links(tmp_path: Path, secret: Path, link: Callab
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_data_folder_follows_no_links(
-    untaught_data: Path,
-    settings: Settings,
-    crawl: str,
-    tmp_path: Path,
-    secret: Path,
-    link: Callable[[Path, Path], None],
-) -> None:
-    data, place, ours = copytree(untaught_data, tmp_path / "data"), tmp_path / "snapshot", tmp_path / "ours"
+def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
+    data, settings = harvest(crawl_of(tmp_path / "mirror", table(["com,example)/"])), tmp_path)
+    place, ours = tmp_path / "snapshot", tmp_path / "ours"
     (data / "catalogue.duckdb").unlink()
     ours.mkdir()
     for planted in (
@@ -107,8 +101,8 @@ def test_data_folder_follows_no_links(
     ):
         link(secret, planted)
     with catalogue.open(data, settings=settings) as cat:
-        cat.export_snapshot(place, crawls=crawl)
-        cat.export_ducklake(crawls=crawl)
+        cat.export_snapshot(place)
+        cat.export_ducklake()
     with catalogue.open(ours, settings=settings) as cat:
         assert cat.pull(str(place)).files
     assert secret.read_bytes() == SECRET

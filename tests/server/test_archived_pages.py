@@ -51,7 +51,7 @@ def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
     """Some captures with records, of each subset."""
     every = harvested.captures("*.com", crawls=crawl).to_arrow().to_pylist()
     subsets = [[row for row in every if row["subset"] == name] for name in ("warc", "crawldiagnostics", "robotstxt")]
-    return [row for rows in subsets for row in rows[:: len(rows) // 6 or 1]]
+    return [row for rows in subsets for row in rows[:: len(rows) // 3 or 1]]
 
 
 def test_records_agree_with_python(address: str, harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
@@ -72,7 +72,7 @@ def test_records_agree_with_python(address: str, harvested: Catalogue, crawl: st
         assert got.headers["x-archive-orig-status"] == record.status_line
         assert got.headers["link"].endswith('>; rel="original"')
         assert record.http_header("content-type") in {None, got.headers["content-type"]}
-        check_sandbox(got)
+        check_sandbox(got.headers)
         warc = get(address, f"/{crawl}/{stamp}warc_/{url}")
         assert (warc.body, warc.headers["content-type"]) == (record.member, "application/warc")
         assert read_record(capture_of(row), warc.body).url == url
@@ -135,7 +135,7 @@ def test_text_form(hostile: str) -> None:
     got = page(hostile, "script", "text_")
     assert (got.status, got.text.strip()) == (200, "hello there")
     assert got.headers["content-type"] == "text/plain; charset=utf-8"
-    check_sandbox(got)
+    check_sandbox(got.headers)
     assert page(hostile, "surrogate", "text_").text.endswith(" x")
 
 
@@ -222,13 +222,14 @@ def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None
 # ---- archived pages have no effect on the server's own pages ----
 
 
-def header_lines(address: str, target: str) -> list[tuple[str, str]]:
-    """Return header lines as sent."""
+def header_lines(address: str, name: str) -> list[tuple[str, str]]:
+    """Return header lines of a page as sent."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
-        connection.request("GET", target)
+        connection.request("GET", f"/{CRAWL}/2022id_/{url_of(name)}")
         response = connection.getresponse()
         response.read()
+        assert response.status == 200
         return response.getheaders()
     finally:
         connection.close()
@@ -243,7 +244,7 @@ OURS = {
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_archived_headers_have_no_effect(hostile: str, name: str) -> None:
-    lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of(name)}")
+    lines = header_lines(hostile, name)
     assert len(lines) < 100
     assert sum(len(key) + len(value) for key, value in lines) < 10_000
     assert all(value.isascii() and value.isprintable() for _, value in lines)
@@ -255,14 +256,13 @@ def test_archived_headers_have_no_effect(hostile: str, name: str) -> None:
     }
     names = [key.lower() for key, _ in lines]
     assert all(names.count(key) == 1 for key in acting)
-    got = page(hostile, name)
-    assert got.status == 200
-    assert {key: got.headers[key] for key in OURS} == OURS
+    got = {key.lower(): value for key, value in lines}
+    assert {key: got[key] for key in OURS} == OURS
     check_sandbox(got)
 
 
 def test_archived_headers_have_other_names(hostile: str) -> None:
-    lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of('acting')}")
+    lines = header_lines(hostile, "acting")
     lower = [(key.lower(), value) for key, value in lines]
     assert [value for key, value in lower if key == "x-archive-orig-set-cookie"] == ["a=1", "b=2"]
     assert [value for key, value in lower if key == "x-archive-orig-status"] == ["200 OK"]
@@ -279,7 +279,6 @@ def test_archived_headers_have_other_names(hostile: str) -> None:
         ("strange", None),
         ("parts", None),
         ("cut", None),
-        ("bomb", None),
     ],
 )
 def test_uses_only_valid_content_types(hostile: str, name: str, kind: str | None) -> None:
@@ -293,6 +292,8 @@ def test_payload_is_decoded_if_possible(hostile: str) -> None:
     assert (decoded.body, decoded.headers["x-archive-payload"]) == (SCRIPT, "decoded")
     assert (cut.body, cut.headers["x-archive-payload"]) == (GZIPPED[:-9], "as archived")
     assert len(bomb.body) < 1 << 20
+    assert bomb.headers["content-type"] == "application/octet-stream"
+    assert bomb.headers["content-disposition"] == "attachment"
     assert "content-encoding" not in decoded.headers
 
 

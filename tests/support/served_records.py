@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,11 @@ def page(address: str, name: str, form: str = "id_") -> Answer:
     return get(address, f"/{CRAWL}/2022{form}/{url_of(name)}")
 
 
-def check_sandbox(got: Answer) -> None:
-    policy = got.headers["content-security-policy"].split("; ")
+def check_sandbox(headers: Mapping[str, str]) -> None:
+    policy = headers["content-security-policy"].split("; ")
     assert "sandbox" in policy
     assert "default-src 'none'" in policy
     assert not any("script" in each for each in policy)
-    assert got.headers["x-content-type-options"] == "nosniff"
-    assert got.headers["referrer-policy"] == "no-referrer"
-    assert got.headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
