@@ -170,13 +170,12 @@ def test_plans_agree_with_python(untaught: tuple[Catalogue, str], url: str) -> N
     assert sum(len(each["row_groups"]) + len(each["awaited"]) for each in got["files"]) == plan.row_groups
 
 
-@pytest.mark.parametrize("limit", [1000, 17])
-def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue, limit: int) -> None:
+def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue) -> None:
     found: list[dict[str, Any]] = []
     got: dict[str, Any] = {"next": None}
     while not found or got["next"]:
-        got = answer(address, "row_groups", limit=limit, after=got["next"])
-        assert 0 < len(got["row_groups"]) <= limit
+        got = answer(address, "row_groups", limit=17, after=got["next"])
+        assert 0 < len(got["row_groups"]) <= 17
         found += got["row_groups"]
     expected = harvested.sql("SELECT path, row_group, num_rows FROM row_groups ORDER BY path, row_group").fetchall()
     assert [(each["path"], each["row_group"], each["num_rows"]) for each in found] == expected

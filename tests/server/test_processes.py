@@ -60,6 +60,14 @@ def started(
             process.kill()
 
 
+def assert_imported_little(number: int) -> None:
+    """Check that a process that has run no query yet has imported no library for queries."""
+    libraries = Path(f"/proc/{number}/maps").read_text()
+    assert "numpy" in libraries
+    assert "duckdb" not in libraries
+    assert "pandas" not in libraries
+
+
 def is_running(number: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()

@@ -18,6 +18,7 @@ import pytest
 
 from catalogue.server.service import Service
 from catalogue.settings import Settings
+from tests.server.test_processes import assert_imported_little
 from tests.support.commands import Command
 from tests.support.serving import get, running, serving
 
@@ -160,6 +161,7 @@ def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Comma
             for connection in (connections[0], connections[-1]):
                 connection.sendall(request)
                 assert b" 200 OK" in connection.recv(1 << 16)
+            assert_imported_little(process.pid)
             for _ in range(1000):
                 stack.enter_context(connected(base))
             check_is_served(base, crawl)
