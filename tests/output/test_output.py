@@ -105,8 +105,8 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
                 opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
         with (stopped / f"{name}.ledger").open("ab") as opened:
             opened.write(chance.choice([b"", b'{"fi', b"\xff"]))
-        names = fill(stopped / name, form, records, tmp_path / "cache", most)
-        assert urls_in(stopped, form, names) == urls_of(records), stopped
+        names = fill(stopped / name, form, records[:45], tmp_path / "cache", most)
+        assert urls_in(stopped, form, names) == urls_of(records[:45]), stopped
         assert not list(stopped.rglob(".*")), stopped
 
 
