@@ -12,8 +12,8 @@ from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, find_error, 
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle
 
-if programs() is None:
-    pytest.skip(f"{VARIABLE} is not set, or names a folder without pywb", allow_module_level=True)
+IS_MISSING = programs() is None
+pytestmark = pytest.mark.skipif(IS_MISSING, reason=f"{VARIABLE} is not set, or names a folder without pywb")
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)
@@ -49,7 +49,7 @@ def _renamed(line: str) -> str:
     return start + json.dumps(fields)
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
+@pytest.mark.parametrize("exchange", EXCHANGES[:1] if IS_MISSING else EXCHANGES, ids=lambda exchange: exchange.name)
 def test_oracle_agrees_with_pywb_except_where_noted(
     exchange: Exchange, base: str, oracle: Oracle, known: Known
 ) -> None:
