@@ -53,7 +53,7 @@ def started(
         try:
             found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline().decode())
             assert found
-            wait_until(process, lambda: listening(int(found[1])) == 2)
+            wait_until(process, lambda: listening(int(found[1])) == 2, pause=0.05)
             assert process.poll() is None
             yield process, found[0]
         finally:

@@ -13,11 +13,13 @@ from typing import Any
 from tests.support import canaries, warm
 
 
-def wait_until(process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool]) -> None:
-    """Wait for a condition or for the end of the process, without using a core."""
+def wait_until(
+    process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool], pause: float = 0.002
+) -> None:
+    """Wait for a condition or for the end of the process, without using a core; ``pause`` is between checks."""
     while not is_so():
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.002)
+            process.wait(timeout=pause)
             return
 
 
