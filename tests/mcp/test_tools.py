@@ -89,7 +89,7 @@ def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
         offset: int | None = 0
         while offset is not None:
             answer = await assistant.ask(
-                "query", patterns=[SITE], crawls=[MODERN, OLD], limit=60, offset=offset, max_requests=200
+                "query", patterns=[SITE], crawls=[MODERN, OLD], limit=100, offset=offset, max_requests=200
             )
             assert answer["complete"] is (answer["next_offset"] is None)
             assert bool(answer["crawls_not_read"]) is not answer["complete"]

@@ -53,7 +53,8 @@ def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str)
 
 def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -> None:
     def urls(url: str = "example.com/*", **conditions: Any) -> list[str]:
-        return sorted(row[1] for row in rows(page(search(site, url=url, limit=1000, **conditions))))
+        found = csv.DictReader(StringIO(search(site, form=".csv", url=url, limit=1000, **conditions).text))
+        return sorted(row["url"] for row in found)
 
     def expected(url: str = "example.com/*", **conditions: Any) -> list[str]:
         return sorted(harvested.captures(url, columns=["url"], **conditions).to_arrow().column("url").to_pylist())
@@ -88,10 +89,10 @@ def test_searches_several_crawls(site: str, harvested: Catalogue) -> None:
 
 
 def test_shows_pages_before_redirects_and_the_newest_crawl_first(site: str, harvested: Catalogue) -> None:
-    table = harvested.captures("example.com/*", columns=["fetch_status"]).to_arrow()
+    table = harvested.captures("example.com", columns=["fetch_status"]).to_arrow()
     counts = Counter(zip(table.column("subset").to_pylist(), table.column("crawl").to_pylist(), strict=True))
-    found = [row[0].split()[-2:] for row in rows(page(search(site, url="example.com/*", crawl="all", limit=1000)))]
-    assert found == [[crawl, subset] for (subset, crawl), count in counts.items() for _ in range(count)][:1000]
+    found = [row[0].split()[-2:] for row in rows(page(search(site, url="example.com", crawl="all", limit=1000)))]
+    assert found == [[crawl, subset] for (subset, crawl), count in counts.items() for _ in range(count)]
     assert len(counts) > 2
 
 
@@ -171,9 +172,9 @@ def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
         ({"crawl": stored[1], "crawls": " "}, stored[1]),
     ]
     for given, chosen in cases:
-        root = page(search(site, url="example.com", **given))
+        root = page(search(site, url="example.com", limit=5, **given))
         assert chosen_crawl(root) == chosen
-        again = page(search(site, url="example.com", crawl=chosen))
+        again = page(search(site, url="example.com", limit=5, crawl=chosen))
         assert rows(again) == rows(root) != []
 
 

@@ -13,9 +13,7 @@ from typing import Any
 from tests.support import canaries, warm
 
 
-def wait_until(
-    process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool], pause: float = 0.002
-) -> None:
+def wait_until(process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool], pause: float = 0.002) -> None:
     """Wait for a condition or for the end of the process, without using a core; ``pause`` is between checks."""
     while not is_so():
         with suppress(subprocess.TimeoutExpired):

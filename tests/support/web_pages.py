@@ -96,9 +96,9 @@ def page(answer: Answer, status: int = 200, *, policy: str = POLICY) -> Node:
     return root
 
 
-def search(address: str, **params: Any) -> Answer:
+def search(address: str, form: str = "", **params: Any) -> Answer:
     given = {name.strip("_"): value for name, value in params.items()}
-    return get(address, f"/search?{urlencode(given, doseq=True)}")
+    return get(address, f"/search{form}?{urlencode(given, doseq=True)}")
 
 
 def rows(root: Node) -> list[list[str]]:
