@@ -163,7 +163,7 @@ def ask_shell(lake: Path, source: str, statements: Sequence[str]) -> list[list[d
 
 _spare: list[duckdb.DuckDBPyConnection] = []
 """Connections with loaded extensions; loading takes longer than most queries."""
-_UNSIGNED = {"allow_unsigned_extensions": True}
+_UNSIGNED: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": True}
 """Checking the signatures of extensions takes longer than most tests."""
 
 
