@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
-"""Of an extra; imported before memory is limited."""
+"""Imported before memory is limited."""
 
 _HEADER = 4
 """Bytes before each message with its length."""
@@ -97,7 +97,7 @@ def _answer(request: bytes) -> bytes:
 
 
 def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
-    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - an extra
+    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a document needs
     from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
     from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
@@ -130,7 +130,7 @@ def _markdown(data: bytes, found: dict[str, Any], *, main_content: bool) -> str 
     if found["parsed_as"] != "html":
         text: str | None = found["text"]
         return text
-    from markdownify import markdownify  # noqa: PLC0415 - an extra
+    from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
     from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
     from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
 
 
 def _feed(data: bytes, kind: str) -> tuple[str, dict[str, Any]]:
-    import feedparser  # noqa: PLC0415 - an extra
+    import feedparser  # noqa: PLC0415 - what a feed needs
 
     parsed = feedparser.parse(BytesIO(data), resolve_relative_uris=False, sanitize_html=True)
     items = [_without_nothing(_item(entry)) for entry in parsed.entries[:_ITEMS]]
