@@ -9,13 +9,14 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
+
+from catalogue.resource_limits import limit_resources
 
 LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
 """Imported before memory is limited."""
@@ -52,7 +53,7 @@ def serve() -> None:
         os.dup2(null.fileno(), 1)
     for name in LIBRARIES:
         import_module(name)
-    _limit_resources()
+    limit_resources(memory=_MAX_MEMORY, open_files=16)
     send(answers, b"")
     while (request := receive(sys.stdin.buffer)) is not None:
         send(answers, _answer(request))
@@ -71,17 +72,6 @@ def receive(pipe: IO[bytes]) -> bytes | None:
         return None
     message = pipe.read(length)
     return message if len(message) == length else None
-
-
-def _limit_resources() -> None:
-    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
-        import resource  # noqa: PLC0415
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + _MAX_MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _answer(request: bytes) -> bytes:
