@@ -17,6 +17,7 @@ from catalogue.settings import install_command
 
 _CRAWL = "CC-MAIN-2022-05"
 _COMMANDS = [
+    ("A page as it is in the newest crawl, without any preparation.", ["get", "shop.example.com", "--text"]),
     ("What crawls are there?", ["crawls"]),
     (
         "Store the footers of one crawl's index files: one small request per file.",
@@ -154,7 +155,7 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
         miniature = write_miniature(folder / "mirror")
         options.say(
             f"A miniature of data.commoncrawl.org with made-up content: "
-            f"{len(miniature.files)} index files, {miniature.rows:,} captures."
+            f"{len(miniature.files)} files, {miniature.rows:,} captures."
         )
         with LoopbackServer(folder / "mirror") as server:
             os.environ["CATALOGUE_DATA"] = str(folder / "data")
