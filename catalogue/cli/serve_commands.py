@@ -164,11 +164,8 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
             for why, command in _COMMANDS:
                 _run(why, command)
             _show_python(folder / "data", server.url)
-            requests = [exchange for exchange in server.log if "cc-index/table" in exchange.path]
-            click.echo(
-                f"\nIn total, {len(requests)} requests for index files were made, "
-                f"for {sum(exchange.sent_bytes for exchange in requests):,} bytes."
-            )
+            received = sum(exchange.sent_bytes for exchange in server.log)
+            click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
             if serve:
                 _serve(folder, server.url)
     finally:
