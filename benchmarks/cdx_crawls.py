@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from shutil import copytree, rmtree
+from shutil import rmtree
 from tempfile import mkdtemp
 from urllib.parse import urlencode
 
 from benchmarks.peers import CACHE
 from benchmarks.report import say
-from benchmarks.zipnum import LINES, write_cluster
-from catalogue.cdx.cluster import index_folder, list_path, shards_path
+from benchmarks.zipnum import LINES, publish_cluster, write_cluster
+from catalogue.cdx.cluster import index_folder
 from catalogue.demo import write_miniature
 from tests.support.cdx_oracle import plain_key
 from tests.support.synthetic_crawl import write_synthetic_crawl
@@ -75,7 +75,8 @@ def _crawl(name: str, captures: int) -> Crawl:
             write_synthetic_crawl(folder, captures, 1)
         cluster.mkdir()
         write_cluster(cluster, name, _lines(folder, name))
-        _replace_index(folder, name, cluster / "collections" / name / "indexes")
+        rmtree(folder / index_folder(name))
+        publish_cluster(cluster, folder, name)
         made.rename(complete)
     return Crawl(name, captures, complete / "crawl", complete / "cluster")
 
@@ -84,14 +85,6 @@ def _lines(folder: Path, crawl: str) -> Iterator[str]:
     for shard in sorted((folder / index_folder(crawl)).glob("cdx-*.gz")):
         with gzip.open(shard, "rt", encoding="utf-8", newline="\n") as lines:
             yield from (line.rstrip("\n") for line in lines)
-
-
-def _replace_index(folder: Path, crawl: str, indexes: Path) -> None:
-    rmtree(folder / index_folder(crawl))
-    copytree(indexes, folder / index_folder(crawl))
-    paths = [f"{index_folder(crawl)}/{path.name}" for path in sorted(indexes.glob("cdx-*.gz"))]
-    listed = "".join(f"{path}\n" for path in (*paths, list_path(crawl)))
-    (folder / shards_path(crawl)).write_bytes(gzip.compress(listed.encode(), mtime=0))
 
 
 # ---- queries ----

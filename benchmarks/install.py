@@ -39,7 +39,7 @@ def main(*, full: bool) -> None:
     table(
         "Size of an installation",
         ["extras", "packages", "MB to download"],
-        [[extras or "none", *_downloads(wheel, extras)] for extras in ("", "serve", "s3", "text", "all")],
+        [[extras or "none", *_downloads(wheel, extras)] for extras in ("", "serve", "s3", "all")],
     )
     with TemporaryDirectory(prefix="benchmarks-") as name:
         folder = Path(name)

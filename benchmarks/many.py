@@ -20,6 +20,8 @@ from benchmarks.peers import CACHE
 from benchmarks.processes import run, wait_for_quiet
 from benchmarks.real_size import CRAWL, FULL, INDEX_FILE, ROW_GROUPS, SMALL, real_size, writing
 from benchmarks.report import say, table
+from benchmarks.site_crawl import cdx_lines
+from benchmarks.zipnum import publish_cluster, write_cluster
 
 FILES = 300
 URLS = 10_000
@@ -32,7 +34,7 @@ def main(*, full: bool) -> None:
     rows = FULL if full else SMALL
     say(f"{ROW_GROUPS} row groups of {rows:,} rows, and the same rows in {FILES} files, unless cached")
     large = real_size(CACHE, rows=rows)
-    small = split_crawl(large, CACHE / f"crawl-{FILES}-files-of-{ROW_GROUPS * rows}", rows)
+    small = split_crawl(large, CACHE / f"crawl-2-{FILES}-files-of-{ROW_GROUPS * rows}", rows)
     urls = draw_urls(large)
     in_all = ROW_GROUPS * rows
     _measure(small, urls, f"{len(urls):,} URLs, {FILES} files of {_GROUPS} row groups, {in_all:,} rows")
@@ -47,7 +49,7 @@ def _measure(folder: Path, urls: list[str], title: str) -> None:
         wait_for_quiet()
         ran = run(["benchmarks.clients.many_ours", server.url, str(file)], home=Path(home))
     steps = [Step(**each) for each in json.loads(ran.output)]
-    url_counts = [len(urls), len(urls), min(SINGLE, len(urls))]
+    url_counts = [min(SINGLE, len(urls)) if "one by one" in step.name else len(urls) for step in steps]
     pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection"
     table(
         f"{title}: {pace}, peak {ran.cost.peak_bytes / 1e6:.0f} MB",
@@ -78,12 +80,15 @@ def draw_urls(folder: Path) -> list[str]:
 
 
 def split_crawl(large: Path, folder: Path, rows: int) -> Path:
-    """Split the rows of one file into many files, unless cached."""
+    """Split the rows of one file into many files, and write their CDX index, unless cached."""
     if not folder.exists():
         made = Path(mkdtemp(prefix="crawl-", dir=folder.parent))
         try:
             write_lists(made, CRAWL, FILES)
             _write(made, pq.ParquetFile(large / INDEX_FILE), ROW_GROUPS * rows // FILES)
+            with TemporaryDirectory(prefix="cluster-") as clusters:
+                write_cluster(Path(clusters), CRAWL, cdx_lines(large / INDEX_FILE))
+                publish_cluster(Path(clusters), made, CRAWL)
             made.rename(folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)

@@ -85,7 +85,7 @@ def _urls(folder: Path) -> Iterator[Profile]:
     """Profile queries for many URLs at once, and one by one."""
     large = real_size.real_size(CACHE, rows=real_size.SMALL)
     rows = real_size.ROW_GROUPS * real_size.SMALL
-    crawl = many.split_crawl(large, CACHE / f"crawl-{many.FILES}-files-of-{rows}", real_size.SMALL)
+    crawl = many.split_crawl(large, CACHE / f"crawl-2-{many.FILES}-files-of-{rows}", real_size.SMALL)
     urls = many.draw_urls(large)
     (folder / "urls").write_text("\n".join(urls), encoding="utf-8")
     (folder / "some").write_text("\n".join(urls[:: len(urls) // LOOK_UPS][:LOOK_UPS]), encoding="utf-8")

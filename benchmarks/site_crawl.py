@@ -78,15 +78,15 @@ def make_cluster(cache: Path, file: Path, *, rows: int) -> Path:
         say("writing the captures of a file as lines of CDXJ")
         made = Path(mkdtemp(prefix="cluster-", dir=cache))
         try:
-            write_cluster(made, CRAWL, _lines(file))
+            write_cluster(made, CRAWL, cdx_lines(file))
             made.rename(folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     return folder
 
 
-def _lines(file: Path) -> Iterator[str]:
-    """Yield sorted lines. No value of these files needs escapes in JSON."""
+def cdx_lines(file: Path) -> Iterator[str]:
+    """Yield the rows of an index file as sorted CDX lines. No value of these files needs escapes in JSON."""
     parquet = pq.ParquetFile(file)
     names = [*COLUMNS, "content_digest"]
     for number in range(parquet.num_row_groups):

@@ -6,7 +6,9 @@ commoncrawl/cc-index-server (branch ``pywb2``), except for the location of the b
 the environment variable ``CATALOGUE_PYWB`` names its ``bin`` folder; otherwise one is created.
 """
 
+import gzip
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.peers import PYWB, python_of
 from benchmarks.processes import Failed, Served
+from catalogue.cdx.cluster import index_folder, list_path, shards_path
 
 VARIABLE = "CATALOGUE_PYWB"
 _PROGRAM = "wayback"
@@ -57,6 +60,17 @@ def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
         for number, (first, member) in enumerate(blocks(lines), start=1):
             cluster.write(f"{first}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
             part.write(member)
+
+
+def publish_cluster(clusters: Path, folder: Path, crawl: str) -> None:
+    """Copy what ``write_cluster`` wrote to the paths of the CDX index in a folder laid out as data.commoncrawl.org."""
+    indexes = folder / index_folder(crawl)
+    shutil.copytree(clusters / "collections" / crawl / "indexes", indexes)
+    shards = [f"{index_folder(crawl)}/{path.name}\n" for path in sorted(indexes.glob("cdx-*.gz"))]
+    (folder / shards_path(crawl)).parent.mkdir(parents=True, exist_ok=True)
+    (folder / shards_path(crawl)).write_bytes(
+        gzip.compress("".join([*shards, f"{list_path(crawl)}\n"]).encode(), mtime=0)
+    )
 
 
 def link_cluster(folder: Path, crawl: str, listed: Path, location: str) -> None:

@@ -54,7 +54,6 @@ EXTRAS = {
     "s3": (("s3fs",), "s3:// as a source"),
     "dask": (("dask", "distributed"), "--scheduler, and to_dask()"),
     "iceberg": (("pyiceberg",), "export iceberg"),
-    "text": (("feedparser", "markdownify", "resiliparse"), "text and metadata of pages"),
     "polars": (("polars",), "to_polars(), and scan()"),
     "mcp": (("mcp",), "catalogue mcp"),
     "shell": (("duckdb-cli",), "the shell that catalogue sql opens"),

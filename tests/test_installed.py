@@ -20,8 +20,6 @@ MISSING = [
     ("s3", "harvest", "--crawl", "CC-MAIN-2022-05", "--data", "other", "--source", "s3://commoncrawl/"),
     ("s3", "fetch", *URL, "--output", "s3://bucket/found.warc.gz"),
     ("dask", "query", *URL, "--scheduler", "tcp://127.0.0.1:1"),
-    ("text", "fetch", *URL, "--format", "text", "--output", "found.jsonl"),
-    ("text", "get", *URL, "--text"),
     ("iceberg", "export", "iceberg", "lake"),
 ]
 """An extra, and a command that needs it."""
@@ -90,6 +88,14 @@ def test_both_indexes_return_a_url(home: Path, settings: dict[str, str]) -> None
         assert (ran.returncode, ran.stderr[-11:]) == (0, "2 captures\n")
         rows[index] = sorted(ran.stdout.splitlines())
     assert rows["columnar"] == rows["cdx"]
+
+
+@pytest.mark.parametrize("form", ["--text", "--markdown", "--links"])
+def test_gets_a_page(home: Path, settings: dict[str, str], form: str) -> None:
+    ran = run(home, "catalogue", "get", URL[0], form, **settings)
+    assert ran.returncode == 0, ran.stderr
+    assert "/" in ran.stdout
+    assert "200 OK, text/html" in ran.stderr
 
 
 def test_errors_name_missing_extras(home: Path, settings: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from benchmarks.clients.lookup_asking import COLUMNS, measure
 from benchmarks.paced import LATENCY, RATE
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
+from catalogue.errors import UnknownCrawl
 from catalogue.session import Session
 from catalogue.settings import Settings
 
@@ -18,7 +19,7 @@ SINGLE = 50
 
 
 def main() -> None:
-    """Harvest, query with stored footers, again with stored page indexes, and some URLs one by one."""
+    """Harvest and query, with each index alone and with both; ask for some URLs one by one."""
     source, file = sys.argv[1:]
     urls = Path(file).read_text(encoding="utf-8").splitlines()
     folder = Path(mkdtemp())
@@ -32,9 +33,19 @@ def main() -> None:
         cat.harvest(CRAWL)
         steps = [
             measure(source, "footers stored", lambda: ask(urls)),
-            measure(source, "indexes stored", lambda: ask(urls)),
+            measure(source, "page indexes stored", lambda: ask(urls)),
             measure(source, "some URLs, one by one", lambda: sum(ask([url]) for url in urls[:SINGLE])),
         ]
+        try:
+            cat.harvest(CRAWL, index="cdx")
+        except UnknownCrawl:
+            pass
+        else:
+            steps += [
+                measure(source, "list of blocks stored, too", lambda: ask(urls)),
+                measure(source, "the same again", lambda: ask(urls)),
+                measure(source, "the same, one by one", lambda: sum(ask([url]) for url in urls[:SINGLE])),
+            ]
     print(json.dumps([asdict(step) for step in steps]))
 
 

@@ -112,10 +112,6 @@ def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
         raise QueryError(f"--json and --{form} exclude each other; the JSON object has the headers")
     if main_content and form not in {"text", "markdown"}:
         raise QueryError("--main-content needs --text or --markdown")
-    if form in {"text", "markdown", "links"}:
-        from catalogue.records.document import check_installed
-
-        check_installed(markdown=form == "markdown")
     return form
 
 

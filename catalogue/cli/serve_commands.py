@@ -17,6 +17,7 @@ from catalogue.settings import install_command
 
 _CRAWL = "CC-MAIN-2022-05"
 _COMMANDS = [
+    ("A page as it is in the newest crawl, without any preparation.", ["get", "shop.example.com", "--text"]),
     ("What crawls are there?", ["crawls"]),
     (
         "Store the footers of one crawl's index files: one small request per file.",
@@ -154,7 +155,7 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
         miniature = write_miniature(folder / "mirror")
         options.say(
             f"A miniature of data.commoncrawl.org with made-up content: "
-            f"{len(miniature.files)} index files, {miniature.rows:,} captures."
+            f"{len(miniature.files)} files, {miniature.rows:,} captures."
         )
         with LoopbackServer(folder / "mirror") as server:
             os.environ["CATALOGUE_DATA"] = str(folder / "data")
@@ -163,11 +164,8 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
             for why, command in _COMMANDS:
                 _run(why, command)
             _show_python(folder / "data", server.url)
-            requests = [exchange for exchange in server.log if "cc-index/table" in exchange.path]
-            click.echo(
-                f"\nIn total, {len(requests)} requests for index files were made, "
-                f"for {sum(exchange.sent_bytes for exchange in requests):,} bytes."
-            )
+            received = sum(exchange.sent_bytes for exchange in server.log)
+            click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
             if serve:
                 _serve(folder, server.url)
     finally:

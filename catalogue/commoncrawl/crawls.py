@@ -69,7 +69,9 @@ def _weeks_between(text: str, crawl: str) -> int | None:
 
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
-    """Return the end of a message about an unknown crawl."""
+    """Return the end of a message about a crawl that a source does not have."""
+    if text in known:
+        return "the list of crawls has it, so it may be published later"
     if similar := closest_crawl(text, known):
         return f"did you mean {similar}?"
     newest = next(iter(newest_first(known)), None)

@@ -7,10 +7,11 @@ Three crawls represent three eras of the columnar index (commoncrawl/cc-index-ta
     that its row groups overlap. Every second file has no statistics of ``url_surtkey``; in the others one row group
     has none, because of a key that is too long.
 ``CC-MAIN-2022-05``
-    30 columns, gzip, page indexes and page checksums, all subsets, sorted. Its WARC files are included, with every
-    record at the place in its row.
+    30 columns, gzip, page indexes and page checksums, all subsets, sorted.
 ``CC-MAIN-2026-30``
     31 columns (``warc_record_id``), zstd, and a manifest that names a directory as well. A quarter as large.
+
+The WARC files of the two newer crawls are included, with every record at the place in its row.
 """
 
 import json
@@ -92,13 +93,12 @@ _NOT_IN_2018 = (
     *("url_host_name_reversed", "fetch_redirect", "content_charset", "content_languages", "content_truncated"),
     "warc_record_id",
 )
-_WITH_RECORDS = "CC-MAIN-2022-05"
 _NEWEST = datetime(2026, 7, 10, 3, tzinfo=UTC)
 _MODERN = datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC)
 _OLD = datetime(2018, 1, 16, 7, 5, tzinfo=UTC)
 _ERAS = (
     _Era("CC-MAIN-2026-30", "July 2026 Index", _NEWEST, _FEW, 0.25, _ZSTD, (), escapes_twice=False),
-    _Era(_WITH_RECORDS, "January 2022 Index", _MODERN, _ALL, 1.0, _GZIP, ("warc_record_id",)),
+    _Era("CC-MAIN-2022-05", "January 2022 Index", _MODERN, _ALL, 1.0, _GZIP, ("warc_record_id",)),
     _Era("CC-MAIN-2018-05", "January 2018 Index", _OLD, {"warc": 5}, 1.0, _INT96, _NOT_IN_2018, old=True),
 )
 _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
@@ -148,16 +148,16 @@ def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[
     subsets = {}
     for subset, urls_of_subset in _urls_by_subset(era, rng, urls, max(_FEWEST_PAGES, count)).items():
         rows = list(captures(rng, segments, subset, urls_of_subset, twice=era.escapes_twice))
-        if era.crawl == _WITH_RECORDS:
-            for segment in segments:
-                path = segment.warc_path(subset)
-                files[path] = write_warc(rng, segment, subset, [row for row in rows if row["warc_filename"] == path])
-        else:
+        if era.old:
             for row in rows:
                 row["warc_record_offset"], row["warc_record_length"] = (
                     rng.randrange(1 << 30),
                     rng.randrange(400, 30_000),
                 )
+        else:
+            for segment in segments:
+                path = segment.warc_path(subset)
+                files[path] = write_warc(rng, segment, subset, [row for row in rows if row["warc_filename"] == path])
         subsets[subset] = sorted(rows, key=lambda row: (row[KEY_COLUMN], row["fetch_time"]))
     return subsets
 

@@ -40,10 +40,6 @@ def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
 
 
 def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
-    if arguments.format != "headers":
-        from catalogue.records.document import check_installed  # noqa: PLC0415 - a call imports what it needs
-
-        check_installed(markdown=arguments.format == "markdown")
     empty: list[str] = []
 
     def approve(estimate: "GetEstimate") -> None:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ import duckdb
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import first_paragraph, to_json
 from catalogue.metadata_db.connection import connect, readable
+from catalogue.resource_limits import limit_resources
 
 SECONDS = 10.0
 _MEMORY = 256 << 20
@@ -134,7 +135,7 @@ _ERRORS: dict[str, type[CatalogueError]] = {
 def main() -> None:
     """Read a query from the standard input, and write its result as JSON."""
     path, sql, rows, characters = json.loads(sys.stdin.buffer.read())
-    _limit_resources()
+    limit_resources(memory=_MORE_MEMORY, written=0)
     try:
         with readable(), closing(connect(Path(path))) as connection:
             found: tuple[str, object] = ("rows", asdict(run_confined(connection, sql, rows, characters)))
@@ -143,17 +144,6 @@ def main() -> None:
     except MemoryError:
         found = ("TooExpensive", _TOO_LARGE)
     sys.stdout.buffer.write(json.dumps(found).encode())
-
-
-def _limit_resources() -> None:
-    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
-        import resource  # noqa: PLC0415
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + _MORE_MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, characters: int) -> SqlRows:

@@ -190,6 +190,11 @@ class Reader:
         if count and not I16 <= kind <= I64:
             message = f"a list at byte {self.position} has elements of type {kind} instead of numbers"
             raise ThriftError(message)
+        start = self.position
+        short = self.data[start : start + count]
+        if len(short) == count and short.isascii():  # each takes one byte
+            self.position = start + count
+            return [(number >> 1) ^ -(number & 1) for number in short]
         return [self._zigzag() for _ in range(count)]
 
     def joined_texts(self) -> bytes:

@@ -1,7 +1,7 @@
 """Plan a query by the index that is cheaper for each crawl."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,6 +21,8 @@ from catalogue.query.query import CDX, COLUMNAR
 from catalogue.source.byte_ranges import FileVersion
 
 _NO_FOOTERS = "no footers are stored"
+_MUCH_CHEAPER = 2
+"""How many times as much a request to each file must cost as the CDX index, so that no file is planned."""
 _COMPLETENESS = 30.0
 """Seconds that a complete answer may take longer than one without the files that are not stored."""
 
@@ -84,11 +86,16 @@ class ChoiceContext:
         cdx = self._cdx.plan(counts=counts)
         cdx_ways = _ways(cdx, self._crawls, CDX)
         self._tell()
+        files = self._columnar.candidate_files() if self._columnar else Counter()
+        for each in cdx.searches:  # the way of such a crawl is an estimate
+            del files[each.crawl]
         by_cdx = {
-            crawl: why for crawl in self._crawls if (why := self._surely_cdx(crawl, cdx_ways[crawl], explain=explain))
+            crawl: why
+            for crawl in self._crawls
+            if (why := self._surely_cdx(crawl, cdx_ways[crawl], files[crawl], explain=explain))
         }
         columnar = None
-        if self._columnar and by_cdx.keys() != {*self._crawls}:
+        if self._columnar and (explain or by_cdx.keys() != {*self._crawls}):
             columnar = self._columnar.plan(counts=counts)
         columnar_ways = _ways(columnar, self._stored, COLUMNAR) if columnar else {}
         ways = [
@@ -103,14 +110,18 @@ class ChoiceContext:
                 self._told.add(crawl)
                 self._notify(f"the CDX index of {crawl} cannot be used, the columnar one answers: {error}")
 
-    def _surely_cdx(self, crawl: str, way: Way, *, explain: bool) -> str:
+    def _surely_cdx(self, crawl: str, way: Way, files: int, *, explain: bool) -> str:
         """Return why the CDX index answers, whatever the columnar one costs; empty if that is not sure."""
         if crawl in self._cdx.refused:
             return ""
         if crawl not in self._stored:
             return _NO_FOOTERS
-        is_least = way.requests <= 1 and way.bytes <= self._cost.max_gap
-        return "one request is the least" if is_least and not explain else ""
+        if way.requests <= 1 and way.bytes <= self._cost.max_gap and not explain:
+            return "one request is the least"
+        # Planning hundreds of files would take longer than reading the blocks.
+        if files and _MUCH_CHEAPER * self._price(way) < self._cost.price(files, 0) + self._cost.latency:
+            return f"{plural(files, 'file')} of the columnar index may match"
+        return ""
 
     def _way(self, crawl: str, sure: str | None, cdx: Way, columnar: Way | None) -> CrawlWay:
         if crawl in self._cdx.refused and columnar:

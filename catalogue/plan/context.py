@@ -1,12 +1,13 @@
 """Plan a query from stored footers, fetch missing page indexes, and store what reading teaches."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import StoreError, StoreLocked
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.parquet.footer import decode_footer, decode_row_groups
@@ -149,6 +150,11 @@ class PlanContext:
     def candidate_row_groups(self) -> int:
         """The number of row groups that may match."""
         return sum(len(each.row_groups) for each in self.scope.candidates)
+
+    def candidate_files(self) -> Counter[str]:
+        """Return how many files of each crawl may match."""
+        files = (index_file(each.path) for each in self.scope.candidates)
+        return Counter(file.crawl for file in files if file)
 
     def limited(self, limit: int) -> "PlanContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))

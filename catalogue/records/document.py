@@ -10,16 +10,14 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from queue import LifoQueue
 from threading import Event, Timer
 from typing import Any, Self
 
-from catalogue.errors import BadDocument, QueryError
+from catalogue.errors import BadDocument
 from catalogue.records import extract
 from catalogue.records.record import Record
-from catalogue.settings import install_command
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
@@ -46,11 +44,7 @@ class Documents:
             markdown: convert pages to Markdown, too.
             processes: at most; by default one for each core.
             seconds: that one document may take.
-
-        Raises:
-            QueryError: if the libraries are not installed.
         """
-        check_installed(markdown=markdown)
         self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds
         self._count = processes or os.cpu_count() or 1
@@ -109,13 +103,6 @@ class Documents:
             if parser and not reusable:  # after an interrupt its answer may still come
                 parser.kill()
             self._idle.put(parser if reusable else None)
-
-
-def check_installed(*, markdown: bool = False) -> None:
-    """Raise QueryError if the libraries that parse documents, an extra, are not installed."""
-    libraries = (*extract.LIBRARIES, *(["markdownify"] if markdown else ()))
-    if not all(find_spec(name.partition(".")[0]) for name in libraries):
-        raise QueryError(f"text extraction needs more libraries; run: {install_command('text')}")
 
 
 class _ParserDied(Exception):

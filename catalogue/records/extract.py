@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from io import BytesIO
@@ -17,8 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from catalogue.resource_limits import limit_resources
+
 LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
-"""Of an extra; imported before memory is limited."""
+"""Imported before memory is limited."""
 
 _HEADER = 4
 """Bytes before each message with its length."""
@@ -52,7 +53,7 @@ def serve() -> None:
         os.dup2(null.fileno(), 1)
     for name in LIBRARIES:
         import_module(name)
-    _limit_resources()
+    limit_resources(memory=_MAX_MEMORY, open_files=16)
     send(answers, b"")
     while (request := receive(sys.stdin.buffer)) is not None:
         send(answers, _answer(request))
@@ -73,17 +74,6 @@ def receive(pipe: IO[bytes]) -> bytes | None:
     return message if len(message) == length else None
 
 
-def _limit_resources() -> None:
-    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
-        import resource  # noqa: PLC0415
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + _MAX_MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
 def _answer(request: bytes) -> bytes:
     header, _, data = request.partition(b"\n")
     kind, main_content, markdown = json.loads(header)
@@ -97,7 +87,7 @@ def _answer(request: bytes) -> bytes:
 
 
 def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
-    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - an extra
+    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a document needs
     from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
     from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
@@ -130,7 +120,7 @@ def _markdown(data: bytes, found: dict[str, Any], *, main_content: bool) -> str 
     if found["parsed_as"] != "html":
         text: str | None = found["text"]
         return text
-    from markdownify import markdownify  # noqa: PLC0415 - an extra
+    from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
     from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
     from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
@@ -191,7 +181,7 @@ def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
 
 
 def _feed(data: bytes, kind: str) -> tuple[str, dict[str, Any]]:
-    import feedparser  # noqa: PLC0415 - an extra
+    import feedparser  # noqa: PLC0415 - what a feed needs
 
     parsed = feedparser.parse(BytesIO(data), resolve_relative_uris=False, sanitize_html=True)
     items = [_without_nothing(_item(entry)) for entry in parsed.entries[:_ITEMS]]

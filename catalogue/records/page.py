@@ -98,7 +98,6 @@ class Page(ReprMixin):
 
         Raises:
             BadDocument: if it cannot be parsed.
-            QueryError: if the extra ``text`` is not installed.
         """
         return self._text(main_content=False)
 

@@ -192,21 +192,21 @@ requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue
 @pytest.mark.parametrize(
     ("environment", "file", "origin", "command"),
     [
-        ("venv", "pyvenv.cfg", None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
-        ("venv", "pyvenv.cfg", _WHEEL, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
-        ("venv", "pyvenv.cfg", _CHECKOUT, "{python} -m pip install '/a checkout[text]'"),
-        ("venv", "pyvenv.cfg", _EDITABLE, "{python} -m pip install -e '/a checkout[text]'"),
-        ("tools/x", "uv-receipt.toml", _WHEEL, "uv tool install 'commoncrawl-catalogue[s3,text]'"),
-        ("venvs/x", "pipx_metadata.json", _CHECKOUT, "pipx runpip x install 'commoncrawl-catalogue[text]'"),
+        ("venv", "pyvenv.cfg", None, "{python} -m pip install 'commoncrawl-catalogue[serve]'"),
+        ("venv", "pyvenv.cfg", _WHEEL, "{python} -m pip install 'commoncrawl-catalogue[serve]'"),
+        ("venv", "pyvenv.cfg", _CHECKOUT, "{python} -m pip install '/a checkout[serve]'"),
+        ("venv", "pyvenv.cfg", _EDITABLE, "{python} -m pip install -e '/a checkout[serve]'"),
+        ("tools/x", "uv-receipt.toml", _WHEEL, "uv tool install 'commoncrawl-catalogue[s3,serve]'"),
+        ("venvs/x", "pipx_metadata.json", _CHECKOUT, "pipx runpip x install 'commoncrawl-catalogue[serve]'"),
         (
             ".cache/91a8",
             "pipx_metadata.json",
             None,
-            "pipx run --spec 'commoncrawl-catalogue[text]' commoncrawl-catalogue ...",
+            "pipx run --spec 'commoncrawl-catalogue[serve]' commoncrawl-catalogue ...",
         ),
-        (".cache/91a8", "pipx_metadata.json", _WHEEL, "pipx run --spec '/a.whl[text]' commoncrawl-catalogue ..."),
-        ("archive-v0/HYaN", "pyvenv.cfg", None, "uvx --from 'commoncrawl-catalogue[text]' commoncrawl-catalogue ..."),
-        ("archive-v0/HYaN", "pyvenv.cfg", _CHECKOUT, "uvx --from '/a checkout[text]' commoncrawl-catalogue ..."),
+        (".cache/91a8", "pipx_metadata.json", _WHEEL, "pipx run --spec '/a.whl[serve]' commoncrawl-catalogue ..."),
+        ("archive-v0/HYaN", "pyvenv.cfg", None, "uvx --from 'commoncrawl-catalogue[serve]' commoncrawl-catalogue ..."),
+        ("archive-v0/HYaN", "pyvenv.cfg", _CHECKOUT, "uvx --from '/a checkout[serve]' commoncrawl-catalogue ..."),
     ],
 )
 def test_install_command_depends_on_the_installation(
@@ -225,4 +225,4 @@ def test_install_command_depends_on_the_installation(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / environment).mkdir(parents=True)
     (tmp_path / environment / file).write_text(_RECEIPT)
-    assert install_command("text", tmp_path / environment) == command.replace("{python}", sys.executable)
+    assert install_command("serve", tmp_path / environment) == command.replace("{python}", sys.executable)

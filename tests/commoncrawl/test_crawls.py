@@ -4,7 +4,14 @@ import pyarrow as pa
 import pytest
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
-from catalogue.commoncrawl.crawls import SUBSETS, check_crawl_name, has_columnar_index, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import (
+    SUBSETS,
+    check_crawl_name,
+    has_columnar_index,
+    select_crawls,
+    select_subsets,
+    suggest_crawl,
+)
 from catalogue.errors import QueryError, UnknownCrawl
 
 
@@ -139,3 +146,15 @@ def test_knows_the_columns_of_2026_30() -> None:
         "warc_record_offset": pa.int64(),
         "warc_record_length": pa.int64(),
     }
+
+
+@pytest.mark.parametrize(
+    ("crawl", "end"),
+    [
+        ("CC-MAIN-2022-06", "did you mean CC-MAIN-2022-05?"),
+        ("CC-MAIN-2099-01", "the newest is CC-MAIN-2026-30"),
+        ("CC-MAIN-2026-30", "the list of crawls has it, so it may be published later"),
+    ],
+)
+def test_suggests_what_to_do_about_a_missing_crawl(crawl: str, end: str) -> None:
+    assert suggest_crawl(crawl, ["CC-MAIN-2022-05", "CC-MAIN-2026-30"]) == end

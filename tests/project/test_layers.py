@@ -15,6 +15,7 @@ ORDER = [
     "errors",
     "formatting",
     "atomic_files",
+    "resource_limits",
     "settings",
     "progress",
     "surt",

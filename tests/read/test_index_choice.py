@@ -18,6 +18,7 @@ from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.demo import Miniature
 from catalogue.errors import IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
@@ -231,3 +232,24 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
         assert len(server.log) <= 13 * len(crawls)
         assert plan["requests"] == len(crawls)
         assert {each["index"] for each in plan["crawls"]} == {"cdx"}
+
+
+def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Miniature, tmp_path: Path) -> None:
+    settings = Settings(source=str(miniature.folder), bandwidth=1e9, cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        crawl = miniature.crawls[1]
+        cat.harvest(crawl, subsets="all", index="both")
+        urls = (
+            cat.captures("*", crawls=crawl, subsets="all", columns=["url"], limit=5000)
+            .to_arrow()["url"]
+            .to_pylist()[::50]
+        )
+        found = cat.captures(urls, subsets="all", columns=["url"])
+        (explained,) = found.explain().ways
+        (way,) = found.plan.ways
+        assert (way.why, way.other) == ("11 files of the columnar index may match", None)
+        assert (explained.way, explained.why) == (way.way, way.why)
+        assert explained.other
+        assert explained.other.requests >= 2 * way.way.requests > 0
+        rows = cat.captures(urls, subsets="all", columns=["url"], index="columnar").to_arrow()
+        assert comparable(found.to_arrow()).equals(comparable(rows))

@@ -4,9 +4,7 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import signal
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from catalogue import Catalogue
-from catalogue.errors import BadDocument, QueryError
+from catalogue.errors import BadDocument
 from catalogue.output.formats import JsonLinesFormat
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record, read_record
 from catalogue.selection import stored_crawls
-from catalogue.settings import install_command
 from tests.support.archives import capture, digest, warc
 from tests.support.commands import Command
 from tests.support.processes import children
@@ -301,13 +298,6 @@ def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl
         rows = harvested.captures("*.example.com", crawls=crawl, columns=["url"]).to_arrow()
         assert sorted(line["url"] for line in lines) == sorted(rows.column("url").to_pylist())
     assert all(line["disposition"] == "SUCCESS" for line in lines)
-
-
-@pytest.mark.parametrize("missing", ["feedparser", "resiliparse"])
-def test_names_the_extra_without_libraries(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(QueryError, match=re.escape(install_command("text"))):
-        Documents()
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,9 +103,10 @@ def test_captures_agree_with_python(address: str, harvested: Catalogue, query: d
     except QueryError:
         assert request(address, "query", **query).status == 422
         return
-    got = answer(address, "query", **query, limit=10_000)
-    assert sorted(map(as_json, got["captures"])) == sorted(map(as_json, expected.to_arrow().to_pylist()))
-    assert (got["limited"], got["complete"], got["missing"]) == (False, True, [])
+    got = answer(address, "query", **query, limit=200)
+    rows, shown = (Counter(map(as_json, each)) for each in (expected.to_arrow().to_pylist(), got["captures"]))
+    assert (shown <= rows, shown.total()) == (True, min(rows.total(), 200))
+    assert (got["limited"], got["complete"], got["missing"]) == (rows.total() >= 200, True, [])
 
 
 def test_limits_captures(address: str) -> None:

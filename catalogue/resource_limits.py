@@ -1,0 +1,25 @@
+"""Limits of a child process that handles what strangers wrote."""
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def limit_resources(*, memory: int, open_files: int | None = None, written: int | None = None) -> None:
+    """Limit this process for the rest of its life, and let it leave no core dump, where the system can.
+
+    Args:
+        memory: bytes of address space, in addition to what it has now.
+        open_files: at most, those that are open now included.
+        written: bytes of any file that it writes.
+    """
+    with suppress(ImportError, OSError, ValueError):  # not every system has these limits
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+        if written is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (written, written))
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
