@@ -152,6 +152,18 @@ def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
+def both_data(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with every crawl of the whole mirror, page indexes and lists of blocks; to be copied."""
+
+    def make(folder: Path) -> Path:
+        with catalogue.open(folder, settings=Settings(source=str(whole_mirror))) as cat:
+            cat.harvest("all", subsets="all", index="both", pages=True)
+        return folder
+
+    return once(tmp_path_factory, "both", make)
+
+
+@pytest.fixture(scope="session")
 def harvested_data(untaught_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy for queries, which no test writes to."""
     return Path(copytree(untaught_data, tmp_path_factory.mktemp("harvested") / "data"))

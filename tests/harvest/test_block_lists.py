@@ -1,6 +1,7 @@
 """Lists of blocks of the CDX index: harvested, shown, checked, used and forgotten."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,12 @@ from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
+from tests.support.snapshot_lists import LINES, mirror
 
-LINES = make_list(20_000)
+__all__ = ["mirror"]  # a fixture
+
 BLOCKS = parse_blocks(CRAWL, LINES)
 PART = 16 << 20
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> Path:
-    write_list(tmp_path / "mirror", LINES)
-    return tmp_path / "mirror"
 
 
 @pytest.fixture
@@ -70,10 +67,10 @@ def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
     cat.harvest(CRAWL, index="cdx")
     stored = cat.session.block_lists.get(CRAWL)
     assert stored
-    numbers = [0, 1, 4095, 4096, 4097, 10_000, len(BLOCKS) - 2, len(BLOCKS) - 1]
+    numbers = [0, 1, 4095, 4096, 4097, len(BLOCKS) - 2, len(BLOCKS) - 1]
     keys = [b"", *(BLOCKS.key(number) for number in numbers), b"zz"]
     intervals = [exact_interval(key) for key in keys[1:]]
-    intervals += [KeyInterval(start, end) for start in keys for end in keys if start < end]
+    intervals += [KeyInterval(start, end) for start, end in [*pairwise(keys), (keys[0], keys[-1])] if start < end]
     for interval in intervals:
         assert stored.knows(interval)
         found, expected = stored.find(interval), BLOCKS
@@ -84,7 +81,11 @@ def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
 
 
 def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
-    lines = make_list(250_000)
+    lines = b"".join(
+        b"com,example)/%06d/%b 20220807000000\tcdx-00000.gz\t%d\t100\t%d\n"
+        % (number, b"x" * 4000, number * 100, number + 1)
+        for number in range(4500)
+    )
     write_list(mirror, lines)
     parts = -(-(len(lines) - (16 << 10)) // PART)
     assert parts > 1

@@ -26,6 +26,7 @@ from tests.support.snapshot_lists import (
     LINES,
     OTHER,
     OTHERS,
+    exported,
     mine,
     mirror,
     place,
@@ -36,7 +37,7 @@ from tests.support.snapshot_lists import (
 from tests.support.snapshots import manifest_of
 from tests.support.warm import Forked
 
-__all__ = ["mine", "mirror", "place", "settings", "theirs"]  # fixtures
+__all__ = ["exported", "mine", "mirror", "place", "settings", "theirs"]  # fixtures
 
 PIECE = 64 << 10
 
@@ -44,7 +45,9 @@ PIECE = 64 << 10
 # ---- the same list ----
 
 
-def test_pulled_list_is_the_exported_one(mine: Catalogue, theirs: Catalogue, place: Path, mirror: Path) -> None:
+def test_pulled_list_is_the_exported_one(mine: Catalogue, theirs: Catalogue, mirror: Path, tmp_path: Path) -> None:
+    place = tmp_path / "mine.snapshot"
+    mine.export_snapshot(place)
     (listed,) = manifest_of(place).blocks
     assert (listed.crawl, listed.count, listed.file_size) == (CRAWL, 9000, len(LINES))
     assert gzip.decompress(published(place).read_bytes()) == LINES
@@ -119,7 +122,9 @@ def test_damaged_lists_are_replaced(theirs: Catalogue, place: Path) -> None:
     assert theirs.pull(str(place)).lists == 1
 
 
-def test_etags_of_other_sources_are_dropped(mirror: Path, mine: Catalogue, place: Path, tmp_path: Path) -> None:
+def test_etags_of_other_sources_are_dropped(mirror: Path, mine: Catalogue, tmp_path: Path) -> None:
+    place = tmp_path / "mine.snapshot"
+    mine.export_snapshot(place)
     with (
         FaultServer(mirror) as server,
         catalogue.open(tmp_path / "other", settings=Settings(source=server.url, cache=tmp_path / "cache")) as other,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ def both_settings(whole_mirror: Path, settings: Settings) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def both(both_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    with catalogue.open(tmp_path_factory.mktemp("both") / "data", settings=both_settings) as cat:
-        cat.harvest("all", subsets="all", index="both", pages=True)
+def both(both_data: Path, both_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    data = copytree(both_data, tmp_path_factory.mktemp("both") / "data")
+    with catalogue.open(data, settings=both_settings) as cat:
         yield cat

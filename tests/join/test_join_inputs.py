@@ -3,11 +3,8 @@
 import bz2
 import gzip
 import io
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import run
 from typing import Any
 
 import pandas as pd
@@ -17,7 +14,8 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import QueryError
-from tests.support.commands import Command
+from tests.support.commands import Command, ended
+from tests.support.warm import Forked
 
 URLS = ["https://example.com/", "http://nowhere.invalid/", "https://www.example.com/"]
 FOUND = [1, 3]
@@ -169,9 +167,9 @@ def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
     ran = mirror_of("join", "urls.csv", "--crawl", crawl, "-o", "found", "--json")
     assert ran.json()["complete"]
     assert ran.json()["invalid"] == 1
-    words = [sys.executable, "-m", "catalogue", "join", "-", "--crawl", crawl, "--dry-run", "--json"]
-    piped = run(words, cwd=tmp_path, env=mirror_of.environment(), input=text(*URLS), capture_output=True, check=True)
-    assert json.loads(piped.stdout)["rows"] == 3
+    words = ["join", "-", "--crawl", crawl, "--dry-run", "--json"]
+    with Forked(words, mirror_of.environment(), tmp_path, given=text(*URLS)) as piped:
+        assert ended(piped).json()["rows"] == 3
     for wrong, message in (
         (["urls.csv", "-o", "urls.csv"], "a join writes Parquet"),
         (["urls.csv", "--crawl", crawl], "no output"),

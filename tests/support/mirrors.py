@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,3 +61,14 @@ def whole_table(mirror: Path, names: Sequence[str] = SCHEMA.names) -> pa.Table:
                 columns[field.name] = pa.nulls(len(table), field.type)
         tables.append(pa.table(columns, schema=schema))
     return pa.concat_tables(tables)
+
+
+def copy_crawl(mirror: Path, crawl: str, folder: Path) -> Path:
+    """Copy the columnar index and the CDX index of a crawl."""
+    for path in (f"cc-index/table/cc-main/warc/crawl={crawl}", f"cc-index/collections/{crawl}"):
+        copytree(mirror / path, folder / path)
+    for file in [mirror / "collinfo.json", *(mirror / "crawl-data" / crawl).glob("*.paths.gz")]:
+        there = folder / file.relative_to(mirror)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_bytes(file.read_bytes())
+    return folder

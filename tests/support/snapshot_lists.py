@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.harvest.snapshot import MANIFEST
 from catalogue.settings import Settings
+from tests.conftest import once
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.snapshots import manifest_of
 
@@ -45,10 +47,23 @@ def theirs(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
         yield cat
 
 
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of the list of blocks, from another source than the tests'; to be copied."""
+
+    def make(folder: Path) -> Path:
+        write_list(folder / "mirror", LINES)
+        with catalogue.open(folder / "data", settings=Settings(source=str(folder / "mirror"))) as cat:
+            cat.harvest(CRAWL, index="cdx")
+            cat.export_snapshot(folder / "snapshot")
+        return folder / "snapshot"
+
+    return once(tmp_path_factory, "list", make)
+
+
 @pytest.fixture
-def place(mine: Catalogue, tmp_path: Path) -> Path:
-    mine.export_snapshot(tmp_path / "snapshot")
-    return tmp_path / "snapshot"
+def place(exported: Path, tmp_path: Path) -> Path:
+    return Path(copytree(exported, tmp_path / "snapshot"))
 
 
 def change_list(place: Path, data: bytes | None = None, **fields: object) -> None:
