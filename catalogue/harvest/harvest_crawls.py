@@ -157,9 +157,11 @@ def harvest_crawls(
     _check_index(session, index)
     Thread(target=_open_database, name="duckdb").start()
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
-    store, outcomes = session.create_store(), []
+    store = session.create_store()
+    outcomes: list[Harvested] = []
     with session.reporting(report, "files") as progress:
         for crawl in chosen:
+            before = len(outcomes)
             for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
                 try:
                     if of_index == CDX:
@@ -186,7 +188,8 @@ def harvest_crawls(
                     session.notify(str(error))  # a list of crawls runs ahead of their index
                     continue
                 outcomes.append(outcome)
-                _update_database(session, stale=bool(outcome.fetched))
+            if added := outcomes[before:]:
+                _update_database(session, stale=any(each.fetched for each in added))
     return outcomes
 
 

@@ -105,12 +105,14 @@ def test_roundtrip(path: Path) -> None:
     assert bounds.is_complete()
 
 
-def test_rejects_every_damaged_byte(path: Path) -> None:
+def test_rejects_damaged_bytes(path: Path) -> None:
+    """Each byte of the header, and some of the parts."""
     content = path.read_bytes()
     original = BoundsFile.open(path)
     assert original
     silent = 0
-    for place in range(len(content)):
+    start = content.index(b"\xff\xff\xff\xff")  # of the first part
+    for place in [*range(start), *range(start, len(content), 11)]:
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         bounds = BoundsFile.open(path)
         if bounds is None:

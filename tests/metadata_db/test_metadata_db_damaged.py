@@ -11,7 +11,7 @@ from catalogue.errors import DiskFailed
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
-PLACES = 20
+PLACES = 8
 
 
 @pytest.mark.parametrize(("name", "planned"), [("catalogue.duckdb", False), ("catalogue.bounds", True)])
@@ -29,7 +29,7 @@ def test_reports_damage_anywhere(
                 return str(error)
 
     expected, content = reported(), path.read_bytes()
-    length = min(20_000, len(content) // 20)
+    length = min(20_000, len(content) // PLACES)
     failing = []
     for place in range(PLACES):
         start = len(content) // (PLACES + 1) * (place + 1)
