@@ -173,7 +173,7 @@ def test_subsets_without_all_files_are_not_compared(copied: Path, crawl: str, tm
     gone = sorted(copied.glob("cc-index/table/cc-main/warc/crawl=*/subset=warc/*.parquet"))[1]
     gone.unlink()
     command = harvested(copied, crawl, tmp_path)
-    ran = command("check", "--compare-indexes", "--read-subset", "100%")
+    ran = command("check", "--compare-indexes", "--read-subset", "1B")
     note = f"warc of {crawl} cannot be compared until all files are harvested; run: catalogue harvest --crawl {crawl}"
     assert (ran.status, ran.out) == (0, "")
     assert note in ran.err

@@ -22,7 +22,7 @@ from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
 from catalogue.harvest.publish import publish
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, unpack_snapshot
+from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, read_rows, unpack_snapshot, write_rows
 from catalogue.metadata_db.export_rows import write_table
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.selection import stored_crawls
@@ -31,7 +31,17 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
 from catalogue.store.stored_file import decode, encode
 from tests.support.commands import Command
-from tests.support.snapshots import PATTERNS, empty, exported, indexes_in, manifest_of, place, taught, values_of
+from tests.support.snapshots import (
+    PATTERNS,
+    empty,
+    exported,
+    indexes_in,
+    manifest_of,
+    place,
+    replace_file,
+    taught,
+    values_of,
+)
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 
@@ -81,25 +91,27 @@ def test_pull_needs_no_range_support(exported: Path, empty: Catalogue) -> None:
     assert pulled.files == len(empty.files()) > 0
 
 
-def test_large_files_are_pulled_in_ranges(exported: Path, empty: Catalogue, tmp_path: Path) -> None:
-    crawl = manifest_of(exported).crawls[0]
-    empty.pull(str(exported), crawls=crawl, compare=0)
-    store = empty.session.create_store()
-    path = store.keys("files")[-1]
-    stored = store.get("files", path)
-    assert stored
+def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None:
     large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
-    store.add_indexes(path, {9999: large}, stored)
-    empty.export_snapshot(tmp_path / "large")
-    file = max(manifest_of(tmp_path / "large").files, key=lambda each: each.size)
-    with (
-        LoopbackServer(tmp_path / "large") as server,
-        catalogue.open(tmp_path / "other", settings=empty.session.settings) as other,
-    ):
-        other.pull(server.url, compare=0)
+    added: list[Row] = []
+
+    def add(path: Path) -> None:
+        rows = [row for part in read_rows(path) for row in part]
+        last = max((row for row in rows if row.kind == "footer"), key=lambda row: row.path)
+        added.append(Row("page_index", last.path, 9999, replace(last.stored, data=large.pack())))
+        write_rows(path, [[*rows, *added]])
+
+    replace_file(place, add)
+    file = max(manifest_of(place).files, key=lambda each: each.size)
+    with LoopbackServer(place) as server:
+        empty.pull(server.url, crawls=file.crawl, compare=0)
         ranges = [exchange.range for exchange in server.log if exchange.path == file.name]
         assert ranges == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{file.size - 1}"]
-        assert other.session.create_store().indexes(path, [9999], stored) == {9999: large}
+    (row,) = added
+    store = empty.session.create_store()
+    stored = store.get("files", row.path)
+    assert stored
+    assert store.indexes(row.path, [9999], stored) == {9999: large}
 
 
 def test_pull_selects_crawls(exported: Path, empty: Catalogue) -> None:

@@ -21,7 +21,7 @@ from catalogue.query.query import QueryOptions
 from catalogue.surt import Match, parse_pattern, url_surtkeys
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
-SMALL = Sizes(keys=20, row_groups=4, blocks=6, run=1, few=0, rows=17, in_memory=15, batch=8, planned=1_000)
+SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, in_memory=15, batch=8, planned=1_000)
 KINDS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -146,7 +146,7 @@ def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_exact_keys_of_all_eras(both: Catalogue, oracle: Oracle, index: str, tmp_path: Path) -> None:
-    texts = texts_of(oracle, 60, seed=5)
+    texts = texts_of(oracle, 40, seed=5)
     done = run(both, texts, tmp_path / "out", "inner", index=index, crawls=oracle.crawls)
     assert done.complete
     assert of_result(done) == expected(oracle, texts, "inner", Match.EXACT)
@@ -157,7 +157,7 @@ def test_exact_keys_of_all_eras(both: Catalogue, oracle: Oracle, index: str, tmp
     [("semi", "cdx"), ("anti", "columnar"), ("crawls", "columnar"), ("crawls", "cdx"), ("latest", "cdx")],
 )
 def test_exact_keys(both: Catalogue, some: Oracle, how: str, index: str, tmp_path: Path) -> None:
-    texts = texts_of(some, 60, seed=len(how))
+    texts = texts_of(some, 50, seed=len(how))
     done = run(both, texts, tmp_path / "out", how, index=index, crawls=some.crawls)
     assert done.complete
     assert of_result(done) == expected(some, texts, how, Match.EXACT)

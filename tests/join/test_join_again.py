@@ -46,7 +46,7 @@ def test_stays_incomplete_until_everything_is_stored(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, whole_mirror: Path, how: str, tmp_path: Path
 ) -> None:
     cat, lost = incomplete
-    texts = texts_of(oracle, 90, seed=1)
+    texts = texts_of(oracle, 40, seed=1)
     output = tmp_path / "out"
     for _ in range(2):
         found = run(cat, texts, output, how, crawls=crawl)
@@ -70,7 +70,7 @@ def test_goes_on_after_the_index_was_changed(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:
     cat, _ = incomplete
-    texts = texts_of(oracle, 90, seed=2)
+    texts = texts_of(oracle, 40, seed=2)
     assert not run(cat, texts, tmp_path / "out", "inner", crawls=crawl).complete
     cat.harvest(crawl, index="cdx")
     found = run(cat, texts, tmp_path / "out", "inner", crawls=crawl)
@@ -123,8 +123,8 @@ def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, cra
 def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     """URLs that differ in a session id only, and whose key starts a slice."""
     url = next(str(row["url"]) for row in oracle.rows if str(row["url"]).count("/") == 3 and "?" not in str(row["url"]))
-    texts = [f"{url}?sid={hashlib.md5(str(n).encode(), usedforsecurity=False).hexdigest()}" for n in range(100)]
-    texts += texts_of(oracle, 60, seed=6)
+    texts = [f"{url}?sid={hashlib.md5(str(n).encode(), usedforsecurity=False).hexdigest()}" for n in range(40)]
+    texts += texts_of(oracle, 20, seed=6)
     for index in ("columnar", "cdx"):
         sizes = replace(SMALL, keys=1, row_groups=1, blocks=1, batch=7)
         found = run(both, texts, tmp_path / index, "semi", sizes=sizes, index=index, crawls=crawl)
@@ -139,7 +139,7 @@ def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path
 
 
 def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
-    texts = texts_of(oracle, 90, seed=7)
+    texts = texts_of(oracle, 40, seed=7)
     output = tmp_path / "crawl=CC-MAIN-1999-01" / "found[1]*"  # DuckDB would see patterns and columns in it
     output.parent.mkdir()
     first = run(both, texts, output, "inner", crawls=crawl)
@@ -157,7 +157,7 @@ def test_refused_cost_keeps_a_finished_result(
 ) -> None:
     cat, _ = incomplete
     cat.harvest(crawl, index="cdx")
-    texts = texts_of(oracle, 60, seed=8)
+    texts = texts_of(oracle, 30, seed=8)
     first = run(cat, texts, tmp_path / "out", "inner", crawls=crawl, index="cdx")
     assert first.complete
     cat.harvest(crawl, subsets="all", refresh=True)
@@ -192,7 +192,7 @@ def test_failed_slice_leaves_no_rows(
 
 def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
     crawl = both.session.metadata().crawls[-1]
-    texts = texts_of(Oracle(rows, [crawl]), 60, seed=10)
+    texts = texts_of(Oracle(rows, [crawl]), 30, seed=10)
     moved = replace(both.session.settings, source=str(whole_mirror))
     with catalogue.open(tmp_path / "data", settings=moved) as cat:
         cat.harvest(crawl, subsets="warc")
