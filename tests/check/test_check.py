@@ -352,7 +352,7 @@ def test_repair_rebuilds_a_damaged_database(cat: Catalogue) -> None:
     chunks = len(cat.column_chunks(CRAWL))
     cat.close()
     data = cat.path.read_bytes()
-    for place in range(3 * 4096, len(data), 1 << 20):
+    for place in range(3 * 4096, len(data), 1 << 21):
         cat.path.write_bytes(data[:place] + Random(place).randbytes(5000) + data[place + 5000 :])
         ran = commands(cat)("check", "--repair")
         assert ran.status == 0, ran.err

@@ -197,6 +197,7 @@ def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Ta
     assert less < size / 2
 
 
+@pytest.mark.parametrize("source", ["without statistics"], indirect=True)
 def test_limits_files_and_bytes(cat: Catalogue) -> None:
     missing = cat.row_groups().query("bounds_from == 'missing'")
     assert cat.backfill(only_gaps=True).estimate.row_groups == len(missing)

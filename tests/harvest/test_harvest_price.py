@@ -1,10 +1,12 @@
 """What a harvest costs is reported before it starts, and large harvests of several crawls ask first."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import catalogue
 from catalogue import Catalogue
+from catalogue.demo import Miniature
 from catalogue.harvest.harvest_crawls import FILES_OF_A_SUBSET
 from catalogue.settings import Settings
 from tests.support.commands import Command
@@ -15,7 +17,8 @@ def crawls_with_an_index(command: Command) -> list[str]:
     return [row["crawl"] for row in rows if row["has_table"]]
 
 
-def test_large_harvests_of_several_crawls_need_consent(command: Command) -> None:
+def test_large_harvests_of_several_crawls_need_consent(command: Command, miniature: Miniature) -> None:
+    command = replace(command, source=str(miniature.folder))
     crawls = crawls_with_an_index(command)
     refused = command("harvest", "--crawl", "all")
     assert refused.status == 2

@@ -107,7 +107,7 @@ def test_stored_lists_stay(mirror: Path, theirs: Catalogue, place: Path) -> None
         pulled = theirs.pull(server.url)
         assert (pulled.lists, pulled.unchanged) == (0, 1)
         assert [exchange.path for exchange in server.log] == [MANIFEST]
-    assert theirs.sql("SELECT count(*) FROM blocks").fetchall() == [(5000,)]
+    assert theirs.sql("SELECT count(*) FROM blocks").fetchall() == [(2000,)]
 
 
 def test_damaged_lists_are_replaced(theirs: Catalogue, place: Path) -> None:
@@ -177,14 +177,14 @@ def test_export_writes_only_changed_lists(mine: Catalogue, mirror: Path, place: 
     assert {name.partition(".")[0] for name in before} == {CRAWL, OTHER}
     mine.export_snapshot(place)
     assert inodes(place) == before
-    write_list(mirror, make_list(4000), OTHER)
+    write_list(mirror, make_list(1000), OTHER)
     mine.harvest(OTHER, index="cdx", refresh=True)
     mine.export_snapshot(place)
     (changed,) = before.keys() - inodes(place).keys()
     assert changed.startswith(OTHER)
     assert len(inodes(place)) == 2
     assert {name: before[name] for name in before.keys() - {changed}}.items() <= inodes(place).items()
-    assert {each.crawl: each.count for each in manifest_of(place).blocks} == {CRAWL: 9000, OTHER: 4000}
+    assert {each.crawl: each.count for each in manifest_of(place).blocks} == {CRAWL: 9000, OTHER: 1000}
     mine.forget(OTHER)
     mine.export_snapshot(place)
     assert [each.crawl for each in manifest_of(place).blocks] == [CRAWL]

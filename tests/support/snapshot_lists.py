@@ -19,7 +19,7 @@ from tests.support.snapshots import manifest_of
 
 __all__ = ["CRAWL", "OTHER"]
 LINES = make_list(9000)
-OTHERS = make_list(5000, seed=2, shards=7)
+OTHERS = make_list(2000, seed=2, shards=7)
 
 
 @pytest.fixture

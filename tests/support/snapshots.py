@@ -16,6 +16,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.harvest.snapshot import MANIFEST, Row, Snapshot, read_rows, unpack_snapshot, write_rows
 from catalogue.parquet.stored_indexes import Indexes
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.stored_file import decode
 from tests.conftest import once
@@ -27,7 +28,7 @@ PATTERNS = ("*.example.com", "example.com/*", "*.org")
 def _learn(untaught: Path, settings: Settings, folder: Path) -> Path:
     with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
         cat.harvest("latest", subsets="all", pages=True)
-        cat.backfill().run()
+        cat.backfill(stored_crawls(cat.session)[-1]).run()
         for pattern in PATTERNS:
             cat.captures(pattern).to_arrow()
         assert cat.export_snapshot(folder / "snapshot").complete
