@@ -96,7 +96,7 @@ BLOCK_FAULTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "trailing bytes": (lambda member: member + b"\0", "data after the end"),
     "two members": (lambda member: member + member, "data after the end"),
     "a wrong size": (lambda member: member[:-4] + b"\0\0\0\1", "not gzip"),
-    "a bomb": (lambda _: zlib.compress(b"a" * (MAX_INFLATED + 1), wbits=31), "inflates to more than"),
+    "a bomb": (lambda _: zlib.compress(b"a" * (MAX_INFLATED + 1), 1, wbits=31), "inflates to more than"),
     "no lines": (text(lambda _: []), "it is empty"),
     "an endless line": (text(lambda lines: [*lines, b"com,a)/ 2022"]), "the last line does not end"),
     "lines of another block": (

@@ -157,9 +157,13 @@ def test_keys_with_other_characters() -> None:
     assert [found.key(place).decode() for place in range(3)] == ["com,a)/é", "com,a)/日本", 'com,b)/"x"']
 
 
+@pytest.fixture(scope="module")
+def lines() -> list[bytes]:
+    return make_list(200, shards=7).splitlines(keepends=True)
+
+
 @given(data=st.data())
-def test_parses_parts_as_the_complete_list(data: st.DataObject) -> None:
-    lines = make_list(200, shards=7).splitlines(keepends=True)
+def test_parses_parts_as_the_complete_list(lines: list[bytes], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, 199))
     stop = data.draw(st.integers(start + 1, 200))
     whole, part = (

@@ -1,7 +1,6 @@
 """Lines of a CDX index have the values of the columnar index, in every column that is claimed."""
 
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -184,18 +183,18 @@ def test_any_text_survives(url: str, mime: str | None, *, ascii_only: bool) -> N
     assert (row["url"], row["content_mime_type"]) == (fields["url"], fields["mime"])
 
 
-def as_multiset(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    """Count equal rows. Where a server named no media type, lines have ``unk``, and the table of a mirror has null."""
+def in_some_order(table: pa.Table) -> pa.Table:
+    """Sort by all columns. A missing media type of the server is ``unk`` in lines, and null in tables of a mirror."""
     name = "content_mime_type"
     unk = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], "unk"))
-    return Counter(zip(*(column.to_pylist() for column in unk.columns), strict=True))
+    return unk.sort_by([(each, "ascending") for each in unk.column_names])
 
 
 def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
     indexes: list[CdxIndex], whole_rows: pa.Table
 ) -> None:
     found = pa.Table.from_batches(captures_of(index.crawl, index.find(index.parsed(), EVERYTHING)) for index in indexes)
-    assert as_multiset(found) == as_multiset(whole_rows)
+    assert in_some_order(found).equals(in_some_order(whole_rows))
     assert set(found["subset"].to_pylist()) == {"warc", "crawldiagnostics", "robotstxt"}
 
 
@@ -204,6 +203,8 @@ def test_rows_become_the_lines_that_they_were_made_of(indexes: list[CdxIndex], s
         batch = captures_of(index.crawl, index.find(index.parsed(), EVERYTHING))
         written = lines_of(batch)
         for text, original in zip(written, scanned[index.crawl], strict=True):
+            if text.encode() + b"\n" == original:
+                continue
             place, fields = text.encode().rsplit(b" {", 1)[0], json.loads(text[text.index(" {") :])
             assert original.startswith(place + b" {")
             assert fields == json.loads(original[original.index(b" {") :])

@@ -1,5 +1,8 @@
 """Commands import no library that they do not need: most take longer to import than a query takes to run."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from shutil import copytree
 
@@ -49,18 +52,15 @@ WARC = {"asyncio", "fsspec", "importlib.metadata", "warcio"}
 """warcio imports the others, except for importlib.metadata, which returns the version for the output."""
 
 
-@pytest.fixture
-def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    return Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "needed"),
+COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
     [
-        (("--help",), {"platformdirs"}),
-        (("--version",), {"importlib.metadata", "platformdirs"}),
         (("query", "--help"), set()),
         (("mcp", "--help"), set()),
+        (("--help",), {"platformdirs"}),
+        (("--version",), {"importlib.metadata", "platformdirs"}),
+        (("status",), READS | SQL),
+    ],
+    [
         (("plan", *QUERY), PLANS),
         (("plan", *QUERY, "--json"), PLANS),
         (("query", *QUERY, "--count"), READS),
@@ -69,23 +69,46 @@ def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
         (("query", *QUERY, "-o", "found.parquet"), READS),
         (("query", *QUERY, "--status", "2xx", "--mime", "text/html", "--lang", "eng"), READS | SQL),
         (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
-        (("status",), READS | SQL),
-        (("crawls",), PLANS | SQL),
-        (("harvest", "--crawl", CRAWL), PLANS | SQL | {"filelock"}),
+    ],
+    [(("crawls",), PLANS | SQL), (("harvest", "--crawl", CRAWL), PLANS | SQL | {"filelock"})],
+    [
         (("fetch", *QUERY, "--dry-run"), READS | WARC),
         (("fetch", *QUERY, "--limit", "1", "-o", "found.warc.gz"), READS | WARC | {"filelock"}),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
+]
+"""Commands that one interpreter runs in turn, and the slow libraries that are imported when each has ended."""
+RUN = """
+import json, sys
+from catalogue.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as end:
+        print(json.dumps([end.code, *sys.modules]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("commands", COMMANDS, ids=lambda commands: " ".join(commands[0][0]))
 def test_commands_import_only_what_they_need(
-    stored: Command, crawl: str, words: tuple[str, ...], needed: set[str]
+    untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]
 ) -> None:
-    ran = stored.again(*(crawl if word == CRAWL else word for word in words), PYTHONPROFILEIMPORTTIME="1")
-    reported = [line for line in ran.err.splitlines() if line.startswith("import time:")]
-    imported = {line.rpartition("|")[2].strip() for line in reported}
-    assert "catalogue.cli.app" in imported
-    assert ran.status == 0, ran.err[-1000:]
-    assert imported & SLOW == needed
+    command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+    run = [[crawl if word == CRAWL else word for word in words] for words, _ in commands]
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(run)],
+        env=command.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    reported = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("[")]
+    for (words, needed), (status, *imported) in zip(commands, reported, strict=True):
+        assert status == 0, ran.stderr[-1000:]
+        assert "catalogue.cli.app" in imported
+        assert SLOW & {*imported} == needed, words
 
 
 def test_blocks_are_read_without_pandas(whole_mirror: Path, tmp_path: Path) -> None:

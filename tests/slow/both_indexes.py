@@ -204,12 +204,18 @@ def check_same(one: pa.Table, other: pa.Table, what: str) -> None:
     raise AssertionError(message)
 
 
-def run(count: int, seed: int, folder: Path, rows: int = ROWS) -> dict[str, object]:
-    """Compare the answers to so many queries."""
-    random, found = Random(f"both indexes {seed}"), Counter[str]()
+def run(count: int, seed: int, folder: Path) -> dict[str, object]:
+    """Compare the answers to so many queries of a large crawl."""
     began = time.monotonic()
-    crawl = write_synthetic_crawl(folder / "mirror", rows, seed)
+    crawl = write_synthetic_crawl(folder / "mirror", ROWS, seed)
     written = time.monotonic() - began
+    compared = compare_queries(count, seed, folder, crawl)
+    return {"rows": ROWS, "blocks": crawl.blocks, "seconds to write": round(written, 1), "compared": dict(compared)}
+
+
+def compare_queries(count: int, seed: int, folder: Path, crawl: SyntheticCrawl) -> Counter[str]:
+    """Compare the answers to so many queries of a crawl."""
+    random, found = Random(f"both indexes {seed}"), Counter[str]()
     queries = RandomQueries(crawl, random)
     with LoopbackServer(crawl.folder) as server:
         sessions = Sessions(folder, Settings(source=server.url, cache=folder / "cache"))
@@ -219,4 +225,4 @@ def run(count: int, seed: int, folder: Path, rows: int = ROWS) -> dict[str, obje
                     found["rows"] += len(table := compare(query, harvested, empty))
                     found["empty"] += not len(table)
                     found["known"] += query.expected is not None
-    return {"rows": rows, "blocks": crawl.blocks, "seconds to write": round(written, 1), "compared": dict(found)}
+    return found

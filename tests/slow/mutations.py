@@ -63,11 +63,12 @@ _CRC, _GZIP, _DATA_PAGE_V2 = 4, 2, 3
 
 
 def mirror_of(folder: Path) -> Path:
-    """Return the mirror of CATALOGUE_TEST_MIRROR, else write a miniature."""
+    """Return the folder if it exists, else that of CATALOGUE_TEST_MIRROR, else write a miniature."""
+    if folder.exists():
+        return folder
     if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
         return Path(given)
-    if not folder.exists():
-        write_miniature(folder)
+    write_miniature(folder)
     return folder
 
 

@@ -13,9 +13,11 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.surt import exact_interval, url_surtkey
 from tests.slow import both_indexes, mutations, parsers, traffic
 from tests.support.sources import TEMPORARY
-from tests.support.synthetic_crawl import write_synthetic_crawl
+from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
 from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
 
+ROWS = 20_000
+"""Of the synthetic crawl."""
 FINDINGS = {
     "a host with half a character": ("surt", b"dns:example\x80.com"),
     "an unprintable name of a setting": ("stored_value", b'[3, {"s\x7furce": "x"}]\n'),
@@ -58,15 +60,20 @@ def test_damaged_bytes_are_refused_or_parsed_consistently(folder: Path) -> None:
     assert min(accepted.values()) > 0
 
 
-def test_both_indexes_return_the_same_rows_in_order(tmp_path: Path) -> None:
-    compared: Any = both_indexes.run(25, 1, tmp_path, rows=40_000)["compared"]
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> SyntheticCrawl:
+    return write_synthetic_crawl(tmp_path_factory.mktemp("synthetic") / "mirror", ROWS, 2)
+
+
+def test_both_indexes_return_the_same_rows_in_order(crawl: SyntheticCrawl, tmp_path: Path) -> None:
+    compared = both_indexes.compare_queries(25, 1, tmp_path, crawl)
     assert compared["rows"] > 5000
     assert compared["empty"] < 20
     assert compared["known"] > 10
 
 
-def test_synthetic_crawl_has_the_rare_cases_of_real_ones(tmp_path: Path) -> None:
-    crawl, again = (write_synthetic_crawl(tmp_path / name, 60_000, 2) for name in "ab")
+def test_synthetic_crawl_has_the_rare_cases_of_real_ones(crawl: SyntheticCrawl, tmp_path: Path) -> None:
+    again = write_synthetic_crawl(tmp_path, ROWS, 2)
     assert crawl.rows == again.rows
     paths = sorted(path.relative_to(crawl.folder) for path in crawl.folder.rglob("cc-index/**/*.*") if path.is_file())
     assert all((crawl.folder / path).read_bytes() == (again.folder / path).read_bytes() for path in paths)

@@ -30,11 +30,12 @@ from catalogue.surt import KeyInterval, url_surtkey
 from tests.support.crawls import write_manifest
 from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, LINE, SyntheticRows, check_keys, joined_parts
 
-_PARTS = 16
+_PARTS, _FEWEST_ROWS = 16, 4_000
+"""Parts that are made at the same time, and the rows of each in small crawls."""
 _FILES = {"warc": 12, "crawldiagnostics": 5, "robotstxt": 2}
 _SHARDS = 8
-_GROUPS, _PAGES = 4, 25
-"""Row groups of a file, and pages of a row group."""
+_GROUPS, _PAGES, _FEWEST_PAGE = 4, 25, 40
+"""Row groups of a file, pages of a row group, and the rows of a page of small crawls."""
 _FREQUENT_SHARE = 100
 _ROWS, _LINES, _FEWEST_LINES = 2_000_000, 3_000, 200
 """Rows of a full crawl, lines of its blocks, and lines of the blocks of small crawls."""
@@ -79,8 +80,9 @@ def write_synthetic_crawl(folder: Path, rows: int, seed: int) -> SyntheticCrawl:
         seed: of all random choices.
     """
     maker = SyntheticRows(rows, rows // _FREQUENT_SHARE, seed)
+    parts = min(_PARTS, rows // _FEWEST_ROWS)
     with ThreadPoolExecutor() as executor:
-        made = joined_parts(executor.map(lambda number: maker.part(number, _PARTS), range(_PARTS)))
+        made = joined_parts(executor.map(lambda number: maker.part(number, parts), range(parts)))
         check_keys(made, 3000, seed)
         lines = made.column(LINE)
         made = made.drop_columns([LINE])
@@ -111,7 +113,7 @@ def _parquet_files(folder: Path, rows: pa.Table, seed: int) -> Iterator[tuple[Pa
 
 def _write_parquet(path: Path, rows: pa.Table) -> None:
     group = -(-len(rows) // _GROUPS)
-    with writing(path, rows.schema, page_rows=-(-group // _PAGES)) as writer:
+    with writing(path, rows.schema, page_rows=max(_FEWEST_PAGE, -(-group // _PAGES))) as writer:
         writer.write_table(rows, row_group_size=group)
 
 

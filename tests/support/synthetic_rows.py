@@ -33,7 +33,7 @@ _ROWS_A_SITE = 40
 _UNTYPED_SITES = 50
 """One of so many sites has no detected media types."""
 _HEADS, _TAILS, _TIMES = 8_000, 30_000, 100_000
-"""Numbers of different beginnings and ends of paths, and of times."""
+"""At most so many different beginnings and ends of paths, and times; in small crawls, fewer."""
 _SEGMENTS, _ARCHIVES = 100, 20
 _START = datetime(2022, 8, 7, 12, 0, 0, tzinfo=UTC)
 _TLDS = {"com": 52, "org": 14, "net": 8, "de": 10, "co.uk": 6, "is": 1, "museum": 1, "cz": 6, "xn--p1ai": 1, "ee": 1}
@@ -130,13 +130,16 @@ class SyntheticRows:
         words = ["".join(random.choices("bcdfgklmnprst", k=2)) + random.choice("aeiou") * 2 for _ in range(900)]
         sites = _sites(random, words, rows // _ROWS_A_SITE)
         self._sites = [*sites.items()]
-        sizes = np.minimum(numbers.pareto(1.0, len(sites)) + 0.05, 500.0)
+        sizes = np.minimum(numbers.pareto(1.0, len(sites)) + 0.05, min(500.0, len(sites) / 20))
         ends = np.rint(np.cumsum(sizes) / sizes.sum() * (rows - frequent)).astype(np.int64)
         self._counts = np.diff(ends, prepend=0)
-        self._heads = _parts(_heads(random, words), "http://x.example", "example,x)")
-        self._tails = _parts(_tails(random, words), "http://x.example/h", "example,x)/h")
+        heads, tails = _heads(random, words, min(_HEADS, rows // 8)), _tails(random, words, min(_TAILS, rows // 4))
+        self._heads = _parts(heads, "http://x.example", "example,x)")
+        self._tails = _parts(tails, "http://x.example/h", "example,x)/h")
         self._robots = len(self._heads.url) - 2
-        times = [_START + timedelta(seconds=each) for each in sorted(random.sample(range(1_250_000), _TIMES))]
+        times = [
+            _START + timedelta(seconds=each) for each in sorted(random.sample(range(1_250_000), min(_TIMES, rows)))
+        ]
         self._times = pa.array(times, SCHEMA.field("fetch_time").type)
         self._stamps = pa.array([f"{time:%Y%m%d%H%M%S}" for time in times])
         self._fields = {
@@ -189,7 +192,7 @@ class SyntheticRows:
         netlocs = pa.array([name for _, names in sites for name in names])
         netloc = _pick(netlocs, site * 2 + (rng.random(count) < 0.1))
         segment, archive = rng.integers(_SEGMENTS, size=count), rng.integers(_ARCHIVES, size=count)
-        times = rng.integers(_TIMES, size=count)
+        times = rng.integers(len(self._times), size=count)
         offset, length = rng.integers(1_200_000_000, size=count), rng.integers(300, 60_000, size=count)
         digest = _digests(rng, count)
         columns = {
@@ -274,7 +277,7 @@ def _sites(random: Random, words: Sequence[str], count: int) -> dict[str, tuple[
     return dict(sorted(found.items()))
 
 
-def _heads(random: Random, words: Sequence[str]) -> list[str]:
+def _heads(random: Random, words: Sequence[str], count: int) -> list[str]:
     """Return beginnings of paths: the root first, then many, ``robots.txt``, and that of ``FREQUENT_URL``."""
     odd: list[Callable[[str], str]] = [
         lambda word: f"/~{word}",
@@ -289,14 +292,14 @@ def _heads(random: Random, words: Sequence[str]) -> list[str]:
         lambda word: f"/{word}/" + "-".join(random.choices(words, k=random.randrange(400, 800))),
     ]
     found = ["/"]
-    for number in range(_HEADS):
+    for number in range(count):
         word = random.choice(words)
         usual = "/".join(["", *random.choices(words, k=random.choice((1, 1, 2, 3)))])
         found.append(odd[number // 20 % len(odd)](word) if number % 20 == 0 else usual)
     return [*found, "/robots.txt", "/status"]
 
 
-def _tails(random: Random, words: Sequence[str]) -> list[str]:
+def _tails(random: Random, words: Sequence[str], count: int) -> list[str]:
     """Return ends of paths: nothing first, then many, and that of ``FREQUENT_URL``."""
     kinds: list[Callable[[str, int], str]] = [
         lambda word, number: f"/{word}-{number}.html",
@@ -308,7 +311,7 @@ def _tails(random: Random, words: Sequence[str]) -> list[str]:
         lambda word, number: f"/{word}-{number}",
         lambda _, number: f"/a|{number}",
     ]
-    made = (kinds[number % len(kinds)](random.choice(words), random.randrange(40_000)) for number in range(_TAILS))
+    made = (kinds[number % len(kinds)](random.choice(words), random.randrange(40_000)) for number in range(count))
     return ["", *made, "?page=1"]
 
 
