@@ -39,10 +39,10 @@ _LONG = {
 
 
 def pytest_collection() -> None:
-    """Let each worker import other tests first, so that all are compiled once."""
+    """Let each of several workers import other tests first, so that all are compiled once."""
     gc.disable()  # imports leave no garbage
-    number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
-    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
+    number, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[int(number[2:]) :: count] if count > 1 else ():
         import_module(".".join(path.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
 
 
