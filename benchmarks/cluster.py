@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
@@ -106,8 +107,7 @@ def _shown(values: Iterable[float]) -> str:
 
 def make_list(blocks: int, *, seed: int = 1, shards: int = 300) -> bytes:
     """Generate a list; lists of other seeds have the same large sites and similar shares of top-level domains."""
-    names, rng = Random("sites"), Random(seed)
-    big = [_site(names) for _ in range(_BIG)]
+    big, rng = _big_sites(), Random(seed)
     weights = list(accumulate((1 + place) ** -0.8 * rng.uniform(0.7, 1.4) for place in range(_BIG)))
     firsts = sorted(
         f"{_url(rng.choices(big, cum_weights=weights)[0] if rng.random() < 0.35 else _site(rng), rng)} "
@@ -122,6 +122,12 @@ def make_list(blocks: int, *, seed: int = 1, shards: int = 300) -> bytes:
         lines.append(f"{first}\tcdx-{number // each:05}.gz\t{offset}\t{length}\t{number + 1}\n")
         offset += length
     return "".join(lines).encode()
+
+
+@cache
+def _big_sites() -> list[str]:
+    rng = Random("sites")
+    return [_site(rng) for _ in range(_BIG)]
 
 
 def _site(rng: Random) -> str:

@@ -1,6 +1,7 @@
 """The intervals of the pieces of a list of blocks have each key once."""
 
 import gzip
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -21,12 +22,16 @@ from catalogue.store.database import Store
 from catalogue.surt import END, KeyInterval, exact_interval
 
 CRAWL = "CC-MAIN-2022-33"
-LINES = make_list(20_000)
+
+
+@cache
+def listed() -> bytes:
+    return make_list(20_000)
 
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    write(tmp_path / "mirror", LINES)
+    write(tmp_path / "mirror", listed())
     return tmp_path / "mirror"
 
 
@@ -72,14 +77,14 @@ def test_pieces_have_each_key_once(mirror: Path) -> None:
     numbers = [*range(len(pieces))]
     Random(1).shuffle(numbers)
     found = {number: pieces.interval(number) for number in numbers}
-    expected = [*first_keys(LINES), END]
+    expected = [*first_keys(listed()), END]
     assert len(pieces) == len(expected) - 1 > 1000
     for number, (start, end) in enumerate(pairwise(expected)):
         assert found[number] == (KeyInterval(start, end) if start < end else None)
 
 
 def test_key_in_many_blocks_is_in_one_piece(mirror: Path) -> None:
-    lines = LINES.splitlines(keepends=True)
+    lines = listed().splitlines(keepends=True)
     key = lines[500].split(b" ")[0]
     lines[500:900] = [key + line[line.index(b" ") :] for line in lines[500:900]]
     lines[500:900] = [b"%b %014d%b" % (key, n, line[line.index(b"\t") :]) for n, line in enumerate(lines[500:900])]
@@ -105,17 +110,17 @@ def test_piece_takes_one_request(mirror: Path) -> None:
 
 
 def test_lists_without_their_last_shards_are_errors_after_searches_of_other_parts(mirror: Path) -> None:
-    cut = LINES[: LINES.index(b"\tcdx-00200.gz")]
-    for lines in (LINES, cut[: cut.rindex(b"\n") + 1], LINES[:-1]):
+    cut = listed()[: listed().index(b"\tcdx-00200.gz")]
+    for lines in (listed(), cut[: cut.rindex(b"\n") + 1], listed()[:-1]):
         (mirror / list_path(CRAWL)).write_bytes(lines)
         source = opened(mirror)
         lists = without_store(source)
         search = lists.search(CRAWL)
-        search.predict = Predictor(lambda _: 0.5, len(LINES))
-        search.find(exact_interval(parse_blocks(CRAWL, LINES).key(10_000)))
+        search.predict = Predictor(lambda _: 0.5, len(listed()))
+        search.find(exact_interval(parse_blocks(CRAWL, listed()).key(10_000)))
         assert search.known.missing(ByteRange(len(lines) - 1, len(lines)))
-        if lines == LINES:
-            assert len(ListPieces(source, CRAWL, lists)) == len(LINES) // PIECE + 1
+        if lines == listed():
+            assert len(ListPieces(source, CRAWL, lists)) == len(listed()) // PIECE + 1
             assert source.requests <= 5
         else:
             with pytest.raises(BadCdx, match=r"ends with shard 199; the crawl has 299|is not the end of a line$"):
@@ -123,7 +128,7 @@ def test_lists_without_their_last_shards_are_errors_after_searches_of_other_part
 
 
 def test_long_lines_take_more_requests(mirror: Path) -> None:
-    lines = LINES.splitlines(keepends=True)
+    lines = listed().splitlines(keepends=True)
     place = lines[9000].index(b" ")
     lines[9000] = lines[9000][:place] + b"," + b"z" * 50_000 + lines[9000][place:]
     lines[9001:] = [line for line in lines[9001:] if line.split(b" ")[0] > lines[9000].split(b" ")[0]]
@@ -149,11 +154,11 @@ def renumbered(lines: list[bytes]) -> bytes:
 def test_changed_or_damaged_list_is_an_error(mirror: Path) -> None:
     pieces = pieces_of(opened(mirror))
     path = mirror / list_path(CRAWL)
-    data = bytearray(LINES)
+    data = bytearray(listed())
     data[len(data) // 2] = 0
     path.write_bytes(data)
     with pytest.raises((BadCdx, FileChanged)):
         pieces.interval(len(pieces) // 2)
-    path.write_bytes(LINES[: LINES.rindex(b"\n", 0, -1) + 1])
+    path.write_bytes(listed()[: listed().rindex(b"\n", 0, -1) + 1])
     with pytest.raises(FileChanged):
         pieces.interval(len(pieces) // 3)

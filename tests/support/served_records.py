@@ -55,7 +55,7 @@ PAGES: dict[str, bytes] = {
     "gone": answer("HTTP/1.1 302 Found\r\nLocation: /there\r\n", b""),
     "gzip": answer(OK + "Content-Type: text/html\r\nContent-Encoding: gzip\r\n", GZIPPED),
     "cut": answer(OK + "Content-Type: text/html\r\nContent-Encoding: gzip\r\n", GZIPPED[:-9]),
-    "bomb": answer(OK + "Content-Type: text/html\r\nContent-Encoding: deflate\r\n", zlib.compress(bytes(65 << 20))),
+    "bomb": answer(OK + "Content-Type: text/html\r\nContent-Encoding: deflate\r\n", zlib.compress(bytes(65 << 20), 1)),
     "picture": answer(OK + "Content-Type: image/png\r\n", b"\x89PNG\r\n"),
     "surrogate": answer(OK + "Content-Type: text/html\r\n", b"<title>&#xD800;\xed\xa0\x80</title><p>\xed\xa0\x80 x"),
 }

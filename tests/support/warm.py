@@ -27,7 +27,7 @@ from typing import NoReturn, Self
 
 from tests.support import canaries
 
-IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
+IMPORTED = ["aiohttp", "filelock", "pandas", "pyarrow.parquet", "rich.cells"]
 """Modules that functions of the package import."""
 
 OF_COMMANDS = {"export iceberg": "catalogue.export.iceberg", "mcp": "catalogue.mcp_server", "serve": "catalogue.server"}
