@@ -178,9 +178,9 @@ def whole_crawls(mirror: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def crawl(mirror: Path) -> str:
-    """A crawl whose records are in the mirror."""
-    there = {path.parts[-5] for path in mirror.rglob("crawl-data/*/segments/*/warc/*.warc.gz")}
-    return "CC-MAIN-2022-33" if "CC-MAIN-2022-33" in there else max(there)
+    """The crawl of 2022, whose records are in the mirror."""
+    (found,) = {path.parts[-5] for path in mirror.rglob("crawl-data/CC-MAIN-2022-*/segments/*/warc/*.warc.gz")}
+    return found
 
 
 @pytest.fixture(scope="session")

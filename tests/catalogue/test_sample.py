@@ -276,7 +276,7 @@ def test_reports_files_without_keys(tmp_path: Path, settings: Settings) -> None:
 
 def test_can_be_read_twice_at_the_same_time(harvested: Catalogue, crawl: str) -> None:
     found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404")
-    sample = harvested.sample(found_by, 10)
+    sample = harvested.sample(found_by, 30)
     one, whole = sample.batches(), sample.to_arrow()
     first = next(one)
     assert sample.to_arrow() == whole
