@@ -6,6 +6,7 @@ widened, since files of one dataset differ (apache/parquet-format, LogicalTypes.
 """
 
 import re
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ _PARAMETERS = re.compile(r"(decimal|timestamp)\((\w+)(?:,(\w+))?\)")
 _MOST_DIGITS = 38
 
 
+@lru_cache(1024)  # the files of a crawl have the same columns
 def kind_of(column: Column) -> str:
     """Return the type of a column."""
     if not column.flat:

@@ -14,12 +14,17 @@ from typing import get_type_hints
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
 
+try:
+    from isal.isal_zlib import compress
+except ImportError:  # some platforms have no wheels
+    from zlib import compress
+
 DIGEST_SIZE = 16
 """Bytes of the digest, after the first byte of a value."""
 
 _TAG = b"\x01"
 _LEVEL = 1
-"""Of zlib: footers take 8 % more bytes than at level 6, and 40 % of its time."""
+"""Footers take 9 % more bytes than at level 6 of zlib, and 8 % of its time with ISA-L, 40 % without."""
 _SMALL = 8 << 10
 _MAX_VALUE = 64 << 20
 
@@ -77,9 +82,9 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
         compress_small: compress data of less than 8 KiB, too. Summaries take about one page of SQLite either way, and
             are all decoded to build the metadata database, which is faster if they are not compressed.
     """
-    level = _LEVEL if compress_small or len(stored.data) >= _SMALL else 0
+    large = compress_small or len(stored.data) >= _SMALL
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    return _joined(len(stored.data), header, zlib.compress(stored.data, level))
+    return _joined(len(stored.data), header, compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0))
 
 
 def with_note(value: bytes, note: str) -> bytes:
