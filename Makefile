@@ -54,9 +54,11 @@ $(VENV)/pywb: benchmarks/constraints-pywb.txt | $(VENV)/pyvenv.cfg
 	$(BIN)/uv pip install --quiet --python $@/bin/python -c $< pywb || \
 	  $(BIN)/python -m pip --python $@/bin/python install --quiet --no-compile -c $< pywb || rm -rf $@
 
-hold: $(VENV)/tested $(VENV)/pywb $(first)
-	CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \
-	  $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# The code as users have it: compiled, first on the path.
+hold: $(VENV)/tested $(VENV)/pywb $(VENV)/compiled $(VENV)/plain $(first)
+	$(COMPILED) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
+	  CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \
+	  $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder --import-mode=append
 
 # Built from a copy, because mypyc needs pyproject.toml out of its way, which other commands read meanwhile.
 WHEEL = build/wheel
@@ -124,12 +126,11 @@ $(VENV)/plain: dist/compiled | $(VENV)/tested
 # Runs Python with the compiled wheel instead of the sources.
 COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
 
-variants: $(NEXT) $(VENV)/compiled $(VENV)/plain  ## Tests with the compiled wheel and the next version of DuckDB
-	$(COMPILED):$(abspath $(NEXT)) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
-	  CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
-	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py tests/test_installed.py \
+variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with the next version of DuckDB
+	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
+	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py tests/doctor \
 	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
-	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/read/test_streams.py tests/doctor \
+	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/read/test_streams.py \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \
 	    test_page_headers test_page_index test_page_index_stored test_column_index_claims test_offset_index_claims test_splice))
 

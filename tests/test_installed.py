@@ -12,7 +12,7 @@ import pytest
 from tests.support.canaries import ENVIRONMENT
 
 PLAIN = os.environ.get("CATALOGUE_TEST_PLAIN")
-pytestmark = pytest.mark.skipif(PLAIN is None, reason="CATALOGUE_TEST_PLAIN is not set; make variants sets it")
+pytestmark = pytest.mark.skipif(PLAIN is None, reason="CATALOGUE_TEST_PLAIN is not set; make hold sets it")
 BIN = Path(PLAIN or "") / "bin"
 URL = ("https://shop.example.com/", "--crawl", "CC-MAIN-2022-05")
 MISSING = [

@@ -14,9 +14,10 @@ from catalogue.surt.interval import (
     text_after,
     text_from,
 )
-from catalogue.surt.key import NEWEST, canonical_host, url_surtkey, url_surtkeys
+from catalogue.surt.key import NEWEST, canonical_host, url_surtkeys
 from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import Keys, Match, Pattern, parse_key_pattern, parse_key_patterns, parse_pattern
+from catalogue.surt.url_key import url_surtkey
 
 __all__ = [
     "END",

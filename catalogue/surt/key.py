@@ -93,12 +93,8 @@ class Parts:
     """None without a question mark."""
 
 
-def url_surtkey(url: str) -> str:
-    """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
-
-    Raises:
-        QueryError: if it has no host or an invalid port.
-    """
+def newest_key(url: str) -> str:
+    """Do what ``url_surtkey`` does."""
     return _opaque_key(url) if url.startswith(_OPAQUE) else _key(split(url), NEWEST)
 
 

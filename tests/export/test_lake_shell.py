@@ -162,7 +162,7 @@ def test_export_without_extensions_reports_what_reads_it(
     assert first.startswith(
         "catalogue sql cannot read it yet: captures.ducklake is not attached, because extensions of DuckDB"
     )
-    assert install_command("lake") in first
+    assert re.search(r"-m pip install .*\[lake\]", first)  # how depends on how it is installed
     assert second.startswith(str(command.data / "captures.ducklake"))
     monkeypatch.syspath_prepend(empty)
     monkeypatch.setenv("HOME", str(command.home))  # where DuckDB installs extensions

@@ -99,7 +99,7 @@ HOMES = {
     "resiliparse": {"records"},
     "rich": {"progress", "cli"},
     "IPython": {"progress"},
-    "isal": {"commoncrawl"},
+    "isal": {"commoncrawl", "store"},
     "jinja2": {"server"},
     "s3fs": {"source"},
     "sqlite3": {"store", "export"},
