@@ -128,11 +128,10 @@ COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
 
 variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with the next version of DuckDB
 	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
-	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py tests/doctor \
-	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
-	  tests/surt tests/query/test_where.py tests/cli/test_sql_command.py tests/read/test_streams.py \
-	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_footer_wrong test_thrift test_examine \
-	    test_page_headers test_page_index test_page_index_stored test_column_index_claims test_offset_index_claims test_splice))
+	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
+	  tests/metadata_db/test_metadata_db.py tests/query/test_where.py tests/cli/test_sql_command.py \
+	  tests/read/test_streams.py $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
+	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_thrift test_page_headers test_page_index))
 
 soak: $(VENV)/tested $(VENV)/compiled  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow

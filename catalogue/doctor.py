@@ -47,7 +47,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
 from catalogue.store.stored_lists import manifests
-from catalogue.surt import url_surtkey
+from catalogue.surt import url_surtkeys
 
 LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")
 EXTRAS = {
@@ -75,7 +75,7 @@ _COMPILED: dict[str, object] = {
     "footers": decode_footer,
     "pages": page_header,
     "plans": plan_requests,
-    "keys": url_surtkey,
+    "keys": url_surtkeys,
 }
 """A function of each part that wheels have compiled."""
 
