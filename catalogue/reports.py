@@ -9,6 +9,7 @@ from catalogue.errors import NotHarvested
 from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
 from catalogue.metadata_db.queries import statement
+from catalogue.query.literals import with_literals
 from catalogue.selection import stored_crawl, stored_crawls
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
-    """Return the rows of a statement over the views, as dicts, without updating page indexes."""
+    """Return the rows of one of our own statements over the views, as dicts, without updating page indexes."""
     from catalogue.metadata_db.connection import readable, reading
 
     session.metadata()
     with readable(), reading(session.database_path) as connection:
-        found = connection.execute(sql, parameters or None).fetchall()
+        found = connection.execute(with_literals(sql, *parameters)).fetchall()
         names = [name for name, *_ in connection.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found]
 
@@ -124,7 +125,7 @@ def crawl_states(
     """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
     chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
     with session.database() as connection:
-        rows = connection.execute(
+        sql = with_literals(
             """
             WITH
               files AS (
@@ -138,9 +139,10 @@ def crawl_states(
             SELECT crawl, md5(stored || coalesce(listed, ''))
             FROM files LEFT JOIN lists USING (crawl) WHERE list_contains($1, crawl)
             """,
-            [chosen, [] if "all" in requested else requested],
-        ).fetchall()
-    states = dict(rows)
+            chosen,
+            [] if "all" in requested else requested,
+        )
+        states: dict[str, str] = dict(connection.execute(sql).fetchall())
     return {crawl: states[crawl] for crawl in chosen if crawl in states}
 
 

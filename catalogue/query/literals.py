@@ -4,6 +4,7 @@ DuckDB imports pandas as soon as a statement has a parameter, which takes longer
 have literals instead.
 """
 
+import re
 from collections.abc import Iterable
 
 
@@ -31,3 +32,8 @@ def literal(value: object) -> str:
 def literals(values: Iterable[object]) -> str:
     """Return values as a list, for ``IN`` and ``list_contains``."""
     return literal([*values])
+
+
+def with_literals(sql: str, *parameters: object) -> str:
+    """Return one of our own statements with literals instead of ``$1``, ``$2`` and so on."""
+    return re.sub(r"\$([0-9]+)", lambda found: literal(parameters[int(found[1]) - 1]), sql)
