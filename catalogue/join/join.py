@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
-from catalogue.join.parts import concatenate, prepare_result, write_nothing, write_part, write_result
+from catalogue.join.parts import concatenate, prepare_result, write_chosen, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
@@ -304,14 +304,19 @@ class _Run:
         unread = self._unread()
         for path in _own_files(folder):  # of an earlier result
             path.unlink()
-        with database(self._work) as connection:
-            prepare_result(self._kind, self._scope.schema, connection)
+        with ExitStack() as stack:
+            connection = None if self._kind.chosen else stack.enter_context(database(self._work))
+            if connection:
+                prepare_result(self._kind, self._scope.schema, connection)
             for number, span in enumerate(self._keys.spans(self._sizes.rows)):
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
                 first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
                 doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
-                rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
+                if connection:
+                    rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
+                else:
+                    rows += write_chosen(self._kind, self._keys, files, doubtful, span, path)
         return rows
 
     def _unread(self) -> np.ndarray:

@@ -1,8 +1,9 @@
 """The kinds of joins.
 
 A slice collects of its captures what its kind needs of each pattern, which is known by its ``number``, and writes a
-part. The result is made by SQL of the ``parts`` of all slices, the rows of the input, ``inputs``, and the patterns for
-which not everything was read, ``unread``. The parts of an inner join are its result.
+part. The result is made of the ``parts`` of all slices, the rows of the input, ``inputs``, and the patterns for which
+not everything was read, ``unread``; it has rows of the input alone, or is made by SQL. The parts of an inner join are
+its result.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +31,10 @@ class Kind:
     """Of captures that are read; None for those that the user chooses."""
     collect: Callable[[pa.Table], pa.Table] | None = None
     """Returns what is kept of some captures, which have the number of a pattern, and of what was kept of others."""
+    chosen: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    """Returns which rows of the input are the result, by whether their patterns are in parts, and are unread."""
     result: str = ""
-    """SQL."""
+    """SQL, for other results."""
 
 
 def _present(captures: pa.Table) -> pa.Table:
@@ -93,7 +96,6 @@ def newest_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 _INPUT = f"{INPUTS}.* EXCLUDE ({NUMBER})"
 _ORDER = f"ORDER BY {NUMBER}, {ROW}"
-_FOUND = f"{NUMBER} IN (SELECT {NUMBER} FROM {PARTS})"
 _READ = f"{NUMBER} NOT IN (SELECT {NUMBER} FROM {UNREAD})"
 
 _CRAWLS = f"""
@@ -118,10 +120,10 @@ JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER},
 
 _KINDS = (
     Kind("inner"),
-    Kind("semi", (), _present, f"SELECT {_INPUT} FROM {INPUTS} WHERE {_FOUND} {_ORDER}"),
-    Kind("anti", (), _present, f"SELECT {_INPUT} FROM {INPUTS} WHERE NOT {_FOUND} AND {_READ} {_ORDER}"),
-    Kind("crawls", ("fetch_time", "fetch_status"), _counted, _CRAWLS),
-    Kind("latest", None, _newest, _LATEST),
+    Kind("semi", (), _present, chosen=lambda found, unread: found),  # noqa: ARG005 - kinds have one signature
+    Kind("anti", (), _present, chosen=lambda found, unread: ~(found | unread)),
+    Kind("crawls", ("fetch_time", "fetch_status"), _counted, result=_CRAWLS),
+    Kind("latest", None, _newest, result=_LATEST),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 

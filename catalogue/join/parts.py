@@ -16,7 +16,7 @@ from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import INPUTS, PARTS, UNREAD, Kind, distinct
 from catalogue.join.lookups import NUMBER, Lookups
 from catalogue.join.spilling import parquet_files
-from catalogue.parquet.arrow_arrays import integers, numbers, positions
+from catalogue.parquet.arrow_arrays import flags, integers, numbers, positions
 from catalogue.query.literals import literal
 
 if TYPE_CHECKING:
@@ -155,6 +155,38 @@ def prepare_result(kind: Kind, schema: pa.Schema, connection: duckdb.DuckDBPyCon
     assert kind.collect  # noqa: S101 - an inner join needs no result
     nothing = kind.collect(schema.insert(0, pa.field(NUMBER, pa.int64())).empty_table())
     connection.register(_NOTHING, nothing)
+
+
+def write_chosen(
+    kind: Kind, keys: JoinKeys, parts: Iterable[Path], unread: np.ndarray, span: tuple[int, int], path: Path
+) -> int:
+    """Do what ``write_result`` does, for a result that has rows of the input alone."""
+    assert kind.chosen  # noqa: S101 - the caller looked
+    rows = keys.rows_between(*span)
+    of, given = integers(rows.column(NUMBER)), rows.drop_columns([NUMBER])
+    chosen = given.filter(flags(kind.chosen(_is_in(of, _patterns_in(parts, span)), _is_in(of, unread))))
+    with whole_file(path) as file:
+        pq.write_table(pa.Table.from_batches([chosen]), file, compression="zstd")
+    return len(chosen)
+
+
+def _patterns_in(parts: Iterable[Path], span: tuple[int, int]) -> np.ndarray:
+    """Return the ascending numbers of the patterns in parts, of a span at least; parts are sorted by them."""
+    found = [np.arange(0)]
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
+            wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
+            found.append(numbers(file.read_row_groups(wanted, columns=[NUMBER], use_threads=False).column(0)))
+    return np.unique(np.concatenate(found))
+
+
+def _is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
+    """Return whether each value is one of some ascending others."""
+    if not len(inorder):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(inorder, values), len(inorder) - 1)
+    return np.asarray(inorder[at] == values)
 
 
 def write_result(
