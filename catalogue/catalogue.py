@@ -402,7 +402,7 @@ class Catalogue(ReprMixin):
             latest=latest,
             index=index,
         )
-        if query.index != "columnar" and needs_crawl_list(self.session, query.crawls, query.index):
+        if needs_crawl_list(self.session, query.crawls, query.index):
             from catalogue.harvest.harvest_crawls import crawl_list
 
             crawl_list(self.session)

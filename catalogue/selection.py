@@ -21,7 +21,7 @@ from catalogue.commoncrawl.crawls import (
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import plural
-from catalogue.query.query import AUTO
+from catalogue.query.query import CDX, COLUMNAR
 from catalogue.session import Session
 from catalogue.store.stored_blocks import crawls_with_blocks
 from catalogue.store.stored_lists import listed_crawls
@@ -46,13 +46,20 @@ def select_stored(
 
 
 def needs_crawl_list(session: Session, crawls: Sequence[str], index: str) -> bool:
-    """Return whether words for crawls of a query need the list of crawls, and none is stored."""
-    if session.dataset_name or len([*plain_names(parse_crawl_words(crawls))]) == len(crawls):
+    """Return whether words for crawls of a query need the list of crawls, and none is stored.
+
+    It says which crawls of a range or a year are not stored; ``latest`` and ``all`` mean stored crawls, if there are
+    any.
+    """
+    words = parse_crawl_words(crawls)
+    others = {*words}.difference(plain_names(words))
+    has_store = session.store_path.exists()
+    if session.dataset_name or not others or (has_store and listed_crawls(session.store)):
         return False
-    if not session.store_path.exists():
-        return True
-    is_stored = index == AUTO and (session.store.keys("files") or crawls_with_blocks(session.store))
-    return not is_stored and not listed_crawls(session.store)
+    if not has_store or index == CDX:
+        return index != COLUMNAR
+    is_stored = session.store.keys("files") or crawls_with_blocks(session.store)
+    return not others <= {"latest", "all"} or not (is_stored or index == COLUMNAR)
 
 
 def select_known(session: Session, stored: Collection[str], crawls: str | Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from catalogue.atomic_files import named
 from catalogue.errors import QueryError
 
 
@@ -28,15 +29,17 @@ class BatchWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
-        self._file.close()
+        with named(self._path):
+            self._writer.close()
+            self._file.close()
         if error is None:
             _places(self._path).write_text(json.dumps(self._places))
 
     def write(self, batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
         """Write a batch; ``place`` says where it is among the others."""
         if len(batch):
-            self._writer.write_batch(batch)
+            with named(self._path):
+                self._writer.write_batch(batch)
             self._places.append((len(batch), place))
 
 

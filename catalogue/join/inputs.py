@@ -65,14 +65,29 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
     """
     if isinstance(keys, str | Path):
         with _opened_file(Path(keys), on) as opened:
+            _check_types(opened.schema)
             yield opened
         return
+    _check_types(keys.schema)
     yield OpenInput(
         map(_plain, keys.to_batches(_BATCH)),
         _plain(keys.schema.empty_table()).schema,
         _column(keys.schema, on, "the table"),
         "row",
     )
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Raise QueryError for columns that a Parquet file cannot have."""
+    for field in schema:
+        if _has_odd_type(field.type):
+            message = f"the column {field.name} has type {field.type}, which a result cannot have; leave it out"
+            raise QueryError(message)
+
+
+def _has_odd_type(kind: pa.DataType) -> bool:
+    odd = pa.types.is_union(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_interval(kind)
+    return odd or any(_has_odd_type(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def digest_of(keys: Input) -> str:
@@ -144,7 +159,10 @@ def _plain(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 
 def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
-        return _plain_column(column.cast(column.type.value_type))
+        if isinstance(column, pa.ChunkedArray):
+            return pa.chunked_array(map(_plain_column, column.chunks or [pa.array([], column.type)]))
+        values = _plain_column(column.dictionary)  # of a type that functions know
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     if pa.types.is_string_view(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.string())
     if pa.types.is_binary_view(column.type) or pa.types.is_large_binary(column.type):

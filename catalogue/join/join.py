@@ -13,6 +13,8 @@ import numpy as np
 
 from catalogue.atomic_files import make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
+from catalogue.formatting import join_first
+from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger
 from catalogue.join.joined import Joined
@@ -27,6 +29,7 @@ from catalogue.join.sort_keys import sort_keys
 from catalogue.join.spilling import SPILLED, database
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
+from catalogue.selection import needs_crawl_list
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
@@ -52,6 +55,8 @@ class JoinQuery:
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         """Check the words of a user."""
         kind = kind_of(how)
+        if others := sorted({*query}.difference(QueryOptions.__annotations__)):
+            raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         try:
             return cls(Query.of("*", **query), kind, Match(match), on)
         except ValueError as error:
@@ -144,6 +149,8 @@ class _Run:
         """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
         self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
+        if needs_crawl_list(session, asked.query.crawls, asked.query.index):
+            crawl_list(session)
         self._scope = Scope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
         """Of all crawls, in the order in which they are read."""
@@ -222,9 +229,10 @@ class _Run:
         """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
         before = self._session.spent
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
-        if not (ledger.finished and self._kind.collect):  # then there are no parts any more
+        if not self._kind.collect:
             ledger.forget_lost(parts)
         if not self._is_done(folder):
+            ledger.forget_lost(parts)  # which a finished join has deleted
             cost = self.estimate()
             if agree:
                 agree(cost)
@@ -238,7 +246,7 @@ class _Run:
             self._read(parts)
             rows = self._write(folder, parts)
             if not (ledger.failed or self._missing):
-                ledger.finish(rows)
+                ledger.finish(rows, _own_files(folder))
         else:
             rows = ledger.rows or 0
         requests, received = (after - start for after, start in zip(self._session.spent, before, strict=True))
@@ -261,7 +269,7 @@ class _Run:
     def _is_done(self, folder: Path) -> bool:
         """Return whether the result is complete, and what is stored did not change since."""
         known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.crawls)
-        return self._ledger.finished and None not in known and any(True for _ in _own_files(folder))
+        return self._ledger.finished and None not in known and self._ledger.has_result(folder)
 
     @property
     def _missing(self) -> tuple[str, ...]:
@@ -300,10 +308,8 @@ class _Run:
             if not rows:
                 write_nothing(self._keys, self._scope.schema, folder / "nothing.parquet")
             return rows
-        rows = 0
+        rows, names = 0, set[str]()
         unread = self._unread()
-        for path in _own_files(folder):  # of an earlier result
-            path.unlink()
         with ExitStack() as stack:
             connection = None if self._kind.chosen else stack.enter_context(database(self._work))
             if connection:
@@ -311,12 +317,16 @@ class _Run:
             for number, span in enumerate(self._keys.spans(self._sizes.rows)):
                 files = [parts / part.file for part in self._ledger.parts_of(*span)]
                 path = folder / f"part-{number:05}.parquet"
+                names.add(path.name)
                 first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
                 doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
                 if connection:
                     rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
                 else:
                     rows += write_chosen(self._kind, self._keys, files, doubtful, span, path)
+        for path in _own_files(folder):
+            if path.name not in names:  # of an earlier result
+                path.unlink()
         return rows
 
     def _unread(self) -> np.ndarray:

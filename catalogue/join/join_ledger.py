@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -44,6 +44,8 @@ class JoinLedger:
         """What is known of the input; empty until its keys are sorted."""
         self.rows: int | None = None
         """Of the complete result; None until it is on disk."""
+        self._files: dict[str, int] = {}
+        """Names and sizes of its files."""
         self._file: BinaryIO = resume(path)
         try:
             self._read(json.loads(json.dumps(about)))
@@ -92,8 +94,8 @@ class JoinLedger:
                 self.failed.pop(name, None)
             case {"failed": name, "reason": reason}:
                 self.failed[name] = reason
-            case {"finished": rows}:
-                self.rows = rows
+            case {"finished": rows, "files": files}:
+                self.rows, self._files = rows, files
 
     @property
     def slice_count(self) -> int:
@@ -112,8 +114,7 @@ class JoinLedger:
     def forget_lost(self, folder: Path) -> None:
         """Forget the parts whose files are not there as they were written, and the result with them."""
         for name, part in [*self.parts.items()]:
-            path = folder / part.file
-            if part.file and not (path.is_file() and path.stat().st_size == part.size):
+            if part.file and not _is_file(folder / part.file, part.size):
                 del self.parts[name]
                 self.rows = None
 
@@ -136,9 +137,13 @@ class JoinLedger:
     def add_failed(self, each: Slice, reason: str) -> None:
         self._enter({"failed": each.name, "reason": reason})
 
-    def finish(self, rows: int) -> None:
+    def finish(self, rows: int, files: Iterable[Path]) -> None:
         """Note that the complete result is on disk."""
-        self._enter({"finished": rows})
+        self._enter({"finished": rows, "files": {path.name: path.stat().st_size for path in files}})
+
+    def has_result(self, folder: Path) -> bool:
+        """Return whether the files of the complete result are there as they were written."""
+        return all(_is_file(folder / name, size) for name, size in self._files.items())
 
     def parts_of(self, first: int, last: int) -> Iterator[Part]:
         """Yield the parts that have patterns with numbers between two numbers, inclusive."""
@@ -155,3 +160,7 @@ class JoinLedger:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _is_file(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size

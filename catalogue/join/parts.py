@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import put_in_place, whole_file
+from catalogue.atomic_files import named, put_in_place, whole_file
 from catalogue.join.join_ledger import Part
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import INPUTS, PARTS, UNREAD, Kind, distinct
@@ -29,6 +29,7 @@ _REPEATED = [
     *("content_charset", "fetch_redirect", "content_truncated", "warc_filename", "crawl", "subset"),
 ]
 """Columns with few values, for which dictionaries are tried."""
+_PACKED: Any = {"compression": "zstd", "use_dictionary": _REPEATED}
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
 """Rows of an inner join that are made at a time, and about their bytes."""
 _ROW_GROUP = 1 << 15
@@ -104,12 +105,14 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Wri
             greatest.append(int(of.max()))
             inputs = keys.rows_of(distinct(of))
             for table in _pairs(chunk.drop_columns([NUMBER]), of, inputs):
-                writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=_REPEATED)
-                writer.write_table(table)
+                with named(path):
+                    writer = writer or pq.ParquetWriter(path, table.schema, **_PACKED)
+                    writer.write_table(table)
                 rows += len(table)
     finally:
         if writer:
-            writer.close()
+            with named(path):
+                writer.close()
     return _Written(rows, min(least), max(greatest)) if writer else None
 
 
@@ -146,7 +149,8 @@ def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Writ
         return None
     of = numbers(kept[NUMBER])
     inorder = kept if (np.diff(of) >= 0).all() else kept.take(positions(np.argsort(of, kind="stable")))
-    pq.write_table(inorder, path, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED)
+    with named(path):
+        pq.write_table(inorder, path, row_group_size=_ROW_GROUP, **_PACKED)
     return _Written(len(kept), int(of.min()), int(of.max()))
 
 

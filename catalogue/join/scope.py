@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 _SEARCHED = 1_000
 """Most patterns that are searched for in a list of blocks that is not stored."""
-_UNBOUNDED = 1_000_000
-"""Most intervals of a crawl with row groups of unknown keys, which is one slice."""
+
+
+class _Unbounded(QueryError):
+    """Row groups whose keys are not known would be read for each slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Scope:
             try:
                 slices = self._cut(crawl, index, keys)
                 ways.append(Way(self.price(crawl, index, slices, keys), slices))
-            except NotHarvested:  # too many blocks for a pattern
+            except (NotHarvested, _Unbounded):  # the first: too many blocks for a pattern
                 if index == indexes[-1] and not ways:
                     raise
         return min(ways, key=lambda way: self._session.cost().price(way.price.requests, way.price.bytes))
@@ -176,8 +178,8 @@ class Scope:
                 continue
             bounds, unbounded, signed = shown.bounds_of(crawl, subset)
             unbounded += 0 if keys.is_ascii else signed
-            if unbounded and len(keys) > _UNBOUNDED:
-                raise QueryError(
+            if unbounded and len(keys) > self.sizes.unbounded:
+                raise _Unbounded(
                     f"the keys of {plural(unbounded, 'row group')} of {crawl} are not known well enough, so that they "
                     f"would be read for each part of {len(keys):,} keys; run: catalogue backfill {crawl}"
                 )

@@ -32,6 +32,8 @@ class Sizes:
     """Rows of the input for a file of the result."""
     in_memory: int = 500_000
     """Most keys of a slice that are in memory; others are read again for each part of its captures."""
+    unbounded: int = 1_000_000
+    """Most intervals of a crawl with row groups of unknown keys, which is one slice."""
     batch: int = 1 << 14
     """Most rows of a batch of the sorted keys."""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import sync
+from catalogue.atomic_files import named, sync
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import plural
@@ -151,7 +151,7 @@ def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Write rows that DuckDB will sort: it would keep Arrow batches in memory, beyond its limit."""
-    with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
+    with named(path), pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
         for batch in batches:
             file.write_batch(batch)
 

@@ -22,6 +22,7 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
     Raises:
         DiskFailed: if the folder has no room.
+        QueryError: if rows are too large for its memory, or have a type that it does not read.
     """
     spilled = folder / SPILLED
     try:
@@ -29,6 +30,9 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
             connection.execute(f"SET temp_directory = {literal(str(spilled))}")
             yield connection
+    except duckdb.OutOfMemoryException as error:
+        message = f"rows of the input are too large to be sorted in {_MEMORY}; leave out columns with long texts"
+        raise QueryError(message) from error
     except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
         message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
         raise QueryError(message) from error

@@ -21,7 +21,7 @@ from catalogue.commoncrawl.capture import Capture
 from catalogue.doctor import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
-from catalogue.formatting import ReprMixin, printable
+from catalogue.formatting import ReprMixin, plural, printable
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
 from catalogue.harvest.pull import Pulled
@@ -223,7 +223,7 @@ def test_showing_a_catalogue_leaves_nothing_open(untaught_data: Path, settings: 
 def test_pending_objects_name_the_next_call(harvested: catalogue.Catalogue) -> None:
     filling = harvested.backfill()
     assert isinstance(filling, Backfill)
-    assert f"of {len(filling.gaps)} files" in repr(filling)
+    assert f"of {plural(len(filling.gaps), 'file')}" in repr(filling)
     before = harvested.requests
     sample = harvested.sample(harvested.captures("*"), 3)
     assert f"drawn from {sample.rows:,} rows" in texts(sample, "p")[0]

@@ -152,6 +152,28 @@ def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, 
     assert of_result(crawls) == expected(oracle, texts, "crawls", Match.EXACT)
 
 
+@pytest.mark.parametrize("how", ["semi", "anti", "crawls", "latest"])
+def test_finished_result_is_made_again_after_changes(
+    whole_mirror: Path, both: Catalogue, rows: pa.Table, how: str, tmp_path: Path
+) -> None:
+    """Of the index of one of two crawls, and of the result itself."""
+    pair = both.session.metadata().crawls[-3:-1]
+    oracle = Oracle(rows, pair)
+    texts = texts_of(oracle, 40, seed=9)
+    right = expected(oracle, texts, how, Match.EXACT)
+    with catalogue.open(tmp_path / "data", settings=replace(both.session.settings, source=str(whole_mirror))) as cat:
+        cat.harvest(pair, subsets="all")
+        assert of_result(run(cat, texts, tmp_path / "out", how, crawls=pair)) == right
+        cat.harvest(pair[0], subsets="all", refresh=True)
+        assert of_result(run(cat, texts, tmp_path / "out", how, crawls=pair)) == right
+        last = max((tmp_path / "out").glob("*.parquet"))
+        last.unlink()
+        again = run(cat, texts, tmp_path / "out", how, crawls=pair)
+        assert last.exists()
+        assert of_result(again) == right
+        assert not run(cat, texts, tmp_path / "out", how, crawls=pair).requests
+
+
 def test_refused_cost_keeps_a_finished_result(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -86,6 +87,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "array": lambda: pa.array(URLS),
     "pandas": lambda: pd.DataFrame({"url": URLS, "n": [1.5, None, 2]}, index=["a", "b", "c"]),
     "categories": lambda: pd.DataFrame({"url": pd.Categorical(URLS)}),
+    "categories of polars": lambda: pl.DataFrame({"url": pl.Series(URLS, dtype=pl.Categorical)}),
     "series": lambda: pd.Series(URLS, name="link"),
     "list": lambda: URLS,
     "generator": lambda: (url for url in URLS),
@@ -99,6 +101,18 @@ def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) ->
         found = both.join(FRAMES[name](), tmp_path / how, how=how, crawls=crawl)
         assert {*found.to_arrow()["row_id"].to_pylist()} == {*FOUND}
         assert found.input_rows == 3
+
+
+def test_types_that_no_result_has_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
+    keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
+    with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
+        both.join(keys, tmp_path / "out", how="inner", crawls=crawl)
+
+
+def test_options_of_other_queries_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="a join does not have the options limit, unique; filter its result"):
+        both.join(URLS, tmp_path / "out", crawls=crawl, limit=1, unique="url")  # type: ignore[call-arg]
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
