@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from catalogue.output.open_output import Output
     from catalogue.progress import Progress
     from catalogue.query.filters import Values
-    from catalogue.query.query import QueryOptions
+    from catalogue.query.query import Query, QueryOptions
     from catalogue.query.times import Moment
     from catalogue.records.page import Page
     from catalogue.records.record import Record
@@ -381,7 +381,6 @@ class Catalogue(ReprMixin):
         """
         from catalogue.find_captures import find_captures
         from catalogue.query.query import Query
-        from catalogue.selection import needs_crawl_list
 
         query = Query.of(
             patterns,
@@ -402,11 +401,17 @@ class Catalogue(ReprMixin):
             latest=latest,
             index=index,
         )
+        self._list_crawls(query)
+        return find_captures(self.session, query)
+
+    def _list_crawls(self, query: Query) -> None:
+        """Fetch the list of crawls if the words for crawls need it, and none is stored."""
+        from catalogue.selection import needs_crawl_list
+
         if needs_crawl_list(self.session, query.crawls, query.index):
             from catalogue.harvest.harvest_crawls import crawl_list
 
             crawl_list(self.session)
-        return find_captures(self.session, query)
 
     def scan(
         self,
@@ -486,8 +491,10 @@ class Catalogue(ReprMixin):
         """
         from catalogue.join.join import JoinQuery, join
 
+        asked = JoinQuery.of(how, on, match, query)
+        self._list_crawls(asked.query)
         folder = Path(output) if output is not None else self.session.new_temporary_folder()
-        return join(self.session, JoinQuery.of(how, on, match, query), keys, folder, agree=agree, report=report)
+        return join(self.session, asked, keys, folder, agree=agree, report=report)
 
     def join_estimate(
         self,
@@ -498,10 +505,12 @@ class Catalogue(ReprMixin):
         match: Match | str = "exact",
         **query: Unpack[QueryOptions],
     ) -> JoinEstimate:
-        """Estimate the cost of ``join`` with these arguments; nothing is read from the source."""
+        """Estimate the cost of ``join`` with these arguments; no index is read from the source."""
         from catalogue.join.join import JoinQuery, estimate
 
-        return estimate(self.session, JoinQuery.of(how, on, match, query), keys)
+        asked = JoinQuery.of(how, on, match, query)
+        self._list_crawls(asked.query)
+        return estimate(self.session, asked, keys)
 
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.

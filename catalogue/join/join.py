@@ -14,7 +14,6 @@ import numpy as np
 from catalogue.atomic_files import make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger
 from catalogue.join.joined import Joined
@@ -29,7 +28,6 @@ from catalogue.join.sort_keys import sort_keys
 from catalogue.join.spilling import SPILLED, database
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
-from catalogue.selection import needs_crawl_list
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
@@ -149,8 +147,6 @@ class _Run:
         """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
         self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
-        if needs_crawl_list(session, asked.query.crawls, asked.query.index):
-            crawl_list(session)
         self._scope = Scope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
         """Of all crawls, in the order in which they are read."""
