@@ -122,7 +122,7 @@ def test_keys_that_could_not_be_read_are_not_called_absent(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, tmp_path: Path
 ) -> None:
     texts = texts_of(oracle, 60, seed=5)
-    broken = next(str(path.relative_to(whole_mirror)) for path in whole_mirror.rglob(f"crawl={crawls[0]}/*=warc/*"))
+    broken = next(str(path.relative_to(whole_mirror)) for path in whole_mirror.rglob(f"crawl={crawls[-1]}/*=warc/*"))
 
     def script(request: Request) -> Fault | None:
         return Fault(Kind.NOT_FOUND) if broken and request.path.endswith(broken) else None
