@@ -16,6 +16,7 @@ from catalogue.plan.plan import PlannedBlocks, ReadPlan
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual
 from catalogue.read.result_order import Place, ResultOrder
+from catalogue.read.waiting_rows import WaitingRows
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source
 from catalogue.source.parallel import map_in_order
@@ -45,7 +46,7 @@ def block_tables(
 ) -> Generator[tuple[Place, pa.Table], None, None]:
     """Yield the rows of a plan's blocks, with their places: by subset, newest crawl first, by key.
 
-    Blocks have the lines of all subsets, so the rows of later subsets wait in memory for the first one.
+    Blocks have the lines of all subsets, so the rows of later subsets wait for the first one.
 
     Args:
         plan: the plan, whose searches are done.
@@ -65,7 +66,7 @@ def block_tables(
         for read, pin in zip(planned.reads, planned.pins, strict=True)
     ]
     order = ResultOrder(plan)
-    waiting: dict[Place, list[pa.Table]] = {}
+    waiting = WaitingRows(plan.row_schema)
 
     def fetch(job: _Job) -> tuple[_Job, Response]:
         return job, source.get(job.read.path, job.read.range, pin=job.pin)
@@ -78,15 +79,16 @@ def block_tables(
             for rows in _matching(job, response, residuals):
                 for subset in job.planned.subsets:
                     some = rows.filter(pc.equal(rows.column("subset"), text(subset))).select(plan.row_schema.names)
-                    if some.num_rows:
-                        waiting.setdefault(order.place(job.planned.crawl, subset), []).append(some)
-            for place in sorted(each for each in waiting if each.subset == first):
-                yield from ((place, table) for table in waiting.pop(place))
+                    place = order.place(job.planned.crawl, subset)
+                    if some.num_rows and place.subset == first:
+                        yield place, some
+                    elif some.num_rows:
+                        waiting.add(place, some)
             events.done()
+        yield from waiting.inorder()
     finally:
         fetched.close()
-    for place in sorted(waiting):
-        yield from ((place, table) for table in waiting.pop(place))
+        waiting.close()
 
 
 def _noting(
