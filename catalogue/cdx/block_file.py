@@ -1,6 +1,6 @@
 """A complete list of blocks as a Parquet file, and its directory, which says where a key is in the file.
 
-A row is a block; see ``FILE``. A row group has some thousand blocks, so that a search decodes 0.1 MB of 27 MB. The
+A row is a block; see ``FILE``. A row group has some thousand blocks, so that a search decodes 0.1 MB of 26 MB. The
 directory has the first block of each row group, and a digest of the file's footer: pyarrow may abort the process on a
 damaged one. Pages have checksums.
 """
