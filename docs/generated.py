@@ -1,6 +1,7 @@
 """What pages of the reference say that is known elsewhere: in help texts, SQL, docstrings and the OpenAPI document.
 
-A page asks for it by a comment, ``<!-- generated: commands -->``, in whose place it stands as Markdown.
+A page asks for it by a comment, ``<!-- generated: commands -->``, in whose place it stands as Markdown. The sentence
+above the comment is for readers of the file, and is removed.
 """
 
 import builtins
@@ -24,7 +25,8 @@ from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.server import application
 from catalogue.settings import Settings
 
-_WANTED = re.compile(r"<!-- generated: (\w+) -->")
+_NOTICE = r"(?:^This part is filled in when the site is built: .*\n\n)?"
+_WANTED = re.compile(_NOTICE + r"<!-- generated: (\w+) -->", re.MULTILINE)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$^])")
 
 

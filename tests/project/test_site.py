@@ -112,10 +112,20 @@ def test_documents_every_error_and_status(site: Path) -> None:
 
 def test_documents_every_setting_and_variable(site: Path) -> None:
     reported = text(html(site / "reference/settings.html"))
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     for name in Settings.__dataclass_fields__:
         assert f"{name}, CATALOGUE_{name.upper()}" in reported
+        assert f"`CATALOGUE_{name.upper()}`" in page
     for name in _ENVIRONMENT:
         assert name.lower() in reported.lower()
+
+
+def test_notices_about_generated_parts_are_not_in_the_site(site: Path) -> None:
+    pages = [path for path in (ROOT / "docs/reference").glob("*.md") if "<!-- generated: " in path.read_text()]
+    assert len(pages) == 6
+    for page in pages:
+        assert "This part is filled in when the site is built: `make docs`." in page.read_text(encoding="utf-8")
+        assert "filled in when" not in text(html(site / f"reference/{page.stem}.html"))
 
 
 def test_documents_every_view_column_and_query(site: Path) -> None:
