@@ -140,7 +140,8 @@ class Request:
             return Throttled(message, retry_after=_retry_after(headers))
         match status:
             case 200 | 206 if _is_text(headers):
-                return UnexpectedHtml(f"{message}, as {headers['content-type']!r} instead of the file")
+                hint = "a proxy may answer instead of the source, see: catalogue doctor"
+                return UnexpectedHtml(f"{message}, as {headers['content-type']!r} instead of the file; {hint}")
             case 200 if headers.get("content-length") != "0":  # an empty file has no ranges
                 return RangeIgnored(f"{self.where}: the complete file was sent instead of a range")
             # CloudFront forwards S3's refusals of single files; its own refusals are blocks, whatever their text.
