@@ -58,8 +58,8 @@ def plan(
 ) -> None:
     """Print what a query would read: files, row groups, pages, requests, bytes and seconds.
 
-    Makes no requests and works offline. Where page indexes are not stored yet, the pages are an estimate; --indexes
-    fetches and stores them.
+    Makes no requests, except for the list of crawls if latest, a year or a range needs it. Where page indexes are not
+    stored yet, the pages are an estimate; --indexes fetches and stores them.
 
     Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
     path, crawl, subset, row_group, column, start and end (exclusive), bytes. They still have to filter by url_surtkey.
