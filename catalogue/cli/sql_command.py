@@ -20,7 +20,7 @@ from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.formatting import to_json
+from catalogue.formatting import closest_name, to_json
 from catalogue.settings import install_command
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from catalogue.commoncrawl.datasets import Dataset
 
 _AT_ONCE = 1000
+_NAME = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*", re.IGNORECASE)
+"""Matches one word, which may be the misspelled name of a query."""
 _VARIABLE = re.compile(r"getvariable\('(\w+)'\)")
 _NO_INTERNALS = (
     "CREATE TEMP MACRO duckdb_columns() AS TABLE FROM system.main.duckdb_columns() WHERE schema_name <> 'derived';"
@@ -197,12 +199,20 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _statement(text: str, dataset: "Dataset") -> str:
-    """Return the SQL, or the SQL of a file of ``queries/`` with this name."""
+    """Return the SQL, or the SQL of a file of ``queries/`` with this name.
+
+    Raises:
+        QueryError: if it is one word, similar to such a name.
+    """
     from catalogue.metadata_db import queries
 
     folder = queries.queries_folder()
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
-    return queries.statement(files[text], dataset) if text in files else text
+    if text in files:
+        return queries.statement(files[text], dataset)
+    if _NAME.fullmatch(text) and (similar := closest_name(text, files)):
+        raise QueryError(f"there is no query {text}; did you mean {similar}?")
+    return text
 
 
 def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:

@@ -110,6 +110,19 @@ def test_rejects_invalid_parameters(asking: Command, words: list[str], says: str
     assert says in ran.err
 
 
+@pytest.mark.parametrize(
+    ("word", "name"), [("covrage", "coverage"), ("find_url", "find-url"), ("Coverage", "coverage")]
+)
+def test_misspelled_names_of_queries_get_the_name(asking: Command, word: str, name: str) -> None:
+    ran = asking("sql", word)
+    assert (ran.status, ran.err) == (2, f"catalogue: there is no query {word}; did you mean {name}?\n")
+
+
+def test_other_words_are_sql(asking: Command) -> None:
+    assert asking("sql", "checkpoint").status == asking("sql", "select 1").status == 0
+    assert "syntax error" in asking("sql", "qqqq").err
+
+
 def test_rejects_json_with_another_format(asking: Command) -> None:
     ran = asking("sql", "select 1", "--json", "--format", "csv")
     assert (ran.status, ran.out) == (2, "")
