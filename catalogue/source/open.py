@@ -55,10 +55,10 @@ def open_source(
     """
     parts = address(url)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
-        message = (
-            f"invalid source {url[:200]!r}; use a folder, or an https, http or s3 address such as {DEFAULT_SOURCE}"
-        )
-        raise QueryError(message)
+        shown, such_as = repr(url[:200]), f"an https, http or s3 address such as {DEFAULT_SOURCE}"
+        if url and "://" not in url:
+            raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
+        raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     new_source: Callable[[], Source]

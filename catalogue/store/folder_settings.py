@@ -33,10 +33,14 @@ def settings_for(
     if stored:
         settings = load_settings({"source": _as_setting(stored[0])}, data=data, **options)
     if others := [source for source in stored if canonical(source) != canonical(settings.source)]:
-        notify(
-            f"files in {folder} came from {_as_setting(others[0])}, but the source is {settings.source}; "
-            "if that is not intended, use --source"
-        )
+        origin, advice = _as_setting(others[0]), "use another --data folder for it"
+        if options.get("source"):
+            advice += ", or leave out --source"
+        elif canonical(settings.source) not in map(canonical, stored):  # of the environment or config.toml
+            advice += f", or --source {origin}"
+        else:
+            advice = "if that is not intended, use --source"
+        notify(f"files in {folder} came from {origin}, but the source is now {settings.source}; {advice}")
     return settings
 
 

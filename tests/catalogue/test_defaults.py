@@ -109,15 +109,19 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
     command: Command, server: LoopbackServer, mirror: Path, whole_crawls: list[str]
 ) -> None:
     assert command("harvest", "--crawl", whole_crawls[0]).status == 0
-    reported = f"files in {command.data} came from {mirror}, but the source is {server.url}; if"
+    reported = f"files in {command.data} came from {mirror}, but the source is now {server.url}; "
     other = {"CATALOGUE_SOURCE": server.url}
-    assert reported in command("query", "example.com", "--count", "--yes", **other).err
+    asked = ("query", "example.com", "--count", "--yes")
+    ran = command(*asked, **other)
+    assert f"{reported}use another --data folder for it, or --source {mirror}\n" in ran.err
+    ran = command(*asked, "--source", server.url)
+    assert f"{reported}use another --data folder for it, or leave out --source\n" in ran.err
     with pytest.warns(UserWarning, match=reported):
         catalogue.open(command.data, source=server.url).close()
     assert reported in command("harvest", "--crawl", whole_crawls[1], **other).err
-    ran = command("query", "example.com", "--count", "--yes", CATALOGUE_SOURCE="")  # the latest harvest decides
-    assert (ran.status, reported in ran.err) == (0, True)
-    assert command("query", "example.com", "--count", "--yes", "--quiet", CATALOGUE_SOURCE="").err == ""
+    ran = command(*asked, CATALOGUE_SOURCE="")  # the latest harvest decides
+    assert (ran.status, f"{reported}if that is not intended, use --source\n" in ran.err) == (0, True)
+    assert command(*asked, "--quiet", CATALOGUE_SOURCE="").err == ""
 
 
 def test_pulled_files_have_the_configured_source(

@@ -325,7 +325,7 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     again = command("pull", str(place), "--json", "--compare", "0").json()
     assert (again["files"], again["compared"], again["unchanged"], again["crawls"]) == (0, 0, 1, [crawl])
     (wrong,) = command("pull", str(tmp_path / "nowhere")).err.splitlines()
-    assert "invalid source" in wrong
+    assert "there is no folder" in wrong
     with Store(command.data / "footers.sqlite") as store:
         store.delete("files", store.keys("files", f"crawl={crawl}/subset=warc/")[:1])
     part = command("export", "snapshot", str(tmp_path / "part"))
