@@ -61,16 +61,22 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-crawl_options = combine(
-    crawl_option,
-    click.option(
-        "--subset",
-        "subsets",
-        multiple=True,
-        shell_complete=complete_subsets,
-        help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
-    ),
+_any_crawl_option = click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=complete_stored_crawls,
+    help="2022-05, a year or A..B, stored or not; latest or all: of the stored crawls, if there are any; "
+    "comma-separated or repeated.  [default: all]",
 )
+_subset_option = click.option(
+    "--subset",
+    "subsets",
+    multiple=True,
+    shell_complete=complete_subsets,
+    help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
+)
+crawl_options = combine(_any_crawl_option, _subset_option)
 capture_options = combine(
     click.option(
         "--columns",
@@ -87,9 +93,9 @@ capture_options = combine(
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
 )
-filter_options = combine(
-    click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
-    crawl_options,
+_patterns = click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+_conditions = combine(
+    _subset_option,
     click.option(
         "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
     ),
@@ -103,8 +109,11 @@ filter_options = combine(
     click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
     capture_options,
 )
+filter_options = combine(_patterns, crawl_option, _conditions)
 query_options = combine(
-    filter_options,
+    _patterns,
+    _any_crawl_option,
+    _conditions,
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
         "--unique",
