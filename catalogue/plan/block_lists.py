@@ -13,6 +13,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.searched_lines import forget_lines, save_lines, save_versions, stored_lines, stored_versions
 from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
+from catalogue.store.stored_lists import listed_crawls
 
 AnyList: TypeAlias = StoredList | ClusterSearch
 Extents: TypeAlias = Callable[[str], list[tuple[bytes, bytes, int]]]
@@ -59,6 +60,12 @@ class BlockLists:
         """The crawls whose lists are stored completely, newest first."""
         self._update()
         return [*self._stored]
+
+    @property
+    def listed(self) -> list[str]:
+        """The crawls of the stored list of crawls, newest first; none if it is not stored."""
+        store = self._store()
+        return listed_crawls(store) if store else []
 
     def _update(self) -> Store | None:
         """Note what was stored or deleted since the last call."""

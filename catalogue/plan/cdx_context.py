@@ -12,7 +12,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import BlockList, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
-from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index
+from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index, suggest_crawl
 from catalogue.errors import (
     CatalogueError,
     FileChanged,
@@ -21,6 +21,7 @@ from catalogue.errors import (
     NotHarvested,
     QueryError,
     UncoveredColumns,
+    UnknownCrawl,
 )
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
@@ -260,7 +261,14 @@ class CdxContext:
     def _no_index(self, crawl: str, error: NotFound) -> QueryError:
         if not has_columnar_index(crawl):
             return QueryError(f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}")
+        listed = self._lists.listed
+        # A monthly crawl may be published before its CDX index, and before it is listed.
+        if listed and crawl not in listed and not crawl.startswith("CC-MAIN-"):
+            missing = f"the source has no CDX index of {crawl}, and does not list it"
+            return UnknownCrawl(f"{missing}; {suggest_crawl(crawl, listed)}")
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
+        if not listed:
+            message += "; see: catalogue crawls"
         command = self.query.table.harvest_command(crawl)
         return NotHarvested(f"{message}; run: {command}", crawl=crawl, call=self.query.table.harvest_call(crawl))
 

@@ -20,7 +20,7 @@ from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.demo import Miniature
-from catalogue.errors import IncompleteAnswer, NotHarvested
+from catalogue.errors import IncompleteAnswer, NotHarvested, UnknownCrawl
 from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
@@ -254,3 +254,20 @@ def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Min
         assert explained.other.requests >= 2 * way.way.requests > 0
         rows = cat.captures(urls, subsets="all", columns=["url"], index="columnar").to_arrow()
         assert comparable(found.to_arrow()).equals(comparable(rows))
+
+
+def test_misspelled_crawls_get_the_listed_name(whole_mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+    wrong = crawls[0].replace("MAIN", "MIAN")
+    command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    question = ("query", "example.com", "--crawl", wrong)
+    ran = command(*question)  # without a list of crawls
+    advice = "does not exist); see: catalogue crawls; add --harvest, or run: catalogue harvest"
+    assert (ran.status, advice in ran.err) == (2, True)
+    assert command("crawls").status == 0
+    reported = f"the source has no CDX index of {wrong}, and does not list it; did you mean {crawls[0]}?"
+    ran = command(*question)
+    assert (ran.status, ran.err) == (2, f"catalogue: {reported}\n")
+    with catalogue.open(command.data, source=command.source) as cat:
+        for index in ("cdx", "auto"):
+            with pytest.raises(UnknownCrawl, match=re.escape(reported)):
+                cat.captures("example.com", crawls=wrong, index=index).to_arrow()
