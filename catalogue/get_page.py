@@ -145,7 +145,7 @@ class _Search:
                 raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}")
             self.searched.clear()
             self.empty.clear()
-            found = self.nearest(url, (found.time, found.time + 1), redirected=True)
+            found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
         requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
         assert record is not None  # noqa: S101 - only redirects that are followed are not fetched
         return Page(record, found.crawl, found.subset, tuple(redirects), requests, received, tuple(self.notes))
@@ -163,11 +163,16 @@ class _Search:
     def record(self, found: _Found) -> Record:
         return fetch_record(self.session, found.capture)
 
-    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected: bool = False) -> _Found:
-        """Return the best capture: the newest, or the nearest; of a redirect's target that of the next crawl."""
+    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Found:
+        """Return the best capture: the newest, or the nearest.
+
+        For the target of a redirect, return that of the first crawl that has one, from the crawl of the redirect on.
+        """
         best: _Found | None = None
         failed: list[_Found] = []
-        ordered = sorted(self.crawls, key=lambda crawl: _least_distance(crawl, at)) if at else self.crawls
+        ordered = self.crawls
+        if at:
+            ordered = sorted(ordered, key=lambda crawl: (crawl.id != redirected_in, _least_distance(crawl, at)))
         for crawl in ordered:
             if best and _least_distance(crawl, at) >= best.distance:
                 break
@@ -177,13 +182,13 @@ class _Search:
             if usable:
                 of_crawl = min(usable, key=lambda each: (not each.is_page, each.nearness))
                 best = min(best or of_crawl, of_crawl, key=lambda each: each.nearness)
-                if redirected or not at:
+                if redirected_in or not at:
                     break
             else:
                 self.searched.append(crawl.id)
         if best or failed:
             return best or min(failed, key=lambda each: each.nearness)
-        raise self.nothing(url, redirected=redirected)
+        raise self.nothing(url, redirected=redirected_in is not None)
 
     def nothing(self, url: str, *, redirected: bool) -> NotArchived:
         crawls = newest_first(self.searched)
