@@ -30,6 +30,7 @@ from catalogue.source.parallel import map_in_order
 _FORMAT = 1
 _LARGEST = 1 << 30
 """Bytes of a receipt; a query that takes a request a millisecond for an hour has one of this size."""
+_LARGEST_FILE = (1 << 63) - 1
 _IN_FLIGHT = 64 << 20
 _CHUNK = 1 << 20
 _AFTER_FOOTER = 8
@@ -157,23 +158,30 @@ def read_receipt(path: Path) -> Receipt:
         head, *reads = map(json.loads, lines[:-1])
         if head["receipt"] != _FORMAT or head["ranges"] != len(reads):
             raise BadReceipt(f"{path} has another format than this version writes")
+        json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
         answer = head["answer"]
         return Receipt(
             dict(head["query"]),
             str(head["created"]),
-            str(answer["file"]),
+            _checked_name(str(answer["file"])),
             int(answer["bytes"]),
             str(answer["sha256"]),
             tuple(map(str, head["incomplete"])),
             tuple(_checked(ReadRange(**read)) for read in reads),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
+
+
+def _checked_name(name: str) -> str:
+    if not name or "\0" in name or name != Path(name).name:
+        raise ValueError("invalid name of the answer")
+    return name
 
 
 def _checked(read: ReadRange) -> ReadRange:
     numbers = (read.start, read.end, read.size)
-    if not (all(type(each) is int for each in numbers) and 0 <= read.start <= read.end <= read.size):
+    if not (all(type(each) is int for each in numbers) and 0 <= read.start <= read.end <= read.size <= _LARGEST_FILE):
         raise ValueError("a range is outside of its file")
     texts = (read.path, read.sha256, read.reason, read.source)
     if not all(isinstance(each, str) for each in texts):

@@ -38,7 +38,7 @@ def verify(
     from catalogue.receipt import check_answer, check_source, read_receipt
 
     read = read_receipt(receipt)
-    file = answer or receipt.with_name(Path(read.answer).name)
+    file = answer or receipt.with_name(read.answer)
     problems = [problem] if (problem := check_answer(read, file)) else []
     if read_source:
         with options.opened() as catalogue:

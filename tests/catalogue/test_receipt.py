@@ -161,6 +161,43 @@ def test_rejects_other_files(tmp_path: Path, head: object) -> None:
         read_receipt(tmp_path / "r")
 
 
+def sealed(*lines: str) -> bytes:
+    """Return a receipt of these lines."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    return content + f'{{"sha256": "{hashlib.sha256(content).hexdigest()}"}}\n'.encode()
+
+
+HEAD = (
+    '{"receipt": 1, "ranges": RANGES, "query": {}, "created": "", "incomplete": [], '
+    '"answer": {"file": "a", "bytes": 1, "sha256": ""}}'
+)
+HUGE = f'"end": 1, "size": 1{"0" * 400}'
+RANGE = f'{{"path": "a", "start": 0, {HUGE}, "etag": null, "sha256": "{"0" * 64}", "reason": "", "source": ""}}'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [HEAD.replace('"bytes": 1', '"bytes": Infinity')],
+        [HEAD.replace('"bytes": 1', '"bytes": 1e999')],
+        ["[" * 100_000],
+        [HEAD.replace("{}", f'{{"x": {"[" * 900}{"]" * 900}}}')],
+        [HEAD.replace("{}", '{"x": "\\ud800"}')],
+        *([HEAD.replace('"a"', f'"{name}"')] for name in ("\\u0000", "", ".", "../a", "\\ud800")),
+        [HEAD.replace("RANGES", "1"), RANGE],
+        [HEAD.replace("RANGES", "1"), RANGE.replace('"end": 1,', f'"end": 1{"0" * 400},')],
+    ],
+)
+def test_malformed_receipts_are_reported(command: Command, lines: list[str]) -> None:
+    """Also those that no JSON library writes, and whose last line is right."""
+    (command.home / "a").write_bytes(b"a")
+    (command.home / "r").write_bytes(sealed(*(line.replace("RANGES", "0") for line in lines)))
+    for words in (["verify", "r"], ["verify", "r", "--json"]):
+        ran = command(*words)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
+        assert "catalogue: r is not a receipt: " in ran.err
+
+
 @pytest.mark.parametrize("wrong", [{"start": -1}, {"end": 99}, {"path": "../x"}, {"sha256": "0"}, {"source": None}])
 def test_rejects_invalid_ranges(tmp_path: Path, wrong: dict[str, object]) -> None:
     read = {"path": "a", "start": 0, "end": 1, "size": 1, "etag": None, "sha256": "0" * 64, "reason": "", "source": ""}
