@@ -439,7 +439,8 @@ class Catalogue(ReprMixin):
             match: see ``captures``.
             max_requests: of one ``collect``.
             max_bytes: of one ``collect``.
-            query: see ``captures``; columns are by default all that the index has.
+            query: see ``captures``, without ``limit``, ``unique`` and ``latest``, for which polars has ``head`` and
+                ``unique``; columns are by default all that the index has.
 
         Raises:
             QueryError: if the query is invalid, crawls are not harvested, or polars is not installed; also when it is

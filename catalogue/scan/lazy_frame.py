@@ -12,7 +12,7 @@ from polars.io.plugins import register_io_source
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns, select_partitions
 from catalogue.formatting import format_cost, plural, size
 from catalogue.harvest.harvest_crawls import crawl_list
@@ -27,6 +27,7 @@ from catalogue.selection import needs_crawl_list
 from catalogue.session import Session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(…).unique(…, keep='last')"}
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
 
@@ -50,6 +51,7 @@ class Budget:
 
 def scan(session: Session, query: Query, budget: Budget) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
+    _check_options(query)
     if query.index != COLUMNAR and needs_crawl_list(session, query.crawls, query.index):
         crawl_list(session)
     select_partitions(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
@@ -63,6 +65,13 @@ def scan(session: Session, query: Query, budget: Budget) -> pl.LazyFrame:
 
 def _of_cdx(columns: Iterable[str]) -> bool:
     return {*columns} == {*COLUMNS}
+
+
+def _check_options(query: Query) -> None:
+    """Raise QueryError for options that would select rows before the conditions of polars do."""
+    for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
+        if given:
+            raise QueryError(f"scan has no parameter {name}; use {_OF_POLARS[name]} of its LazyFrame instead")
 
 
 class _Source:

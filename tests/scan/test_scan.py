@@ -225,9 +225,13 @@ def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> N
         ({"crawls": "2031-05"}, "2031-05"),
         ({"where": "fetch_status ="}, "--where cannot be read"),
         ({"patterns": "a*b.com"}, "patterns look like"),
+        ({"limit": 3}, r"scan has no parameter limit; use \.head\(…\) of its LazyFrame"),
+        ({"limit": 0}, "scan has no parameter limit"),
+        ({"unique": "url"}, r"scan has no parameter unique; use \.unique\("),
+        ({"latest": True}, r"scan has no parameter latest; use \.sort\("),
     ):
         with pytest.raises(QueryError, match=message):
-            harvested.scan(**more)  # type: ignore[arg-type]
+            harvested.scan(**more)
 
 
 def test_missing_polars_is_one_sentence(harvested: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
