@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from catalogue.cli.options import CAPTURE_FORMATS
+from catalogue.cli.options import CAPTURE_FORMATS, check_folder
 from catalogue.cli.tables import options_of_command
 from catalogue.errors import QueryError
 
@@ -21,8 +21,8 @@ def format_for(requested: str | None, output: Path | None) -> str:
     """
     if requested == "table" and output is not None:
         raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
-    if output is not None and not output.parent.is_dir():
-        raise QueryError(f"there is no folder {output.parent} to write to")
+    if output is not None:
+        check_folder(output)
     terminal = output is None and sys.stdout.isatty()
     if output is None:
         format_ = requested or ("table" if terminal else "jsonl")

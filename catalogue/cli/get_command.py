@@ -10,7 +10,7 @@ import click
 from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.messages import warn
-from catalogue.cli.options import confirm, receipt_option, recorder_for, yes_option
+from catalogue.cli.options import check_folder, confirm, receipt_option, recorder_for, yes_option
 from catalogue.cli.tables import as_json
 from catalogue.errors import QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
@@ -86,6 +86,8 @@ def get(  # noqa: PLR0913 - an option each
             confirm(str(estimate), "name a crawl with --crawl")
 
     query = {"url": url, "at": at, "crawls": crawls, "follow": follow, "form": form, "main_content": main_content}
+    if path:
+        check_folder(path)
     recorder = recorder_for(receipt, path)
     with options.opened(observer=recorder) as catalogue:
         page = catalogue.get(

@@ -132,6 +132,12 @@ query_options = combine(
 )
 
 
+def check_folder(file: Path) -> None:
+    """Raise QueryError if the folder of an output does not exist."""
+    if not file.parent.is_dir():
+        raise QueryError(f"there is no folder {file.parent} to write to")
+
+
 def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder | None":
     """Return what records the requests of an answer for its receipt, if there is to be one."""
     if receipt is None:
@@ -140,6 +146,7 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
         raise QueryError("--receipt needs the answer in one file, and no --scheduler; name the file")
     if receipt.resolve() == answer.resolve():
         raise QueryError("--receipt and the answer need different files")
+    check_folder(receipt)
     from catalogue.receipt import ReceiptRecorder
 
     return ReceiptRecorder()

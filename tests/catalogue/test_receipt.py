@@ -66,6 +66,22 @@ def flipped(data: bytes, place: int, bit: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["query", "*.com", "-o", "a.jsonl", "--receipt", "no/r"],
+        ["get", "example.com", "--save", "a.html", "--receipt", "no/r"],
+        ["get", "example.com", "--save", "no/a.html"],
+    ],
+)
+def test_missing_folders_are_reported_before_any_request(mirror: Path, tmp_path: Path, words: list[str]) -> None:
+    with FaultServer(mirror) as server:
+        ran = Command(tmp_path / "data", server.url, tmp_path)(*words)
+        assert server.requests == 0
+    assert (ran.status, ran.out, ran.err) == (2, "", "catalogue: there is no folder no to write to\n")
+    assert not any(tmp_path.iterdir())
+
+
 def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer(mirror) as server:
         run = Command(tmp_path / "data", server.url, tmp_path)
