@@ -9,14 +9,15 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.errors import CatalogueError, DiskFailed, QueryError
 from catalogue.formatting import size
 
+_NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -86,11 +87,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write a file that gets its name when it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with named(path), create(temporary) as file:
+        with errors_of(path, path.parent):
+            file = create(temporary)
+        with named(path), file:
             yield file
-        put_in_place(temporary, path)
+        with errors_of(path, path.parent):
+            put_in_place(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a folder that cannot be written to
+            temporary.unlink(missing_ok=True)
 
 
 def append(file: BinaryIO, line: bytes) -> None:
@@ -145,6 +150,23 @@ def named(path: Path | str) -> Iterator[None]:
         if error.errno is None:  # as pyarrow has them
             raise OSError(errno.EIO, str(error), str(path)) from error
         error.filename = str(path)
+        raise
+
+
+@contextmanager
+def errors_of(output: object, folder: Path) -> Iterator[None]:
+    """Name the output in errors of its temporary file or lock, which is in a folder.
+
+    Raises:
+        DiskFailed: if the folder cannot be written to.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NOT_PERMITTED:
+            where = f"no permission for the folder {folder.absolute()}"
+            raise DiskFailed(f"{output} cannot be written: {where}; choose another name") from error
+        error.filename = str(output)
         raise
 
 

@@ -2,21 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from catalogue.atomic_files import errors_of
 from catalogue.errors import StoreLocked
 from catalogue.store.schema import disk_errors
 
 
 @contextmanager
-def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0) -> Iterator[None]:
+def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: object | None = None) -> Iterator[None]:
     """Hold a lock.
 
     Args:
         file: of the lock.
         message: of ``StoreLocked``.
         seconds: longest wait for another process.
+        output: what is locked, for the message of ``DiskFailed``; by default the file.
 
     Raises:
         StoreLocked: if another process holds it.
@@ -25,7 +27,7 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0) -> Iterato
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
-    with disk_errors(file):
+    with disk_errors(file), nullcontext() if output is None else errors_of(output, file.parent):
         try:
             lock.acquire(timeout=seconds)
         except Timeout:
@@ -47,9 +49,9 @@ def locked(path: Path, what: object) -> AbstractContextManager[None]:
 
     Args:
         path: of the lock's file.
-        what: the output, for the message.
+        what: the output, for messages.
     """
-    return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name")
+    return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
 
 
 def _lockable(crawl: str) -> str:

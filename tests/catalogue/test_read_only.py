@@ -1,4 +1,4 @@
-"""A data folder without write permission: a shared folder, or a read-only volume."""
+"""A data folder, or the folder of an output, without write permission: a shared folder, or a read-only volume."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -165,3 +165,24 @@ def test_reads_a_read_only_file_in_a_writable_folder(tmp_path: Path) -> None:
         with pytest.raises(DiskFailed, match="cannot be written to, only read"):
             store.put("files", batch(3, 1))
         assert {file.name for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        ("query *.example.com -o shut/a.jsonl", "shut/a.jsonl"),
+        ("query *.example.com -o a.jsonl --receipt shut/r", "shut/r"),
+        ("plan *.example.com -o shut/plan.csv", "shut/plan.csv"),
+        ("fetch *.example.com --limit 1 -o shut/a.warc.gz", "shut/a.warc.gz"),
+        ("export ducklake shut/lake.ducklake", "shut/lake.ducklake"),
+    ],
+)
+def test_outputs_in_shut_folders_are_named(
+    one_crawl: Path, mirror: Path, tmp_path: Path, words: str, output: str
+) -> None:
+    (tmp_path / "shut").mkdir()
+    with read_only(tmp_path / "shut"):
+        ran = Command(one_crawl, str(mirror), tmp_path)(*words.split())
+    message = f"{output} cannot be written: no permission for the folder {tmp_path / 'shut'}; choose another name\n"
+    assert (ran.status, ran.err[-len(message) :]) == (74, message)
+    assert ".part" not in ran.err
