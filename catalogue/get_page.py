@@ -126,6 +126,8 @@ class _Search:
     notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     """Crawls that certainly have no capture."""
+    index_files: dict[str, None] = field(default_factory=dict)
+    """Parquet files of the plans."""
     visited: set[tuple[str, int]] = field(default_factory=set)
     before: tuple[int, int] = (0, 0)
 
@@ -148,7 +150,8 @@ class _Search:
             found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
         requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
         assert record is not None  # noqa: S101 - only redirects that are followed are not fetched
-        return Page(record, found.crawl, found.subset, tuple(redirects), requests, received, tuple(self.notes))
+        files, notes = tuple(self.index_files), tuple(self.notes)
+        return Page(record, found.crawl, found.subset, tuple(redirects), requests, received, notes, files)
 
     def target_of(self, found: _Found, target: str) -> str:
         try:
@@ -207,6 +210,7 @@ class _Search:
             if found.plan.indexes or found.plan.searches:
                 self.check(found.fetch_indexes(), crawl)
             rows = found.to_arrow().to_pylist()
+            self.index_files.update(dict.fromkeys(found.plan.index_files))
         except (NotFound, NotHarvested) as error:  # some crawls have no index
             if len(self.crawls) == 1:
                 raise

@@ -93,6 +93,8 @@ def get(  # noqa: PLR0913 - an option each
         page = catalogue.get(
             url, at=at, crawls=crawls or None, follow=follow, max_requests=max_requests, approve=approve
         )
+        if recorder:
+            recorder.add_footers(catalogue.session, page.index_files)
     _describe(page, options)
     if json_:
         _json(page, form, path, main_content=main_content)

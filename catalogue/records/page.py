@@ -34,6 +34,8 @@ class Page(ReprMixin):
     bytes: int = 0
     notes: tuple[str, ...] = ()
     """What may be missing from the search."""
+    index_files: tuple[str, ...] = ()
+    """Parquet files of the plans of the search."""
 
     def _line(self) -> str:
         time = "" if self.time is None else f" of {clock(self.time)}"

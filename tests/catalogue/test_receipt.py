@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +104,20 @@ def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_pa
     assert read.query["patterns"] == ["*.com"]
     footers = {each.path for each in read.reads if each.reason == "stored footer"}
     assert {each.path for each in recorded if each.path.endswith(".parquet")} <= footers
+
+
+def test_receipt_of_a_page_has_the_stored_footers(
+    asking: Command, mirror: Path, crawl: str, all_rows: pa.Table
+) -> None:
+    names = ("url", "crawl", "subset", "fetch_status", "warc_filename")
+    rows = zip(*(all_rows[name].to_pylist() for name in names), strict=True)
+    url = next(url for url, *of, name in rows if of == [crawl, "warc", 200] and (mirror / name).exists())
+    ran = asking("get", url, "--crawl", crawl, "--save", "page", "--receipt", "page.receipt")
+    assert ran.status == 0, ran.err
+    reads = read_receipt(asking.home / "page.receipt").reads
+    footers = {each.path for each in reads if each.reason == "stored footer"}
+    read = {each.path for each in reads if each.path.endswith(".parquet") and each.reason != "stored footer"}
+    assert footers >= read > set()
 
 
 @given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7))
