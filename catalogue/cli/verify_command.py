@@ -9,7 +9,7 @@ from catalogue.cli.app import Command, Common, common
 from catalogue.cli.messages import warn
 from catalogue.cli.options import Budget, budget_options, confirm, json_option
 from catalogue.cli.tables import as_json
-from catalogue.formatting import plural, size
+from catalogue.formatting import plural, printable, size
 
 
 @click.command(cls=Command)
@@ -55,7 +55,7 @@ def verify(
         again = "read again" if read_source else "not read again; --read-source does"
         click.echo(f"made of {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
         for note in read.incomplete:
-            click.echo(f"it was incomplete: {note}")
+            click.echo(f"it was incomplete: {printable(note)}")
         for problem in problems:
             warn(problem)
     if problems:

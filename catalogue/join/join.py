@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from catalogue.atomic_files import make_folder
+from catalogue.atomic_files import errors_of, make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
@@ -93,7 +93,8 @@ def join(
         raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
     if is_file and invalid.exists() and not is_list_of_invalid(invalid):
         raise QueryError(f"{invalid} would be replaced by a list of invalid rows; choose another name")
-    make_folder(work)
+    with errors_of(output, folder.parent):
+        make_folder(work)
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
         with closing(_Run(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, agree)
