@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import NotHarvested
 from catalogue.formatting import closest_name
-from catalogue.metadata_db.candidates import MetadataSnapshot
-from catalogue.metadata_db.state import fresh_bounds
-from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.streams import Turns
@@ -35,7 +32,9 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
+    from catalogue.metadata_db.candidates import MetadataSnapshot
     from catalogue.plan.block_lists import BlockLists
+    from catalogue.plan.context import FooterCache
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
@@ -244,8 +243,11 @@ class Session:
             self._copied_database = copy
         return self.database_path
 
-    def metadata(self) -> MetadataSnapshot:
+    def metadata(self) -> "MetadataSnapshot":
         """Return the metadata database as it is now, kept open for planning."""
+        from catalogue.metadata_db.candidates import MetadataSnapshot
+        from catalogue.metadata_db.state import fresh_bounds
+
         state = self.store.state()
         if not self._snapshot or self._snapshot.state != state:
             path = self.writable_database(indexes=False)
@@ -351,7 +353,9 @@ class Session:
     # Reading
 
     @cached_property
-    def footers(self) -> FooterCache:
+    def footers(self) -> "FooterCache":
+        from catalogue.plan.context import FooterCache
+
         return FooterCache(self.store, self.dataset)
 
     @cached_property

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from threading import Thread
 
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
@@ -130,9 +131,10 @@ def _fetch_crawl_list(
 
 
 def _open_database() -> None:
-    """Import DuckDB and open the database that the update uses, while the first requests wait."""
+    """Import what updates the database, and open the one that it uses, while the first requests wait."""
     from catalogue.metadata_db.connection import lent
 
+    import_module("catalogue.metadata_db.refresh")
     with lent():
         pass
 
