@@ -174,6 +174,27 @@ def test_finished_result_is_made_again_after_changes(
         assert not run(cat, texts, tmp_path / "out", how, crawls=pair).requests
 
 
+def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
+    """Row groups of unknown keys would be read for each slice of many keys."""
+    sizes = replace(SMALL, unbounded=1)
+    every = both.session.metadata().crawls
+    crawls = [*every[:2], every[-1]]
+    refused = []
+    with catalogue.open(tmp_path / "data", settings=both.session.settings) as cat:
+        cat.harvest(crawls, subsets="all", index="both")
+        for crawl in crawls:
+            oracle = Oracle(rows, [crawl])
+            texts = texts_of(oracle, 20, seed=10)
+            try:
+                run(cat, texts, tmp_path / f"columnar {crawl}", "semi", crawls=crawl, index="columnar", sizes=sizes)
+            except QueryError as error:
+                refused.append(str(error).endswith(f"run: catalogue backfill {crawl}"))
+            found = run(cat, texts, tmp_path / crawl, "semi", crawls=crawl, sizes=sizes)
+            assert of_result(found) == expected(oracle, texts, "semi", Match.EXACT)
+    assert all(refused)
+    assert 0 < len(refused) < len(crawls)
+
+
 def test_refused_cost_keeps_a_finished_result(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:
