@@ -4,9 +4,11 @@ The pages, unchanged, follow the magic and precede a footer with one row group f
 is that of the original file; only offsets are new. Statistics are left out. Field numbers are those of parquet.thrift.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from catalogue.parquet.footer import MAGIC, with_trailer
 from catalogue.parquet.model import DATA_PAGES, PHYSICAL_TYPES, ColumnChunk
@@ -18,15 +20,17 @@ class ChunkPages(NamedTuple):
     """Pages of a column chunk."""
 
     chunk: ColumnChunk
-    pages: bytes
-    """The dictionary page, if needed, then data pages in ascending order, with or without gaps."""
+    pages: Iterable[bytes]
+    """The dictionary page, if needed, then data pages in ascending order, with or without gaps; cut anywhere."""
+    size: int
+    """Bytes of all pages."""
     dictionary_size: int
     """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as old writers place it."""
     num_rows: int
     """Rows of the data pages."""
 
 
-def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> bytes:
+def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
     """Return a Parquet file of one column, with a row group for each piece.
 
     Args:
@@ -37,7 +41,7 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> bytes:
     groups = []
     for piece in pieces:
         groups.append(_row_group(piece, start))
-        start += len(piece.pages)
+        start += piece.size
     footer = encode_struct(
         [
             (1, I32, 1),
@@ -47,14 +51,23 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> bytes:
             (6, BINARY, created_by.encode()),
         ]
     )
-    return b"".join([MAGIC, *(piece.pages for piece in pieces), with_trailer(footer)])
+    after = with_trailer(footer)
+    file = pa.allocate_buffer(start + len(after))  # Arrow keeps memory for the next file
+    view = memoryview(file).cast("B")
+    view[: len(MAGIC)], view[start:] = MAGIC, after
+    at = len(MAGIC)
+    for piece in pieces:
+        for part in piece.pages:
+            view[at : at + len(part)] = part
+            at += len(part)
+    return file
 
 
 _ROOT = encode_struct([(4, BINARY, b"schema"), (5, I32, 1)])
 
 
 def _row_group(piece: ChunkPages, start: int) -> bytes:
-    chunk, size = piece.chunk, len(piece.pages)
+    chunk, size = piece.chunk, piece.size
     meta = encode_struct(
         [
             (1, I32, PHYSICAL_TYPES.index(chunk.column.physical_type)),
@@ -72,7 +85,7 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
     return encode_struct([(1, LIST, encode_list(STRUCT, [column])), (2, I64, size), (3, I64, piece.num_rows)])
 
 
-def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
+def splice_dictionary(chunk: ColumnChunk, page: bytes) -> pa.Buffer:
     """Return a Parquet file whose data page is the dictionary page of a column of byte strings.
 
     Args:
@@ -92,4 +105,4 @@ def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
     required = encode_struct([(1, I32, PHYSICAL_TYPES.index("BYTE_ARRAY")), (3, I32, 0), (4, BINARY, b"values")])
     column = replace(chunk.column, name="values", element=required)
     values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
-    return splice([ChunkPages(values, data, 0, count)], created_by="")
+    return splice([ChunkPages(values, [data], len(data), 0, count)], created_by="")

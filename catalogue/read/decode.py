@@ -1,6 +1,7 @@
 """Decode the pages of columns to Arrow arrays of the requested rows, in batches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, starmap
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import positions
+from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
 from catalogue.plan.plan import ColumnRead
@@ -50,26 +52,49 @@ def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> It
         if not pieces:
             return
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, _value_size(pieces))))
-        spliced = splice([piece for piece, _ in pieces], created_by=bundle.groups[0].file.created_by)
-        file = pq.ParquetFile(
-            pa.BufferReader(spliced),
-            coerce_int96_timestamp_unit="ms",
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
-        for batch in file.iter_batches(most, use_threads=False):
-            batch.validate(full=True)
-            values = batch.column(0)
-            # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
-            values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
-            yield runs.between(at, at + len(values)), values
-            at += len(values)
+        for spliced in _spliced(pieces, bundle.groups[0].file.created_by):
+            file = pq.ParquetFile(
+                pa.BufferReader(spliced),
+                coerce_int96_timestamp_unit="ms",
+                page_checksum_verification=True,
+                pre_buffer=False,
+            )
+            for batch in file.iter_batches(most, use_threads=False):
+                batch.validate(full=True)
+                values = batch.column(0)
+                # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
+                values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+                yield runs.between(at, at + len(values)), values
+                at += len(values)
     except _INVALID as error:
         message = f"{bundle.where}, column {reads[0].chunk.column.name}: {' '.join(str(error).split())}"
         raise BadFooter(message) from error
 
 
-def _piece(group: LoadedRowGroup, read: ColumnRead) -> tuple[ChunkPages, list[PageHeader]]:
+_Piece = tuple[ChunkPages, Sequence[PageHeader]]
+
+
+def _spliced(pieces: Sequence[_Piece], created_by: str) -> Iterator[pa.Buffer]:
+    """Yield files of these pages, each of about ``PART_BYTES``."""
+    waiting: list[_Piece] = []
+    size = 0
+    for part in chain.from_iterable(starmap(parts, pieces)):
+        size += sum(header.inflated for header in part[1])
+        if waiting and size > PART_BYTES:
+            yield _file(waiting, created_by)
+            waiting, size = [], sum(header.inflated for header in part[1])
+        waiting.append(part)
+    yield _file(waiting, created_by)
+
+
+def _file(pieces: Sequence[_Piece], created_by: str) -> pa.Buffer:
+    try:
+        return splice([*starmap(inflated, pieces)], created_by=created_by)
+    except NotInflatedError:
+        return splice([piece for piece, _ in pieces], created_by=created_by)
+
+
+def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     chunk, data = read.chunk, group.data(read)
     dictionary = len(read.dictionary) if read.dictionary else 0
     if read.index is None and chunk.dictionary_page_offset is not None:
@@ -80,7 +105,7 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> tuple[ChunkPages, list[Pa
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
-    return ChunkPages(chunk, data, dictionary, num_rows), headers
+    return ChunkPages(chunk, [data], len(data), dictionary, num_rows), headers
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
@@ -93,7 +118,7 @@ def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int
     return dictionary + [checked[page] for run in read.pages for page in run]
 
 
-def _value_size(pieces: Sequence[tuple[ChunkPages, Sequence[PageHeader]]]) -> int:
+def _value_size(pieces: Sequence[_Piece]) -> int:
     """Return about the most bytes that a value takes on average, for batches of limited size."""
     average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
     if not pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY"):
@@ -121,9 +146,8 @@ def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
         return longest
     if piece.chunk.column.physical_type != "BYTE_ARRAY":
         return max(longest, headers[0].inflated)
-    file = pq.ParquetFile(
-        pa.BufferReader(splice_dictionary(piece.chunk, piece.pages[: headers[0].size])), page_checksum_verification=True
-    )
+    page = b"".join(piece.pages)[: headers[0].size]
+    file = pq.ParquetFile(pa.BufferReader(splice_dictionary(piece.chunk, page)), page_checksum_verification=True)
     _, most = pc.min_max(pc.binary_length(file.read(use_threads=False).column(0))).values()
     return max(longest, most.as_py() or 0)
 

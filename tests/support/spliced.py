@@ -47,11 +47,17 @@ def wide_table() -> pa.Table:
     return pa.Table.from_arrays([*made.values()], schema=schema)
 
 
-def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
-    """A chunk read whole; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
+def whole(data: bytes, chunk: ColumnChunk, num_rows: int) -> ChunkPages:
+    """Its pages; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
     pages = data[chunk.range.start : chunk.range.end]
     size = 0 if chunk.dictionary_page_offset is None else chunk.data_page_offset - chunk.dictionary_page_offset
-    return splice([ChunkPages(chunk, pages, size, num_rows)], created_by=footer.created_by)
+    return ChunkPages(chunk, [pages], len(pages), size, num_rows)
+
+
+def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
+    """A chunk read whole."""
+    file: bytes = splice([whole(data, chunk, num_rows)], created_by=footer.created_by).to_pybytes()
+    return file
 
 
 def read(file: bytes, **options: Any) -> pa.ChunkedArray:
