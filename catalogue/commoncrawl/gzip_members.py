@@ -5,6 +5,7 @@ optional fields, is decompressed by zlib, so that errors are the same with and w
 """
 
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 
 from catalogue.errors import BadManifest
@@ -19,6 +20,8 @@ MAX_DOCUMENT = 16 << 20
 _WBITS = 31
 """The parameter for gzip."""
 _WITHOUT_OPTIONS = b"\x1f\x8b\x08\0"
+_PIECE = 16 << 10
+"""Compressed bytes that are decompressed at a time."""
 
 
 def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
@@ -40,6 +43,28 @@ def inflate_by_isal(data: bytes, limit: int) -> bytes | None:
             if len(text) <= limit and inflater.eof and not inflater.unused_data:
                 return text
     return None
+
+
+def pieces_by_isal(data: bytes, size: int) -> Iterator[bytes]:
+    """Decompress one gzip member of a known size in small pieces, whose memory is used again and again.
+
+    Raises:
+        BadManifest: if ISA-L is not installed, or if it does not find exactly one member of this size.
+    """
+    left = size
+    if isal_zlib and data.startswith(_WITHOUT_OPTIONS):
+        inflater, view = isal_zlib.decompressobj(_WBITS), memoryview(data)
+        with suppress(isal_zlib.error):  # type: ignore[arg-type]  # declared as an instance
+            for start in range(0, len(data), _PIECE):
+                piece = inflater.decompress(view[start : start + _PIECE], left + 1)
+                left -= len(piece)
+                if left < 0 or (inflater.eof and start + _PIECE < len(data)):
+                    break
+                yield piece
+            else:
+                if inflater.eof and not inflater.unused_data and not left:
+                    return
+    raise BadManifest("not one gzip member of its size")
 
 
 def inflate_by_zlib(data: bytes, limit: int) -> bytes:

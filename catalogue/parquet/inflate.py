@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from catalogue.commoncrawl.gzip_members import inflate_by_isal
+from catalogue.commoncrawl.gzip_members import pieces_by_isal
+from catalogue.errors import BadManifest
 from catalogue.parquet.model import CODECS, DATA_PAGES
 from catalogue.parquet.page_headers import PageHeader
 from catalogue.parquet.splice import ChunkPages
@@ -76,7 +77,7 @@ def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
     pages = list(_located(data, headers))
     return ChunkPages(
         replace(piece.chunk, codec=_UNCOMPRESSED),
-        (part for page in pages for part in (page.header, _inflated(data, page))),
+        (part for page in pages for part in _inflated(data, page)),
         sum(len(page.header) + page.inflated for page in pages),
         len(pages[0].header) + pages[0].inflated if piece.dictionary_size else 0,
         piece.num_rows,
@@ -110,11 +111,12 @@ def _located(data: bytes, headers: Sequence[PageHeader]) -> Iterator[_Page]:
         yield _Page(new, reader.position, end, header.inflated, fields.get(_CRC))
 
 
-def _inflated(data: bytes, page: _Page) -> bytes:
+def _inflated(data: bytes, page: _Page) -> Iterator[bytes]:
     body = data[page.start : page.end]
     if page.crc is not None and zlib.crc32(body) != page.crc & 0xFFFF_FFFF:
         raise NotInflatedError
-    plain = inflate_by_isal(body, page.inflated)
-    if plain is None or len(plain) != page.inflated:
-        raise NotInflatedError
-    return plain
+    yield page.header
+    try:
+        yield from pieces_by_isal(body, page.inflated)
+    except BadManifest as error:
+        raise NotInflatedError from error
