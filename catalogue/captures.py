@@ -3,7 +3,6 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -220,13 +219,8 @@ class Captures(ReprMixin):
     def _read_here(self, plan: ReadPlan, events: "ReadEvents") -> Generator[pa.RecordBatch, None, None]:
         from catalogue.read.reader import read
 
-        source = self.question.source()
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
-        try:
-            with closing(read(plan, source, executor, events)) as batches:
-                yield from batches
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+        with closing(read(plan, self.question.source(), self._session.request_threads, events)) as batches:
+            yield from batches
 
     def _warn(self) -> None:
         for problem in self.plan.missing:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -114,6 +114,8 @@ class Session:
         while self._opened:
             self._opened.pop().close()
         self._sources.clear()
+        if "request_threads" in self.__dict__:
+            self.__dict__.pop("request_threads").shutdown(wait=False, cancel_futures=True)
         for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists"):
             self.__dict__.pop(name, None)
         if self._temporary:
@@ -295,6 +297,11 @@ class Session:
         if self._aborted:
             source.close()
         return source
+
+    @cached_property
+    def request_threads(self) -> ThreadPoolExecutor:
+        """Threads for the requests of queries; starting others for each query takes longer than planning it."""
+        return ThreadPoolExecutor(self.source.connections, thread_name_prefix="read")
 
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:

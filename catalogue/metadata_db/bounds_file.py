@@ -17,11 +17,9 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from catalogue.errors import DiskFailed
-from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.exact_keys import KeyTexts, is_ascii
 from catalogue.surt import KeyInterval, overlap
 
@@ -96,10 +94,11 @@ class BoundsPart:
 
     def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:
         """Yield what rows say of their row groups."""
-        chosen = positions(np.array(rows, np.int64))
-        files = self._columns["file"].take(chosen)
+        files = [self._columns["file"][row].as_py() for row in rows]
         columns = (
-            (self._files[name].take(files) if name in self._files else self._columns[name].take(chosen)).to_pylist()
+            [self._files[name][file].as_py() for file in files]
+            if name in self._files
+            else [self._columns[name][row].as_py() for row in rows]
             for name in RowGroupPlace._fields
         )
         return starmap(RowGroupPlace, zip(*columns, strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
+from catalogue.parquet.model import ColumnChunk, Footer, Order, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
@@ -176,13 +176,23 @@ def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
     offset_index = decode_offset_index(located, key, group.num_rows)
     key_index = decode_column_index(indexes.column_index, key, len(offset_index), indexes.clusters)
     units = []
-    for page in range(len(offset_index)):
-        filled = key_index.filled(page)  # empty if it has no key
+    for page in _pages_near(choice.intervals, key_index):
+        filled = key_index.filled(page)
         if any(near(choice.intervals, part) for part in filled):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
             units.append(Unit(rows, all(holds(choice.intervals, part) for part in filled), nulls))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
+
+
+def _pages_near(intervals: Sequence[KeyInterval], index: ColumnIndex) -> Iterator[int]:
+    """Yield the pages with keys whose bounds may be between the first and the last of ascending intervals."""
+    if not len(intervals):
+        return
+    first, last = intervals[0].start, intervals[-1].end
+    for page, bounds in enumerate(index.bounds):
+        if bounds and (bounds.order is not Order.UNSIGNED or (bounds.max >= first and bounds.min < last)):
+            yield page
 
 
 def _drawn(choice: Choice) -> Choice:

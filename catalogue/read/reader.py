@@ -145,6 +145,11 @@ class _Waiting:
     def awaited(self) -> bool:
         return not all(future.done() for _, _, future in self.later)
 
+    def cancel(self) -> None:
+        """Cancel requests that have not begun."""
+        for _, _, future in self.later:
+            future.cancel()
+
     def split(self) -> "Iterator[_Waiting]":
         """Yield each row group as a bundle of its own."""
         for n, part in enumerate(self.bundle.parts(self.rows)):
@@ -182,8 +187,7 @@ class _Reading:
             groups.close()
             for left in waiting:
                 if isinstance(left, _Waiting):
-                    for _, _, future in left.later:
-                        future.cancel()
+                    left.cancel()
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
         """Choose the rows to decode and request their other columns; yield a large one that is read whole unchanged.
@@ -271,8 +275,11 @@ class _Reading:
             self._events.done()
             return
         groups = each.bundle.groups
-        for group, fetch, future in each.later:
-            group.take(fetch, future.result().body)
+        try:
+            for group, fetch, future in each.later:
+                group.take(fetch, future.result().body)
+        finally:
+            each.cancel()
         try:
             for group in groups:
                 _check(group, later=True)
