@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +20,12 @@ from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
-from catalogue.join.parts import concatenate, prepare_result, write_chosen, write_nothing, write_part, write_result
+from catalogue.join.parts import concatenate, write_nothing, write_part, write_result
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import sort_keys
-from catalogue.join.spilling import SPILLED, database
+from catalogue.join.spilling import SPILLED
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
@@ -307,20 +307,13 @@ class _Run:
             return rows
         rows, names = 0, set[str]()
         unread = self._unread()
-        with ExitStack() as stack:
-            connection = None if self._kind.chosen else stack.enter_context(database(self._work))
-            if connection:
-                prepare_result(self._kind, self._scope.schema, connection)
-            for number, span in enumerate(self._keys.spans(self._sizes.rows)):
-                files = [parts / part.file for part in self._ledger.parts_of(*span)]
-                path = folder / f"part-{number:05}.parquet"
-                names.add(path.name)
-                first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
-                doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
-                if connection:
-                    rows += write_result(self._kind, self._keys, files, doubtful, span, path, connection)
-                else:
-                    rows += write_chosen(self._kind, self._keys, files, doubtful, span, path)
+        for number, span in enumerate(self._keys.spans(self._sizes.rows)):
+            files = [parts / part.file for part in self._ledger.parts_of(*span)]
+            path = folder / f"part-{number:05}.parquet"
+            names.add(path.name)
+            first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
+            doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
+            rows += write_result(self._kind, self._scope.schema, self._keys, files, doubtful, span, path)
         for path in _own_files(folder):
             if path.name not in names:  # of an earlier result
                 path.unlink()

@@ -69,7 +69,7 @@ class JoinKeys:
 
     def rows_of(self, patterns: np.ndarray) -> pa.RecordBatch:
         """Return the rows of the input that have one of some patterns, given by ascending numbers; sorted by number."""
-        parts = [self._inputs.schema.empty_table()]
+        parts = []
         for number, (first, last) in enumerate(self._inputs.places):
             begin, end = np.searchsorted(patterns, first), np.searchsorted(patterns, last, side="right")
             if begin < end:
@@ -77,8 +77,8 @@ class JoinKeys:
                 of = integers(batch.column(NUMBER))
                 at = np.searchsorted(patterns, of)
                 is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
-                parts.append(pa.table(batch if is_there.all() else batch.filter(flags(is_there))))
-        return one_batch(pa.concat_tables(parts))
+                parts.append(batch if is_there.all() else batch.filter(flags(is_there)))
+        return one_batch(pa.Table.from_batches(parts, self._inputs.schema))
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield first and last number of consecutive patterns, of about as many rows of the input."""

@@ -1,12 +1,11 @@
 """The kinds of joins.
 
 A slice collects of its captures what its kind needs of each pattern, which is known by its ``number``, and writes a
-part. The result is made of the ``parts`` of all slices, the rows of the input, ``inputs``, and the patterns for which
-not everything was read, ``unread``; it has rows of the input alone, or is made by SQL. The parts of an inner join are
-its result.
+part. The result is made of the parts of all slices, the rows of the input, and the patterns for which not everything
+was read. The parts of an inner join are its result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.errors import QueryError
-from catalogue.join.keys import ROW
 from catalogue.join.lookups import NUMBER
-from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
 
-PARTS, INPUTS, UNREAD = "parts", "inputs", "unread"
-"""Names of tables."""
+_PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
+"""Pairs of captures and rows of the input that are made at a time, and about their bytes."""
+_EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""Instead of times that are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,12 @@ class Kind:
     columns: tuple[str, ...] | None = None
     """Of captures that are read; None for those that the user chooses."""
     collect: Callable[[pa.Table], pa.Table] | None = None
-    """Returns what is kept of some captures, which have the number of a pattern, and of what was kept of others."""
-    chosen: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """Returns which rows of the input are the result, by whether their patterns are in parts, and are unread."""
-    result: str = ""
-    """SQL, for other results."""
+    """Returns what is kept of some captures, which have the number of a pattern, and of what was kept of others.
 
-
-def _present(captures: pa.Table) -> pa.Table:
-    """Return the numbers of the patterns, each once."""
-    return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
+    It is sorted by number.
+    """
+    result: Callable[[pa.Table, pa.RecordBatch, np.ndarray], pa.Table] | None = None
+    """Returns the result for some patterns: of what was kept, the rows of the input, and numbers that are unread."""
 
 
 def distinct(patterns: np.ndarray) -> np.ndarray:
@@ -47,6 +43,60 @@ def distinct(patterns: np.ndarray) -> np.ndarray:
     inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
     return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
 
+
+def is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
+    """Return whether each value is one of some ascending others."""
+    if not len(inorder):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(inorder, values), len(inorder) - 1)
+    return np.asarray(inorder[at] == values)
+
+
+def pairs(captures: pa.Table, inputs: pa.RecordBatch) -> Iterator[pa.Table]:
+    """Yield each capture with each row of the input that has its pattern, some at a time.
+
+    Args:
+        captures: with the numbers of their patterns.
+        inputs: the rows, sorted by the number of their pattern.
+    """
+    of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
+    patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
+    first = np.searchsorted(patterns, of)
+    counts = np.searchsorted(patterns, of, side="right") - first
+    ends = np.cumsum(counts)
+    size = 1 + sum(rows.nbytes // max(1, len(rows)) for rows in (given, captures))
+    step = max(1, min(_PAIRS, _PAIR_BYTES // size))
+    for start in range(0, int(ends[-1]) if len(ends) else 0, step):
+        here = np.arange(start, min(start + step, int(ends[-1])))
+        at = np.searchsorted(ends, here, side="right")
+        rows_of = given.take(positions(first[at] + here - (ends[at] - counts[at])))
+        chosen = captures if np.array_equal(at, np.arange(len(captures))) else captures.take(positions(at))
+        names = [*rows_of.schema.names, *chosen.column_names]
+        yield pa.table([*rows_of.columns, *chosen.columns], names=names)
+
+
+# ---- semi, anti ----
+
+
+def _present(captures: pa.Table) -> pa.Table:
+    """Return the numbers of the patterns, each once."""
+    return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
+
+
+def _found(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
+    return _rows(inputs, is_in(integers(inputs.column(NUMBER)), numbers(kept[NUMBER])))
+
+
+def _absent(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:
+    of = integers(inputs.column(NUMBER))
+    return _rows(inputs, ~(is_in(of, numbers(kept[NUMBER])) | is_in(of, unread)))
+
+
+def _rows(inputs: pa.RecordBatch, chosen: np.ndarray) -> pa.Table:
+    return pa.Table.from_batches([inputs.drop_columns([NUMBER]).filter(flags(chosen))])
+
+
+# ---- crawls ----
 
 _COUNTED = [NUMBER, "crawl", "fetch_status"]
 
@@ -58,9 +108,87 @@ def _counted(captures: pa.Table) -> pa.Table:
         ones = positions(np.ones(len(captures), np.int64))
         captures = captures.select(_COUNTED).append_column("captures", ones)
         captures = captures.append_column("first", times).append_column("last", times)
-    grouped = captures.group_by(_COUNTED, use_threads=False)
-    found = grouped.aggregate([("captures", "sum"), ("first", "min"), ("last", "max")])
-    return found.rename_columns([*_COUNTED, "captures", "first", "last"]).cast(captures.schema)
+    crawls, statuses = _codes(captures["crawl"]), _codes(captures["fetch_status"])
+    order, starts = _groups(numbers(captures[NUMBER]), crawls, statuses)
+    found = captures.select(_COUNTED).take(positions(order[starts]))
+    for name, values in _summed(captures, order, starts).items():
+        found = found.append_column(name, values.slice(0, len(starts)))
+    return found
+
+
+def _summed(counted: pa.Table, order: np.ndarray, starts: np.ndarray) -> dict[str, pa.Array]:
+    """Return captures, first and last time of groups of rows, and at last those of no row."""
+    kind = counted.schema.field("first").type
+    return {
+        "captures": positions(_reduced(np.add, counted["captures"], order, starts, 0)),
+        "first": _times(_reduced(np.minimum, counted["first"], order, starts, _LATEST), _LATEST, kind),
+        "last": _times(_reduced(np.maximum, counted["last"], order, starts, _EARLIEST), _EARLIEST, kind),
+    }
+
+
+def _reduced(
+    function: np.ufunc, values: pa.ChunkedArray, order: np.ndarray, starts: np.ndarray, unknown: int
+) -> np.ndarray:
+    known = numbers(pc.fill_null(values.cast(pa.int64()), integer(unknown, pa.int64())))[order]
+    return np.append(function.reduceat(known, starts) if len(starts) else known, unknown)
+
+
+def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(values != unknown, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(values)]).cast(kind)
+
+
+def _codes(values: pa.ChunkedArray) -> np.ndarray:
+    """Return a number for each value, in the order of the values; -1 for null."""
+    encoded = values.combine_chunks().dictionary_encode()
+    order = integers(pc.sort_indices(encoded.dictionary)).astype(np.int64)
+    ranks = np.empty(len(order) + 1, np.int64)
+    ranks[order], ranks[-1] = np.arange(len(order)), -1
+    codes: np.ndarray = ranks[integers(pc.fill_null(encoded.indices, integer(-1, pa.int32())))]
+    return codes
+
+
+def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of rows by some columns, the first one first, and where in it groups of equal rows start."""
+    order = np.lexsort(columns[::-1])
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    return order, np.flatnonzero(is_first)
+
+
+def _in_crawls(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:
+    of, wanted = numbers(kept[NUMBER]), integers(inputs.column(NUMBER))
+    order, starts = _groups(of)
+    patterns = of[starts]
+    at = np.where(
+        is_in(wanted, patterns), np.searchsorted(patterns, wanted), len(patterns)
+    )  # the last is of no pattern
+    summed = _summed(kept, order, starts)
+    columns = {
+        "captures": summed["captures"],
+        "crawls": _lists(of, patterns, kept["crawl"], descending=True),
+        "first": summed["first"],
+        "last": summed["last"],
+        "statuses": _lists(of, patterns, kept["fetch_status"]),
+    }
+    found = pa.Table.from_batches([inputs.drop_columns([NUMBER])])
+    for name, values in columns.items():
+        found = found.append_column(name, values.take(positions(at)))
+    return found.append_column("complete", flags(~is_in(wanted, unread)))
+
+
+def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
+    """Return the different values of each pattern, sorted, and at last an empty list."""
+    codes = _codes(values)
+    there = np.flatnonzero(codes >= 0)
+    order, starts = _groups(of[there], -codes[there] if descending else codes[there])
+    chosen = there[order[starts]]
+    offsets = np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2).astype(np.int32)
+    places = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    return pa.ListArray.from_arrays(places, values.take(positions(chosen)).combine_chunks())
+
+
+# ---- latest ----
 
 
 def _newest(captures: pa.Table) -> pa.Table:
@@ -89,41 +217,23 @@ def _newest(captures: pa.Table) -> pa.Table:
 _PLACE = ["crawl", "warc_filename", "warc_record_offset", "subset"]
 
 
+def _newest_of_inputs(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:  # noqa: ARG001
+    given = inputs.schema.remove(0)
+    captures = kept.schema.remove(0)
+    return pa.concat_tables([pa.Table.from_batches([], pa.schema([*given, *captures])), *pairs(kept, inputs)])
+
+
 def newest_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """Return columns with those that decide which capture is the newest."""
     return tuple(dict.fromkeys([*columns, "fetch_time", "warc_filename", "warc_record_offset"]))
 
 
-_INPUT = f"{INPUTS}.* EXCLUDE ({NUMBER})"
-_ORDER = f"ORDER BY {NUMBER}, {ROW}"
-_READ = f"{NUMBER} NOT IN (SELECT {NUMBER} FROM {UNREAD})"
-
-_CRAWLS = f"""
-SELECT {_INPUT}, coalesce(captures, 0) AS captures, coalesce(crawls, []) AS crawls, first, last,
-       coalesce(statuses, []) AS statuses, {_READ} AS complete
-FROM {INPUTS} LEFT JOIN (
-    SELECT {NUMBER}, sum(captures)::BIGINT AS captures, list(DISTINCT crawl ORDER BY crawl DESC) AS crawls,
-           min(first) AS first, max(last) AS last, list(DISTINCT fetch_status ORDER BY fetch_status) AS statuses
-    FROM {PARTS} GROUP BY {NUMBER}
-) USING ({NUMBER}) {_ORDER}"""
-
-_BEST = f"""
-SELECT {NUMBER}, max({{
-    'time': fetch_time, 'crawl': crawl, 'file': warc_filename, 'offset': warc_record_offset, 'subset': subset
-}}) AS newest FROM {PARTS} GROUP BY {NUMBER}"""
-_LATEST = f"""
-SELECT {_INPUT}, {PARTS}.* EXCLUDE ({NUMBER})
-FROM {PARTS} JOIN ({_BEST}) AS best
-    ON best.{NUMBER} = {PARTS}.{NUMBER} AND newest.crawl = crawl AND newest.subset = subset
-    AND newest.file IS NOT DISTINCT FROM warc_filename AND newest.offset IS NOT DISTINCT FROM warc_record_offset
-JOIN {INPUTS} ON {INPUTS}.{NUMBER} = {PARTS}.{NUMBER} ORDER BY {PARTS}.{NUMBER}, {ROW}"""
-
 _KINDS = (
     Kind("inner"),
-    Kind("semi", (), _present, chosen=lambda found, unread: found),  # noqa: ARG005 - kinds have one signature
-    Kind("anti", (), _present, chosen=lambda found, unread: ~(found | unread)),
-    Kind("crawls", ("fetch_time", "fetch_status"), _counted, result=_CRAWLS),
-    Kind("latest", None, _newest, result=_LATEST),
+    Kind("semi", (), _present, _found),
+    Kind("anti", (), _present, _absent),
+    Kind("crawls", ("fetch_time", "fetch_status"), _counted, _in_crawls),
+    Kind("latest", None, _newest, _newest_of_inputs),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 

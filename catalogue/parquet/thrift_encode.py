@@ -18,7 +18,7 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
             continue
         shown = (BOOLEAN_TRUE if value else BOOLEAN_FALSE) if kind in {BOOLEAN_TRUE, BOOLEAN_FALSE} else kind
         delta = number - previous
-        out += bytes([delta << 4 | shown]) if 0 < delta <= 15 else bytes([shown]) + _encode_zigzag(number)  # noqa: PLR2004
+        out += bytes([delta << 4 | shown]) if 0 < delta <= 15 else bytes([shown]) + encode_integer(number)  # noqa: PLR2004
         if shown > BOOLEAN_FALSE:
             out += _encode_value(kind, value)
         previous = number
@@ -36,7 +36,7 @@ def encode_list(kind: int, values: Sequence[Any]) -> bytes:
 def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
     match kind:
         case 4 | 5 | 6:
-            return _encode_zigzag(value)
+            return encode_integer(value)
         case 8:
             return _encode_varint(len(value)) + bytes(value)
         case 1 | 2:
@@ -49,7 +49,8 @@ def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
     raise ThriftError(message)
 
 
-def _encode_zigzag(number: int) -> bytes:
+def encode_integer(number: int) -> bytes:
+    """Encode a value of I16, I32 or I64."""
     return _encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
 
 
