@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -97,13 +97,12 @@ class Session:
         self._executor = executor
         self._shares = False
         self._shared: _SharedSources | None = None
-        self._opened: list[Store | PoliteSource] = []
+        self._opened = ExitStack()
         self._sources: list[PoliteSource] = []
         """All open sources, which ``abort`` closes."""
         self._snapshot: MetadataSnapshot | None = None
         self._closed_sources = (0, 0)
         """Requests and bytes of sources that were closed."""
-        self._temporary: TemporaryDirectory[str] | None = None
         self._copied_database: Path | None = None
         """A temporary metadata database, where the data folder is read-only."""
         self._aborted = False
@@ -111,16 +110,11 @@ class Session:
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
         self._snapshot = None
-        while self._opened:
-            self._opened.pop().close()
+        self._opened.close()
         self._sources.clear()
-        if "request_threads" in self.__dict__:
-            self.__dict__.pop("request_threads").shutdown(wait=False, cancel_futures=True)
-        for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists"):
+        used = ("store", "dataset", "source", "request_threads", "reading", "rereading", "footers", "workers")
+        for name in (*used, "block_lists", "temporary_folder"):
             self.__dict__.pop(name, None)
-        if self._temporary:
-            self._temporary.cleanup()
-            self._temporary = None
         self._copied_database = None
 
     def abort(self) -> None:
@@ -169,7 +163,7 @@ class Session:
     def open_store(self, *, create: bool) -> Store:
         """Open the store once more; it is closed with the session."""
         store = Store(self.store_path, create=create)
-        self._opened.append(store)
+        self._opened.callback(store.close)
         return store
 
     def create_store(self, *, to_write: bool = True) -> Store:
@@ -239,7 +233,7 @@ class Session:
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
             self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
-            copy = self.temporary_folder() / DATABASE_NAME
+            copy = self.temporary_folder / DATABASE_NAME
             with suppress(OSError):  # it is rebuilt then
                 copyfile(self.database_path, copy)
             self._copied_database = copy
@@ -278,7 +272,7 @@ class Session:
         if self._shared:
             return self._shared.source
         source = self.open_source(self.settings.source)
-        self._opened.append(source)
+        self._opened.callback(source.close)
         return source
 
     def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
@@ -301,7 +295,9 @@ class Session:
     @cached_property
     def request_threads(self) -> ThreadPoolExecutor:
         """Threads for the requests of queries; starting others for each query takes longer than planning it."""
-        return ThreadPoolExecutor(self.source.connections, thread_name_prefix="read")
+        threads = ThreadPoolExecutor(self.source.connections, thread_name_prefix="read")
+        self._opened.callback(threads.shutdown, wait=False, cancel_futures=True)
+        return threads
 
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:
@@ -321,7 +317,7 @@ class Session:
         has_cache = isinstance(self.reading, CachedSource) and self.settings.cache_size
         if "://" not in self.settings.source or has_cache:
             return self.reading
-        return self._cached(self.temporary_folder(), _TEMPORARY_CACHE)
+        return self._cached(self.temporary_folder, _TEMPORARY_CACHE)
 
     def _cached(self, folder: Path, limit: int) -> CachedSource:
         kind = SharedSource if self._shares else CachedSource
@@ -405,15 +401,13 @@ class Session:
             cache=self.settings.cache.absolute(),
         )
 
-    # Other
-
     def new_temporary_folder(self) -> Path:
         """Create a folder, which ``close`` deletes."""
-        return Path(mkdtemp(prefix="result-", dir=self.temporary_folder()))
+        return Path(mkdtemp(prefix="result-", dir=self.temporary_folder))
 
+    @cached_property
     def temporary_folder(self) -> Path:
-        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
-        return Path(self._temporary.name)
+        return Path(self._opened.enter_context(TemporaryDirectory(prefix="catalogue-")))
 
     @contextmanager
     def reporting(self, report: Report | None, unit: str) -> Iterator[Report]:

@@ -86,7 +86,7 @@ def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "Iceb
     location = _location(session, None)
     stored = StoredFiles(session.store, session.reading, location)  # before the table is written
     _, files, missing = _stored_files(session, crawls)
-    metadata = export(session.temporary_folder() / "iceberg", files, location, missing)
+    metadata = export(session.temporary_folder / "iceberg", files, location, missing)
     for message in missing:
         warnings.warn(message, IncompleteAnswer, stacklevel=3)
     return IcebergTable.at(metadata, FooterIO(files=stored))

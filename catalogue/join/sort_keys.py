@@ -23,7 +23,7 @@ from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
 from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.join.spilling import database, parquet_files
-from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions
+from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions, sorted_places
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
     table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
     waiting.clear()
     for every in table.to_batches():  # one, or none
-        order = pc.sort_indices(every.column(FIRST))  # which keeps the order of equal ones
+        order = sorted_places(every.column(FIRST))
         # Arrays take less time than a table.
         inorder = [column.take(order) for column in every.columns]
         table = pa.Table.from_arrays(inorder, schema=table.schema)

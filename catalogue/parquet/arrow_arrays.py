@@ -10,6 +10,7 @@ from struct import pack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
@@ -76,3 +77,22 @@ def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
         for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def sorted_places(keys: pa.BinaryArray) -> pa.Int64Array:
+    """Return the places of keys in ascending order, of equal ones the first one first.
+
+    Keys that are nearly sorted take half the time, because those that are compared are close together in memory.
+    """
+    nearly = np.argsort(_first_bytes(keys), kind="stable")
+    return positions(nearly[integers(pc.sort_indices(keys.take(positions(nearly))))])
+
+
+def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
+    """Return the first eight bytes of keys as numbers in the same order."""
+    _, offsets, data = keys.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    padded = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(8, np.uint8))
+    anywhere: np.ndarray = np.ndarray(len(padded) - 7, ">u8", padded, strides=(1,))
+    behind = 8 * np.maximum(8 - np.diff(bounds), 0).astype(np.uint64)  # bits that belong to the next key
+    return np.where(behind < 64, anywhere[bounds[:-1]].astype(np.uint64) >> behind << behind, 0)  # noqa: PLR2004
