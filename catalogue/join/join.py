@@ -191,7 +191,6 @@ class _Run:
                 counts = sort_keys(
                     folder,
                     given,
-                    self._session.dataset,
                     self._asked.match,
                     self._invalid,
                     advance,

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import printable
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import PREFIX, ROW
 from catalogue.parquet.arrow_arrays import binaries, flags, positions
-from catalogue.surt import KeyInterval, Keys, Match, parse_key_pattern, prefix_interval, url_surtkeys
+from catalogue.surt import KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
 FIRST, OTHERS = "first", "others"
 _IS_KEY = r"(?s)^[^/?#\s()]+\)(?:\S.*)?$"
@@ -35,10 +34,8 @@ class ParsedInput:
     of the row; the columns of the input.
     """
 
-    def __init__(
-        self, given: OpenInput, dataset: Dataset, match: Match, invalid: Path, report: Callable[[int], None]
-    ) -> None:
-        self._given, self._keys, self._match, self._report = given, dataset.keys, match, report
+    def __init__(self, given: OpenInput, match: Match, invalid: Path, report: Callable[[int], None]) -> None:
+        self._given, self._match, self._report = given, match, report
         self._invalid_path, self._stack = invalid, ExitStack()
         if is_list_of_invalid(invalid):  # of an earlier attempt
             invalid.unlink()
@@ -71,7 +68,7 @@ class ParsedInput:
 
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
-        if self._match is Match.EXACT and self._keys is Keys.URL:
+        if self._match is Match.EXACT:
             is_plain = pc.and_not(
                 pc.match_substring_regex(texts, _IS_KEY), pc.match_substring_regex(texts, _HAS_BLANKS)
             )
@@ -99,15 +96,12 @@ class ParsedInput:
     def _pattern(self, text: str | None) -> tuple[bytes, bytes]:
         if text is None or not (text := text.strip()):
             raise QueryError("it is empty")
-        if self._keys is Keys.URL and _is_key(text):
+        if _is_key(text):
             return self._key(text)
-        pattern = parse_key_pattern(text, self._keys, self._match)
         if self._match is Match.EXACT:
-            keys = [each.start for each in pattern.intervals]
-            if self._keys is Keys.URL and len(keys) > 1:
-                keys = [key.encode() for key in url_surtkeys(text)]
-            return keys[0], b"\0".join(keys[1:])
-        return _packed(pattern.intervals)
+            newest, *others = exact_keys(text)
+            return newest.encode(), b"\0".join(key.encode() for key in others)
+        return _packed(parse_pattern(text, self._match).intervals)
 
     def _key(self, text: str) -> tuple[bytes, bytes]:
         if self._match is Match.EXACT:
@@ -135,7 +129,7 @@ def _is_ascii(values: pa.BinaryArray) -> bool:
 
 
 def _is_key(text: str) -> bool:
-    return re.match(_IS_KEY, text) is not None
+    return ")" in text and re.match(_IS_KEY, text) is not None
 
 
 def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:

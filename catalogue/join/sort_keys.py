@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, sync
-from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import plural
 from catalogue.join.batch_file import BatchFile, BatchWriter
@@ -50,7 +49,6 @@ class Counts:
 def sort_keys(
     folder: Path,
     given: OpenInput,
-    dataset: Dataset,
     match: Match,
     invalid: Path,
     report: Callable[[int], None] = lambda _: None,
@@ -62,7 +60,6 @@ def sort_keys(
     Args:
         folder: exists; has room for about three times the input.
         given: the input.
-        dataset: which decides what keys are.
         match: what each row matches.
         invalid: CSV file for the rows without a valid pattern: number, text, reason. Written only if there are any.
         report: called with the number of rows so far.
@@ -72,7 +69,7 @@ def sort_keys(
         QueryError: if no row has a valid pattern, or the input cannot be read.
     """
     with ExitStack() as stack:
-        parsing = stack.enter_context(closing(ParsedInput(given, dataset, match, invalid, report)))
+        parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
         inorder = stack.enter_context(_sorted(parsing, batch, folder))
         patterns = _write_numbered(folder, inorder, batch, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)

@@ -16,7 +16,15 @@ from catalogue.surt.interval import (
 )
 from catalogue.surt.key import NEWEST, canonical_host, url_surtkeys
 from catalogue.surt.macros import MACROS, Macro
-from catalogue.surt.pattern import Keys, Match, Pattern, parse_key_pattern, parse_key_patterns, parse_pattern
+from catalogue.surt.pattern import (
+    Keys,
+    Match,
+    Pattern,
+    exact_keys,
+    parse_key_pattern,
+    parse_key_patterns,
+    parse_pattern,
+)
 from catalogue.surt.url_key import url_surtkey
 
 __all__ = [
@@ -32,6 +40,7 @@ __all__ = [
     "canonical_host",
     "covers",
     "exact_interval",
+    "exact_keys",
     "intersect",
     "merge",
     "overlap",

@@ -44,10 +44,12 @@ from catalogue.surt.key import (
     keys_of,
     lower_query,
     path_key,
+    plain_key,
     port_key,
     reversed_host,
     split,
     strip_www,
+    url_surtkeys,
     without_sessions,
 )
 
@@ -114,6 +116,19 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
         raise QueryError(
             f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
         ) from None
+
+
+def exact_keys(text: str) -> tuple[str, ...]:
+    """Return the keys of one URL, the newest first; what ``parse_pattern`` does with ``EXACT``, in less time.
+
+    Raises:
+        QueryError: if it is no URL.
+    """
+    plain = plain_key(text)
+    if plain is not None:
+        return (plain,)
+    found = parse_pattern(text, Match.EXACT).intervals
+    return (found[0].start.decode(),) if len(found) == 1 else url_surtkeys(text)
 
 
 class _Refused(Exception):
@@ -212,8 +227,13 @@ def _eras(url: str) -> tuple[Era, ...]:
 
 
 def _exact(url: str) -> Iterator[KeyInterval]:
-    for key in keys_of(_parts(url)):
+    for key in _keys(url):
         yield exact_interval(key.encode())
+
+
+def _keys(url: str) -> tuple[str, ...]:
+    plain = plain_key(url)
+    return keys_of(_parts(url)) if plain is None else (plain,)
 
 
 def _prefix(url: str) -> Iterator[KeyInterval]:

@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
-from catalogue.surt import url_surtkey, url_surtkeys
+from catalogue.surt import Match, exact_keys, parse_pattern, url_surtkey, url_surtkeys
+from catalogue.surt.key import keys_of, plain_key, split
 
 DATA = Path(__file__).parents[1] / "data"
 SESSION = "9682993c8daa2c5497996114facdc805"
@@ -158,3 +159,63 @@ def test_url_spelling_of_a_key_roundtrips(host: str, path: str, query: str) -> N
 @given(st.permutations(["a=1", "a=2", "b", "b=", "c=%C3%A4", "c=1=0"]))
 def test_ignores_the_order_of_arguments(arguments: list[str]) -> None:
     assert url_surtkey(f"example.com?{'&'.join(arguments)}") == "com,example)/?a=1&a=2&b&b=&c=%c3%a4&c=1=0"
+
+
+PIECES = [
+    *(
+        "http://",
+        "https://",
+        "HTTP://",
+        "www.",
+        "www2.",
+        "WWW.",
+        "example.com",
+        "Exa-mple.org",
+        "a_b.co.uk",
+        "www.com",
+        "1.2.com",
+    ),
+    *("com", "10.0.0.1", ".", "..", "/", "//", "/a", "/B/", "/.", "/..", "/x.aspx", f"/(S({SESSION[:24]}))/x.aspx"),
+    *("?", "&", "=", "a=1", "b=2", "id=3", "sid=", f"jsessionid={SESSION}", f"PHPSESSID={SESSION}", "cfid=1&cftoken=2"),
+    *(
+        "aspsessionidabcdefgh=abcdefghabcdefghabcdefgh",
+        *"*'\"|\\^~!$(),;:@{}[]-_`<>",
+        "%41",
+        "%e9",
+        "%",
+        "#f",
+        " ",
+        "é",
+        ":80",
+    ),
+]
+
+
+@given(st.sampled_from(["", "http://", "https://www."]), st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+@example("https://", "example.com/A/b?id=2&a=B&a")
+@example("", "www.com")
+def test_plain_urls_have_the_same_key(scheme: str, rest: str) -> None:
+    """The short way, where there is one, has the result of the complete rules, in all eras."""
+    url = scheme + rest
+    if (plain := plain_key(url)) is not None:
+        assert keys_of(split(url)) == (plain,)
+
+
+def test_most_urls_are_plain() -> None:
+    urls = [url for url, _ in read_table("surt_pairs_many.tsv.gz")]
+    assert sum(plain_key(url) is not None for url in urls) > len(urls) * 0.9
+
+
+@pytest.mark.parametrize(
+    "url", ["example.com", " https://www.example.com/A?b=1 ", "http://example.com/%E9", "ex.com:81/é"]
+)
+def test_keys_of_an_exact_url(url: str) -> None:
+    keys = exact_keys(url)
+    assert keys == url_surtkeys(url)
+    assert sorted(key.encode() for key in keys) == [each.start for each in parse_pattern(url, Match.EXACT).intervals]
+
+
+@pytest.mark.parametrize("text", ["", "no host", "/path", "mailto:a@example.com", "http://exa mple.com/", "com,example"])
+def test_exact_keys_of_no_url(text: str) -> None:
+    with pytest.raises(QueryError):
+        exact_keys(text)
