@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
+from catalogue.source.parallel import RequestThreads
 from catalogue.source.rate_limit import Clock, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
@@ -293,10 +294,10 @@ class Session:
         return source
 
     @cached_property
-    def request_threads(self) -> ThreadPoolExecutor:
+    def request_threads(self) -> RequestThreads:
         """Threads for the requests of queries; starting others for each query takes longer than planning it."""
-        threads = ThreadPoolExecutor(self.source.connections, thread_name_prefix="read")
-        self._opened.callback(threads.shutdown, wait=False, cancel_futures=True)
+        threads = RequestThreads(self.source.connections, thread_name_prefix="read")
+        self._opened.callback(threads.close)
         return threads
 
     @cached_property

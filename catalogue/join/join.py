@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
@@ -20,7 +21,7 @@ from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
-from catalogue.join.parts import concatenate, write_nothing, write_part, write_result
+from catalogue.join.parts import concatenate, result_of, write_nothing, write_part, write_tables
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
@@ -32,6 +33,8 @@ from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
 
+_KEPT = 4
+"""Times the rows of the input for a file of the result, as many rows of parts are in memory at a time."""
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
@@ -240,7 +243,7 @@ class _Run:
                 if path.name not in known:
                     path.unlink()
             self._read(parts)
-            rows = self._write(folder, parts)
+            rows = self._write(folder)
             if not (ledger.failed or self._missing):
                 ledger.finish(rows, _own_files(folder))
         else:
@@ -297,7 +300,7 @@ class _Run:
             return
         self._ledger.add_part(each, part)
 
-    def _write(self, folder: Path, parts: Path) -> int:
+    def _write(self, folder: Path) -> int:
         """Write the result; return the number of its rows."""
         if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
@@ -305,21 +308,30 @@ class _Run:
                 write_nothing(self._keys, self._scope.schema, folder / "nothing.parquet")
             return rows
         rows, names = 0, set[str]()
-        unread = self._unread()
-        for number, span in enumerate(self._keys.spans(self._sizes.rows)):
-            files = [parts / part.file for part in self._ledger.parts_of(*span)]
+        kept = sum(part.rows for part in self._ledger.parts.values())
+        step = max(1, min(self._sizes.rows, _KEPT * self._sizes.rows * self._keys.patterns // max(1, kept)))
+        spans = [*self._keys.spans(step)]
+        a_file = self._sizes.rows // step
+        for number, start in enumerate(range(0, len(spans), a_file)):
             path = folder / f"part-{number:05}.parquet"
             names.add(path.name)
-            first, stop = np.searchsorted(unread, (span[0], span[1] + 1))
-            doubtful = np.arange(span[0], span[1] + 1) if self._missing else unread[first:stop]
-            rows += write_result(self._kind, self._scope.schema, self._keys, files, doubtful, span, path)
+            rows += write_tables(map(self._result_of, spans[start : start + a_file]), path)
         for path in _own_files(folder):
             if path.name not in names:  # of an earlier result
                 path.unlink()
         return rows
 
+    def _result_of(self, span: tuple[int, int]) -> pa.Table:
+        """Return the result for patterns with numbers between two, inclusive."""
+        parts = self._work / _PARTS
+        files = [parts / part.file for part in self._ledger.parts_of(*span)]
+        first, stop = np.searchsorted(self._unread, (span[0], span[1] + 1))
+        unread = np.arange(span[0], span[1] + 1) if self._missing else self._unread[first:stop]
+        return result_of(self._kind, self._scope.schema, self._keys, files, unread, span)
+
+    @cached_property
     def _unread(self) -> np.ndarray:
-        """Return the numbers of the patterns for which a slice failed."""
+        """The ascending numbers of the patterns for which a slice failed, known after all were read."""
         failed = [each for each in self._slices if each.name in self._ledger.failed]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in failed]
         return np.unique(np.concatenate([np.arange(0), *found]))

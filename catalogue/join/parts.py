@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,7 +122,7 @@ def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Writ
     for chunk in found:
         assert kind.collect  # noqa: S101 - an inner join collects nothing
         kept = kind.collect(chunk if kept is None else pa.concat_tables([kept, kind.collect(chunk)]))
-    if kept is None:
+    if not kept:
         return None
     of = numbers(kept[NUMBER])
     inorder = kept if (np.diff(of) >= 0).all() else kept.take(positions(np.argsort(of, kind="stable")))
@@ -130,16 +131,10 @@ def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Writ
     return _Written(len(kept), int(of.min()), int(of.max()))
 
 
-def write_result(
-    kind: Kind,
-    schema: pa.Schema,
-    keys: JoinKeys,
-    parts: Iterable[Path],
-    unread: np.ndarray,
-    span: tuple[int, int],
-    path: Path,
-) -> int:
-    """Write the result for some patterns; return the number of rows.
+def result_of(
+    kind: Kind, schema: pa.Schema, keys: JoinKeys, parts: Iterable[Path], unread: np.ndarray, span: tuple[int, int]
+) -> pa.Table:
+    """Return the result for some patterns.
 
     Args:
         kind: of the join, which is no inner one.
@@ -148,28 +143,38 @@ def write_result(
         parts: files that may have the patterns.
         unread: ascending numbers of patterns for which not everything was read.
         span: least and greatest number of the patterns.
-        path: of the file.
     """
-    assert kind.result  # noqa: S101 - an inner join needs none
-    rows = kind.result(_kept(kind, schema, parts, span), keys.rows_between(*span), unread)
-    with whole_file(path) as file:
-        pq.write_table(rows, file, **_PACKED)
-    return len(rows)
-
-
-def _kept(kind: Kind, schema: pa.Schema, parts: Iterable[Path], span: tuple[int, int]) -> pa.Table:
-    """Return what was kept of the captures of some patterns."""
-    assert kind.collect  # noqa: S101 - an inner join collects nothing
-    kept: pa.Table | None = None
+    assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
+    some: list[pa.Table] = []
     for part in parts:
-        with pq.ParquetFile(part) as file:
-            of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
-            wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
-            found = file.read_row_groups(wanted, use_threads=False)
-        start, stop = np.searchsorted(numbers(found[NUMBER]), (span[0], span[1] + 1))
-        some = found.slice(start, stop - start)
-        kept = kind.collect(pa.concat_tables([kept, some])) if kept else some
-    return kept or kind.collect(pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64()))))
+        some.append(_within(part, span))
+        if sum(map(len, some[1:])) > max(_CHUNK_ROWS, 2 * len(some[0])):  # seldom, as each time all are sorted
+            some = [kind.collect(pa.concat_tables(some))]
+    nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
+    kept = some[0] if len(some) == 1 else kind.collect(pa.concat_tables(some) if some else nothing)
+    return kind.result(kept, keys.rows_between(*span), unread)
+
+
+def _within(part: Path, span: tuple[int, int]) -> pa.Table:
+    """Return the rows of a part with numbers between two, inclusive."""
+    with pq.ParquetFile(part) as file:
+        of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
+        wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
+        found = file.read_row_groups(wanted, use_threads=False)
+    start, stop = np.searchsorted(numbers(found[NUMBER]), (span[0], span[1] + 1))
+    return found.slice(start, stop - start)
+
+
+def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
+    """Write tables to a file, each as a row group or several; return the number of rows."""
+    rest = iter(tables)
+    first = next(rest)
+    rows = 0
+    with whole_file(path) as file, pq.ParquetWriter(file, first.schema, **_PACKED) as writer:
+        for table in chain([first], rest):
+            writer.write_table(table)
+            rows += len(table)
+    return rows
 
 
 def write_nothing(keys: JoinKeys, schema: pa.Schema, path: Path) -> None:
@@ -188,7 +193,7 @@ def concatenate(parts: Iterable[Path], path: Path) -> None:
             with part.open("rb") as source:
                 source.seek(-TRAILER, os.SEEK_END)
                 end = source.tell()
-                start = end - footer_length(source.read())
+                start = end - footer_length(source.read(), limit=end)
                 source.seek(start)
                 footers.append(source.read(end - start))
                 shifts.append(file.tell() - len(MAGIC))

@@ -7,7 +7,7 @@ from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.parquet.page_index import tiled
 from catalogue.parquet.stored_indexes import OffsetIndex
-from catalogue.parquet.thrift import I16, I32, I64, STRUCT, Reader, ThriftError
+from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have about 120."""
@@ -92,7 +92,7 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
             numbers[number] = reader.integer()
             has_crc = has_crc or number == _CRC
         else:
-            structs[number] = _details(reader)
+            structs[number] = _details(reader, _ENCODING if number == _DICTIONARY_PAGE_HEADER else _ENCODING_V2)
     kind, inflated, stored = numbers[_TYPE], numbers[_UNCOMPRESSED_PAGE_SIZE], numbers[_COMPRESSED_PAGE_SIZE]
     data_page = kind in DATA_PAGES
     first = kind == _V1
@@ -113,18 +113,18 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
     )
 
 
-def _details(reader: Reader) -> list[int]:
-    """Decode the integers of a struct by field number, up to ``_ENCODING_V2``."""
+def _details(reader: Reader, last: int) -> list[int]:
+    """Decode the first fields of a struct by number, up to ``last``, which must be integers."""
     found = _NO_DETAILS.copy()
     number = 0
     while reader.next_field(number):
         number = reader.number
-        if I16 <= reader.kind <= I64 and 0 < number <= _ENCODING_V2:
-            found[number] = reader.integer()
-        elif number == _NUM_VALUES:
-            raise TypeError(number)
-        else:
+        if not 0 < number <= last:
             reader.skip(reader.kind)
+        elif reader.kind == I32:
+            found[number] = reader.integer()
+        else:
+            raise TypeError(number)
     return found
 
 

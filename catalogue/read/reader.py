@@ -351,8 +351,13 @@ class _Reading:
         whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
         requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in requests]:
-            whole.take(fetch, future.result().body)
+        arriving = [(fetch, self._arrivals.submit(fetch)) for fetch in requests]
+        try:
+            for fetch, future in arriving:
+                whole.take(fetch, future.result().body)
+        finally:
+            for _, future in arriving:
+                future.cancel()
         return whole
 
     def _teach(self, group: LoadedRowGroup, seen: Observed | None) -> None:

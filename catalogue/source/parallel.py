@@ -1,17 +1,44 @@
 """Run a function on many items in an executor, with a limited number of them at a time.
 
 ``map_in_order`` yields results in the order of the items, ``map_as_completed`` as they finish. Both read items
-lazily, and cancel calls that have not started when they are closed. The caller owns the executor.
+lazily, and cancel calls that have not started when they are closed. The caller owns the executor. ``RequestThreads``
+is one for several of them at the same time.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
+
+from catalogue.errors import SourceUnavailable
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Parameters = ParamSpec("_Parameters")
+
+
+class RequestThreads(ThreadPoolExecutor):
+    """Threads that make requests until they are closed."""
+
+    _closed = False
+
+    def submit(
+        self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> Future[_Result]:
+        """Call a function in a thread.
+
+        Raises:
+            SourceUnavailable: if the threads were closed.
+        """
+        if self._closed:
+            raise SourceUnavailable("the catalogue was closed while a result was read; open it again")
+        return super().submit(fn, *args, **kwargs)
+
+    def close(self) -> None:
+        """Accept no other calls; those that wait are made, and fail where the source is closed as well."""
+        self._closed = True
+        self.shutdown(wait=False)
 
 
 def map_in_order(

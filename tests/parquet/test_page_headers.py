@@ -133,7 +133,8 @@ def test_page_headers(data: bytes, expected: tuple[bool, int, bool]) -> None:
         encode_struct([(3, I32, 20), (5, STRUCT, encode_struct(V1))]),
         *(overridden(header(0, {5: V1}), number, *other) for number in (1, 3) for other in OTHER_KINDS.values()),
         *(
-            overridden(header(0, {5: V1}), 5, STRUCT, overridden(encode_struct(V1), 1, *other))
+            overridden(header(0, {5: V1}), 5, STRUCT, overridden(encode_struct(V1), field, *other))
+            for field in (1, 2, 3)
             for other in OTHER_KINDS.values()
         ),
         *(overridden(header(0, {5: V1}), 5, *OTHER_KINDS[kind]) for kind in OTHER_KINDS if kind != "a struct"),

@@ -16,8 +16,9 @@ import pytest
 
 import catalogue
 from catalogue import Captures, Catalogue
-from catalogue.errors import IncompleteAnswer, NotFound
+from catalogue.errors import CatalogueError, IncompleteAnswer, NotFound
 from catalogue.settings import Settings
+from tests.support.faults import FaultServer
 from tests.support.mirrors import crawl_of
 
 
@@ -127,6 +128,21 @@ def test_streams_end_with_an_error_after_the_catalogue_is_closed(
         reader.read_next_batch()
     with pytest.raises(pa.ArrowInvalid, match="was closed"):
         reader.read_all()
+
+
+def test_reading_on_after_the_catalogue_is_closed(settings: Settings, tmp_path: Path, mirror: Path) -> None:
+    """With a limit few requests are made ahead, so that others are needed after the end."""
+    with FaultServer(mirror) as server:
+        cat = catalogue.open(tmp_path / "data", settings=replace(settings, source=server.url, cache_size=0))
+        cat.harvest(crawl_of(max(mirror.rglob("subset=warc/*.parquet"))), pages=True)
+        cat.captures(
+            "*", columns="url", index="columnar"
+        ).to_arrow()  # what is learned needs the store, which is closed
+        rows = cat.captures("*", columns="url", index="columnar", limit=1_000_000).batches(warn=False)
+        next(rows)
+        cat.close()
+        with pytest.raises(CatalogueError, match=r"was closed.*open .* again"):
+            list(rows)
 
 
 def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Path) -> None:

@@ -215,7 +215,9 @@ def test_keys_of_an_exact_url(url: str) -> None:
     assert sorted(key.encode() for key in keys) == [each.start for each in parse_pattern(url, Match.EXACT).intervals]
 
 
-@pytest.mark.parametrize("text", ["", "no host", "/path", "mailto:a@example.com", "http://exa mple.com/", "com,example"])
+@pytest.mark.parametrize(
+    "text", ["", "no host", "/path", "mailto:a@example.com", "http://exa mple.com/", "com,example"]
+)
 def test_exact_keys_of_no_url(text: str) -> None:
     with pytest.raises(QueryError):
         exact_keys(text)
