@@ -25,8 +25,9 @@ def number(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1,000 files``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
+    """Return a number with its noun, such as ``1,000 files`` or ``2 lists of blocks``."""
+    first, of, rest = noun.partition(" of ")
+    return f"{count:,} {first}{'' if count == 1 else 'es' if first.endswith('x') else 's'}{of}{rest}"
 
 
 def size(count: float) -> str:

@@ -50,7 +50,7 @@ def check_store(
 ) -> Checked:
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
-    drawn = secrets.randbelow(1 << 32) if seed is None else seed
+    drawn = _drawn(seed, used=share is not None or compare_indexes)
     if compare_indexes and session.dataset_name is not None:
         raise QueryError(f"{session.dataset_name} has no CDX index; leave out --compare-indexes")
     with session.reporting(report, "values") as progress:
@@ -93,6 +93,12 @@ def check_store(
                 approve=approve or (lambda _: None),
             )
         return checked
+
+
+def _drawn(seed: int | None, *, used: bool) -> int:
+    if seed is not None and not used:
+        raise QueryError("--seed is for --read-subset and --compare-indexes; add one of them, or leave it out")
+    return secrets.randbelow(1 << 32) if seed is None else seed
 
 
 def _compare_indexes(

@@ -56,6 +56,8 @@ def compare_indexes(
     """
     checked.seed = None if share.part else seed
     coverage = coverage_rows(session)
+    comparisons: list[_Comparison] = []
+    count = 0
     try:
         comparisons = [
             comparison
@@ -74,7 +76,8 @@ def compare_indexes(
         checked.failure = error
     if not checked.intervals:
         checked.empty = True
-        checked.notes.append("no rows of the indexes were compared")
+        why = "" if count or not comparisons else "; this part has no interval of keys, so use a share such as 1%"
+        checked.notes.append(f"no rows of the indexes were compared{why}")
 
 
 def _complete(

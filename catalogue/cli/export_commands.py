@@ -117,7 +117,8 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
 
     PATH_OR_URL is its folder, local or anywhere fsspec can write: a Parquet file for each crawl with its footers and
     page indexes, its list of blocks of the CDX index if that is stored, and the tables files, row_groups and pages for
-    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest.
+    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest. A snapshot with
+    other crawls than those of --crawl is refused.
 
     \b
     catalogue export snapshot /srv/www/index-footers

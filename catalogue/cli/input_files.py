@@ -16,7 +16,7 @@ from catalogue.errors import QueryError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PARQUET, _ARROW, _GZIP = b"PAR1", b"ARROW1", b"\x1f\x8b"
+_PARQUET, _ARROW, _ARROW_STREAM, _GZIP = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\x1f\x8b"
 _URL = "url"
 _IN_URLS = set("./*:")
 _BATCH_ROWS = 1 << 14
@@ -89,8 +89,9 @@ def captures_in(file: BinaryIO) -> "pa.Table":
         if start.startswith(_PARQUET):
             found = pq.ParquetFile(io.BytesIO(stream.read()))
             return found.read(columns=[name for name in found.schema_arrow.names if name in CAPTURE_COLUMNS])
-        if start.startswith(_ARROW):
-            table = pa.ipc.open_file(stream.read()).read_all()
+        if start.startswith((_ARROW, _ARROW_STREAM)):
+            opened = pa.ipc.open_file if start.startswith(_ARROW) else pa.ipc.open_stream
+            table = opened(stream.read()).read_all()
             return table.select([name for name in table.column_names if name in CAPTURE_COLUMNS])
         with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
             return _table(_rows(text))
@@ -100,22 +101,27 @@ def captures_in(file: BinaryIO) -> "pa.Table":
 
 
 def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
-    first = next((line for line in text if line.strip()), "")
-    lines = chain([first], text)
+    numbered = enumerate(text, 1)
+    before, first = next(((number - 1, line.lstrip()) for number, line in numbered if line.strip()), (0, ""))
+    lines = chain([first], (line for _, line in numbered))
     if first.startswith("["):
         yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
         return
     if not (first.startswith("{") or _CDXJ.match(first)):
-        rows = csv.DictReader(lines)
+        delimiter = max("\t;,", key=first.count)
+        rows = csv.DictReader(lines, delimiter=delimiter)
         # Without this check, a one-line file of another format would be read as a header without captures.
         if first and set(CAPTURE_COLUMNS).isdisjoint(rows.fieldnames or ()):
             raise ValueError("the first line is neither a JSON object nor a header with columns of captures")
         yield from rows
         return
-    for line in lines:
+    for number, line in enumerate(lines, before + 1):
         if line.strip():
             cdxj = _CDXJ.fullmatch(line)
-            row = json.loads(cdxj[2] if cdxj else line)
+            try:
+                row = json.loads(cdxj[2] if cdxj else line)
+            except ValueError as error:
+                raise ValueError(f"line {number:,} is not JSON: {error}") from error
             yield (row | ({"timestamp": cdxj[1]} if cdxj else {})) if isinstance(row, dict) else {}
 
 

@@ -214,7 +214,7 @@ def _summary(done: "Checked", cost: str) -> list[str]:
     lines += done.notes
     lines.append(plural(len(done.findings), "finding") if done.findings else "no defects")
     if done.repaired:
-        lines.append("damaged values are deleted, and the metadata database is rebuilt")
+        lines.append(f"{'damaged values are deleted, and ' if done.findings else ''}the metadata database is rebuilt")
     if done.dropped:
         lines.append(f"{plural(len(done.dropped), 'footer')} to be harvested again")
     return [*lines, *(f"run: {command}" for command in done.commands)]

@@ -17,7 +17,7 @@ from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
 from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
-from catalogue.selection import missing_crawls, select_stored
+from catalogue.selection import missing_crawls, select_stored, several
 from catalogue.session import Session
 from catalogue.settings import address, install_command
 from catalogue.store.stored_blocks import crawls_with_blocks
@@ -118,6 +118,7 @@ def export_snapshot(
             [crawl for crawl in chosen if crawl in harvested],
             tables,
             lists=lists,
+            removes=several(crawls) == ["all"],
             missing=missing,
             cache=session.settings.cache,
             report=written,

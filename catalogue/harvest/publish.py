@@ -1,7 +1,7 @@
 """Write a snapshot: a file and a list of blocks for each crawl, plain tables, and the manifest."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from catalogue.atomic_files import named
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
+from catalogue.formatting import join_first
 from catalogue.harvest.snapshot import (
     CRAWL_LIST,
     MANIFEST,
@@ -38,13 +39,14 @@ _STARTED = "snapshot.begun"
 """Exists until the first manifest does: the other files are those of an unfinished export."""
 
 
-def publish(
+def publish(  # noqa: PLR0913 - one parameter for each part
     output: str | Path,
     store: Store,
     crawls: Sequence[str],
     tables: Mapping[str, Callable[[Path], int]],
     *,
     lists: Sequence[str] = (),
+    removes: bool = True,
     missing: tuple[str, ...],
     cache: Path,
     report: Callable[[SnapshotFile], None] = lambda _: None,
@@ -53,12 +55,13 @@ def publish(
 
     The manifest is replaced last. Files of an export that was killed are used or removed.
 
-    ``lists`` are the crawls whose lists of blocks are written. ``tables`` has functions that write a Parquet file and
-    return its number of rows. ``missing`` says in sentences what was not harvested. ``report`` is called with each file
+    ``lists`` are the crawls whose lists of blocks are written. Other crawls of an earlier snapshot are removed, or
+    refused without ``removes``. ``tables`` has functions that write a Parquet file and return its number of rows.
+    ``missing`` says in sentences what was not harvested. ``report`` is called with each file
     and list.
 
     Raises:
-        QueryError: if the folder has other files.
+        QueryError: if the folder has other files, or crawls that would be removed.
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be written to.
         DiskFailed: if this machine's disk cannot be written to.
@@ -68,6 +71,7 @@ def publish(
         for left in place.staging.glob(f"{_TEMPORARY}*"):
             rmtree(left, ignore_errors=True)
         before = _previous(place, output)
+        _check_crawls(before, {*crawls, *lists}, output, removes=removes)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with (
             named(place.staging),
@@ -114,6 +118,14 @@ def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot
         return unpack_snapshot(place.download(MANIFEST).read_bytes())
     message = f"{place.label(MANIFEST)} is not a snapshot's, or has another version; choose another name"
     raise QueryError(message)
+
+
+def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str | Path, *, removes: bool) -> None:
+    """Refuse to remove crawls, unless that is asked for."""
+    others = [crawl for crawl in (before.crawls if before else ()) if crawl not in crawls]
+    if others and not removes:
+        instead = "add them to --crawl, leave it out, or choose another name"
+        raise QueryError(f"{output} also has {join_first(others)}, which would be removed; {instead}")
 
 
 def _paths(store: Store, crawls: Sequence[str]) -> dict[str, list[str]]:

@@ -18,7 +18,13 @@ from catalogue.mcp_server.answers import (
     Price,
     SampleAnswer,
 )
-from catalogue.mcp_server.arguments import CapturesArguments, CrawlsArguments, QueryArguments, SampleArguments
+from catalogue.mcp_server.arguments import (
+    MAX_OFFSET,
+    CapturesArguments,
+    CrawlsArguments,
+    QueryArguments,
+    SampleArguments,
+)
 from catalogue.mcp_server.calls import Call, OverBudget
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
@@ -30,6 +36,8 @@ MAX_CHARACTERS = 40_000
 """Of the rows of an answer, as JSON."""
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
+_NO_MORE = f"offsets end at {MAX_OFFSET:,}, so narrow the patterns, the times or the crawls"
+_ONLY_LATEST = "with latest_only it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 
 
@@ -133,19 +141,24 @@ def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
         with closing(found.batches(warn=False)) as batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows[arguments.offset : end], call)
-    more = len(rows) > arguments.offset + len(kept)
+    after = arguments.offset + len(kept)
+    more = len(rows) > after
     incomplete = _incomplete(found.plan)
     names = [each.crawl for each in found.plan.ways]
     not_read = incomplete
     if more:
-        reason = "reading stopped when the answer had enough captures; call query again with next_offset"
+        again = "call query again with next_offset" if after <= MAX_OFFSET else _NO_MORE
+        reason = f"reading stopped when the answer had enough captures; {again}"
         not_read = [NotRead(crawls=names, reason=reason)]
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}
+    if arguments.latest_only and rows:
+        having.update(names)  # a crawl without captures here may have older ones
+        call.notes.append(_ONLY_LATEST)
     return CapturesAnswer(
         captures=kept,
-        next_offset=arguments.offset + len(kept) if more else None,
+        next_offset=after if more and after <= MAX_OFFSET else None,
         complete=not (more or incomplete),
         crawls_read=read,
         crawls_without_match=[crawl for crawl in read if crawl not in having],

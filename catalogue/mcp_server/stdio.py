@@ -3,6 +3,7 @@
 The library's own transport reads in a thread, and no signal ends a thread that waits for a line.
 """
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -51,7 +52,7 @@ async def standard_streams() -> AsyncIterator[
 
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_read, 0, to_server)
+            group.start_soon(_read, 0, to_server, answers)
             group.start_soon(write)
             async with messages, answers:
                 yield messages, answers
@@ -65,20 +66,35 @@ async def standard_streams() -> AsyncIterator[
         raise broken[0]
 
 
-async def _read(descriptor: int, messages: ObjectSendStream[SessionMessage | Exception]) -> None:
+async def _read(
+    descriptor: int, messages: ObjectSendStream[SessionMessage | Exception], answers: ObjectSendStream[SessionMessage]
+) -> None:
     async with messages:
         rest = b""
         while data := await _readable(descriptor):
             *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                await messages.send(_parse(line))
+            for line in filter(bytes.strip, lines):
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    await answers.send(SessionMessage(_error(line)))
+                else:
+                    await messages.send(SessionMessage(message))
 
 
-def _parse(line: bytes) -> SessionMessage | Exception:
+def _error(line: bytes) -> types.JSONRPCError:
+    """Return the answer to a line that is not a message, which the library would not answer."""
+    number = None
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        error = types.ErrorData(code=types.PARSE_ERROR, message="the line is not JSON in UTF-8")
+    else:
+        if isinstance(value, dict) and type(value.get("id")) in {int, str}:
+            number = value["id"]
+        why = "the line is not one message of JSON-RPC 2.0, or has half a character, a surrogate"
+        error = types.ErrorData(code=types.INVALID_REQUEST, message=why)
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
 async def _readable(descriptor: int) -> bytes:

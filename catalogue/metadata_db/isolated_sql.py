@@ -175,6 +175,8 @@ def _first_rows(connection: duckdb.DuckDBPyConnection, most: int, characters: in
             cut |= len(text) > _MAX_TEXT
             values.append(value if len(text) <= _MAX_TEXT else text[:_MAX_TEXT])
             left -= min(len(text), _MAX_TEXT)
+        if left < 0 and not rows:
+            raise QueryError(f"one row has over {characters:,} characters; select fewer columns, or parts of texts")
         more = len(rows) == most or left < 0
         if more:
             break

@@ -30,7 +30,7 @@ def _one_of(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
     return Field(pattern=f"^(?:{pattern})(?:,(?:{pattern})){{0,20}}$")
 
 
-Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
+Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|(?:19|20)[0-9]{{2}}|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
 Url = Annotated[str, Field(min_length=1, max_length=2000, examples=["*.example.com"])]
 Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
 Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
@@ -41,7 +41,7 @@ Limit = Annotated[
 Missing = SkipJsonSchema[None]
 """The type of an optional parameter that is not given; clients cannot send it."""
 _SEVERAL = Field(min_length=1, max_length=20)
-_CRAWLS = "Harvested crawls: CC-MAIN-2022-05, CC-MAIN-2022, A..B, latest or all."
+_CRAWLS = "Harvested crawls: CC-MAIN-2022-05, 2022 for those of a year, A..B, latest or all."
 Crawls = Annotated[list[Crawl], _SEVERAL, Field(description=_CRAWLS, examples=[["latest"]])]
 
 

@@ -154,6 +154,10 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     ran = command("check", "--read-subset", "25%", "--seed", "3")
     assert f"source: 3 of 3 files equal (--seed 3); 3 requests, {size(received)}" in ran.err
     assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
+    unused = command("check", "--seed", "3")
+    assert (unused.status, unused.err.count("\n")) == (2, 1)
+    assert "--seed is for --read-subset and --compare-indexes" in unused.err
+    assert "damaged values" not in command("check", "--repair").err
 
 
 def test_parses_shares() -> None:

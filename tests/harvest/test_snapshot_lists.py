@@ -12,7 +12,7 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import format_blocks, list_path, parse_blocks
 from catalogue.demo import LoopbackServer
-from catalogue.errors import StoreDamaged, StoreLocked
+from catalogue.errors import QueryError, StoreDamaged, StoreLocked
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -98,6 +98,11 @@ def test_pulled_lists_answer_queries(whole_mirror: Path, tmp_path: Path) -> None
         assert theirs.pull(str(tmp_path / "snapshot")).unchanged == 3
         only = theirs.export_snapshot(tmp_path / "selected", crawls=harvested)
         assert (only.lists, only.crawls) == (0, (harvested,))
+        with pytest.raises(QueryError, match=f"also has .*{both}.*, which would be removed"):
+            mine.export_snapshot(tmp_path / "snapshot", crawls=harvested)
+        assert manifest_of(tmp_path / "snapshot") == snapshot
+        mine.forget(listed)
+        assert listed not in mine.export_snapshot(tmp_path / "snapshot").crawls  # of all that is stored
 
 
 def test_stored_lists_stay(mirror: Path, theirs: Catalogue, place: Path) -> None:

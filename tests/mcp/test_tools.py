@@ -113,6 +113,32 @@ def test_says_which_crawls_have_no_match(empty: Settings) -> None:
     with_assistant(empty, talk)
 
 
+def test_crawls_with_older_captures_have_a_match(empty: Settings) -> None:
+    """With ``latest_only`` the result does not say which crawls have none."""
+
+    async def talk(assistant: Assistant) -> None:
+        options = {"patterns": [SITE], "crawls": [MODERN, OLD], "limit": 200, "max_requests": 200}
+        answer = await assistant.ask("query", **options, latest_only=True)
+        assert answer["complete"]
+        assert {row["crawl"] for row in answer["captures"]} < {MODERN, OLD} or len(answer["captures"]) < 200
+        assert answer["crawls_without_match"] == []
+        assert "not known which crawls have no match" in " ".join(answer["notes"])
+        nothing = await assistant.ask("query", **options | {"patterns": ["nowhere.example"]}, latest_only=True)
+        assert nothing["crawls_without_match"] == [MODERN, OLD]
+
+    with_assistant(empty, talk)
+
+
+def test_says_what_to_do_where_offsets_end(empty: Settings) -> None:
+    async def talk(assistant: Assistant) -> None:
+        options = {"patterns": ["*"], "crawls": [MODERN], "limit": 1, "max_requests": 200}
+        answer = await assistant.ask("query", **options, offset=10_000)
+        assert answer["next_offset"] is None
+        assert answer["complete"] or "offsets end at 10,000" in answer["crawls_not_read"][0]["reason"]
+
+    with_assistant(empty, talk)
+
+
 def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: Miniature) -> None:
     """Of the stored crawl, redirects and errors are not stored, and it has no CDX index."""
 
@@ -141,6 +167,9 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
         assert len(json.dumps(long)) < 60_000
         assert long["more"]
         assert "long texts are cut" in long["notes"]
+        wide = ", ".join(["repeat('x', 2000)"] * 30)
+        refused = await assistant.refused("sql_metadata", sql=f"select {wide}")
+        assert "select fewer columns" in refused["error"]
 
     with_assistant(stored, talk)
 

@@ -119,8 +119,9 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
         closing(Talk(replace(command, source=server.url), "--verbose", "--trace")) as talk,
     ):
         talk.greet()
-        for line in (b"no JSON", b"\xff", b"[]", b"{}"):
+        for line in (b"no JSON", b"\xff", b"[]", b"{}", b"", b'{"id": true}', b"[" * 100_000):
             talk.write(line)
+        talk.write(b'{"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "\\ud800"}}')
         talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
         hanging.wait(1)
         talk.send("notifications/cancelled", requestId=2)
@@ -134,6 +135,17 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
     lines = [*talk.lines, *out.splitlines()]
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in lines)
     assert not [line for line in lines if json.loads(line).get("id") == 2]
+    messages = [json.loads(line) for line in lines]
+    errors = [(each["id"], each["error"]["code"]) for each in messages if "error" in each and each["id"] != 4]
+    assert errors == [
+        (None, -32700),
+        (None, -32700),
+        (None, -32600),
+        (None, -32600),
+        (None, -32600),
+        (None, -32700),
+        (9, -32600),
+    ]
     assert b"request: " in err
     assert b"Traceback" not in err
 

@@ -224,6 +224,14 @@ def test_command_reports_lost_records(asking: Command, tmp_path: Path, rows: lis
     assert len(records_in(tmp_path / "a.warc.gz")) == 1
 
 
+def arrow_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
@@ -236,8 +244,15 @@ def test_command_reports_lost_records(asking: Command, tmp_path: Path, rows: lis
         (b'com,example)/ 20220101000000 {"offset": "7"}\n', [("timestamp", ["20220101000000"]), ("offset", ["7"])]),
         (b'[\n{"url": "a"},\n{"url": "b"}\n]\n', [("url", ["a", "b"])]),
         (gzip.compress(b"url,offset\na,5\n"), [("url", ["a"]), ("offset", ["5"])]),
+        (b"url\toffset\na,b\t5\n", [("url", ["a,b"]), ("offset", ["5"])]),
+        (b"url;offset\na;5\n", [("url", ["a"]), ("offset", ["5"])]),
+        (b'  {"offset": 5}\n', [("offset", ["5"])]),
+        (arrow_stream(pa.table({"url": ["a"]})), [("url", ["a"])]),
     ],
-    ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"],
+    ids=[
+        *("nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"),
+        *("TSV", "semicolons", "indented JSON", "Arrow stream"),
+    ],
 )
 def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
     (tmp_path / "list").write_bytes(text)
@@ -254,6 +269,12 @@ def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tupl
 def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "list").write_bytes(text)
     with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns"):
+        captures_in(file)
+
+
+def test_names_the_line_that_is_not_json(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b'\n{"offset": 5}\n\ncom,example)/ 20220101000000 {"url": "cut')
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="line 4 is not JSON: Unterminated"):
         captures_in(file)
 
 
