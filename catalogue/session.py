@@ -1,6 +1,7 @@
 """What is open for a data folder and a source: store, metadata database, sources, workers. It has no features."""
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
@@ -90,15 +91,12 @@ class Session:
         self.store_path = self.data / STORE_NAME
         self.notify = notify or (lambda _: None)
         self.bars = bars or no_bar
-        self.max_wait = max_wait
-        self.clock = clock
-        self.turns = Turns()
-        self._observer = observer
-        self._limit = limit
-        self._executor = executor
+        self.max_wait, self.clock, self.turns = max_wait, clock, Turns()
+        self._observer, self._limit, self._executor = observer, limit, executor
         self._shares = False
         self._shared: _SharedSources | None = None
         self._opened = ExitStack()
+        self._threads: RequestThreads | None = None
         self._sources: list[PoliteSource] = []
         """All open sources, which ``abort`` closes."""
         self._snapshot: MetadataSnapshot | None = None
@@ -110,13 +108,12 @@ class Session:
 
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
-        self._snapshot = None
+        self._snapshot = self._threads = self._copied_database = None
         self._opened.close()
         self._sources.clear()
-        used = ("store", "dataset", "source", "request_threads", "reading", "rereading", "footers", "workers")
-        for name in (*used, "block_lists", "temporary_folder"):
+        used = ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists")
+        for name in (*used, "temporary_folder"):
             self.__dict__.pop(name, None)
-        self._copied_database = None
 
     def abort(self) -> None:
         """End running requests and refuse others; for any thread. Only the session's own thread may close it."""
@@ -293,12 +290,13 @@ class Session:
             source.close()
         return source
 
-    @cached_property
+    @property
     def request_threads(self) -> RequestThreads:
         """Threads for the requests of queries; starting others for each query takes longer than planning it."""
-        threads = RequestThreads(self.source.connections, thread_name_prefix="read")
-        self._opened.callback(threads.close)
-        return threads
+        if self._threads is None or self._threads.process != os.getpid():
+            self._threads = RequestThreads(self.source.connections)
+            self._opened.callback(self._threads.close)
+        return self._threads
 
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:

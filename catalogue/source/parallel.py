@@ -5,6 +5,7 @@ lazily, and cancel calls that have not started when they are closed. The caller 
 is one for several of them at the same time.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -19,9 +20,14 @@ _Parameters = ParamSpec("_Parameters")
 
 
 class RequestThreads(ThreadPoolExecutor):
-    """Threads that make requests until they are closed."""
+    """Threads of a process that make requests until they are closed."""
 
-    _closed = False
+    def __init__(self, most: int) -> None:
+        """Start threads when they are needed, ``most`` at most."""
+        super().__init__(most, thread_name_prefix="request")
+        self._closed = False
+        self.process = os.getpid()
+        """A process that is forked from it has no threads."""
 
     def submit(
         self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
