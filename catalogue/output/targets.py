@@ -228,6 +228,8 @@ def _files(url: str) -> tuple[Any, str]:
         remedy = f"run: {install_command('s3')}" if scheme in {"s3", "s3a"} else "see fsspec's documentation"
         message = f"writing to {scheme}:// needs {error.name or 'another library'}; {remedy}"
         raise QueryError(message) from error
+    except OSError as error:  # some stores are connected here
+        raise OutputFailed(f"{url} cannot be reached: {error.strerror}; check the address") from error
     except ValueError:
         files, root = None, ""
     if files is None or scheme in {"http", "https"}:

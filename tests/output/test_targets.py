@@ -1,6 +1,7 @@
 """Remote outputs: a store that fails, a bucket."""
 
 import random
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import OutputFailed, QueryError
+from catalogue.output.open_output import open_folder
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from tests.support import canaries
@@ -92,6 +94,14 @@ def test_does_not_replace_remote_files(records: list[Record], tmp_path: Path, aw
     with pytest.raises(QueryError, match=r"other.warc.gz.ledger is of another output"):
         fill(f"{away}/other.warc.gz", "text", records, tmp_path)
     assert files.cat_file(f"{root}/out-00000.warc.gz") == b"precious"
+
+
+def test_names_a_host_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"ftp://127.0.0.1:{server.getsockname()[1]}/x"
+    refused = pytest.raises(OutputFailed, match=r"^ftp://127.0.0.1:\d+/x cannot be reached: Connection refused; check")
+    with refused, open_folder(place, tmp_path / "cache"):
+        pass
 
 
 def test_file_url_is_a_folder(records: list[Record], tmp_path: Path) -> None:
