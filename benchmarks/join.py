@@ -45,6 +45,9 @@ def main(*, full: bool) -> None:  # noqa: ARG001 - there is one size
     _measure(folder, dense, f"{_KEYS:,} keys, half of them there, {3 * _ROWS:,} captures")
     neighbours = keys.slice(len(keys) // 2, _PAGE_ROWS // 2)
     _measure(folder, neighbours, f"{len(neighbours):,} neighbouring keys, in about 1 % of the pages")
+    urls = pq.read_table(folder / INDEX_FILE, columns=["url"]).column(0).combine_chunks()
+    some = [urls.take(pa.array(chance.choice(len(urls), _KEYS // 2))) for _ in range(2)]
+    _measure_urls(folder, [*some[0].to_pylist(), *(f"{url}~" for url in some[1].to_pylist())])
 
 
 def _measure(folder: Path, keys: pa.Array, title: str) -> None:
@@ -68,6 +71,21 @@ def _measure(folder: Path, keys: pa.Array, title: str) -> None:
             rows.append([how, _equal_rows(how, ours, theirs), *costs, mine.cost.peak_bytes / 1e6, len(keys) / cpu])
     names = ["rows", "requests", "CPU s", "DuckDB: CPU s", "ratio", "MB", "DuckDB: MB", "peak MB", "keys per CPU s"]
     table(title, ["", *names], rows)
+
+
+def _measure_urls(folder: Path, urls: list[str]) -> None:
+    """Measure what a list of URLs, whose keys have to be made first, takes here alone."""
+    with TemporaryDirectory(prefix="benchmarks-") as temporary:
+        home = Path(temporary)
+        given, data, found = home / "urls.txt", home / "data", home / "found.parquet"
+        given.write_text("\n".join(urls), encoding="utf-8")
+        run(["benchmarks.clients.join_ours", "harvest", str(folder), str(data), "-", "-"], home=home)
+        wait_for_quiet()
+        mine = run(["benchmarks.clients.join_ours", "semi", str(folder), str(data), str(given), str(found)], home=home)
+        cpu, rows = mine.cost.cpu_seconds, pq.read_metadata(found).num_rows
+        names = ["rows", "CPU s", "peak MB", "URLs per CPU s"]
+        title = f"{len(urls):,} URLs as text, half of them there"
+        table(title, ["", *names], [["semi", rows, cpu, mine.cost.peak_bytes / 1e6, len(urls) / cpu]])
 
 
 def _equal_rows(how: str, ours: Path, theirs: Path) -> int:

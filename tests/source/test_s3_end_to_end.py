@@ -99,7 +99,8 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
         assert (pulled.files, pulled.crawls) == (len(harvested.files(oldest)), (oldest,))
         cat.pull(place)
         assert stored_crawls(cat.session) == [newest, oldest]
-        harvested.export_snapshot(place, crawls=newest)
+        cat.forget(oldest)
+        cat.export_snapshot(place)
         with pytest.raises(UnknownCrawl, match="does not have"):
             cat.pull(place, crawls=oldest)
     client = boto3.client("s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1")
