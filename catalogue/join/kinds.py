@@ -160,9 +160,8 @@ def _in_crawls(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa
     of, wanted = numbers(kept[NUMBER]), integers(inputs.column(NUMBER))
     order, starts = _groups(of)
     patterns = of[starts]
-    at = np.where(
-        is_in(wanted, patterns), np.searchsorted(patterns, wanted), len(patterns)
-    )  # the last is of no pattern
+    none = len(patterns)  # the place of what holds for patterns without captures
+    at = np.where(is_in(wanted, patterns), np.searchsorted(patterns, wanted), none)
     summed = _summed(kept, order, starts)
     columns = {
         "captures": summed["captures"],
