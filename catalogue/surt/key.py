@@ -100,7 +100,7 @@ class Parts:
 
 
 def plain_key(url: str) -> str | None:
-    """Return the key of a URL that is nearly in order, as most are, in a fifth of the time; None for others.
+    """Return the key of a URL that is nearly in order, as most are, in half the time; None for others.
 
     It is the same in all eras.
     """
