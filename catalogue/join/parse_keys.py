@@ -19,9 +19,8 @@ from catalogue.parquet.arrow_arrays import binaries, flags, positions
 from catalogue.surt import KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
 FIRST, OTHERS = "first", "others"
-_IS_KEY = r"(?s)^[^/?#\s()]+\)(?:\S.*)?$"
+_IS_KEY = r"^[^/?#\s()]+\)(?:\S|$)"
 """Keys have a parenthesis after the host, where URLs have none."""
-_HAS_BLANKS = r"\s$"
 _HEADER = ("text", "reason")
 _SHOWN = 300
 """Characters of an invalid row that are kept."""
@@ -48,6 +47,8 @@ class ParsedInput:
             pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
             for field in given.schema
         ]
+        self.keys_column: str | None = PREFIX + given.column
+        """A column of which every value so far is a key, which its row matches exactly; None if there is none."""
         self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
 
     def close(self) -> None:
@@ -69,11 +70,11 @@ class ParsedInput:
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT:
-            is_plain = pc.and_not(
-                pc.match_substring_regex(texts, _IS_KEY), pc.match_substring_regex(texts, _HAS_BLANKS)
-            )
+            has_blanks = pc.not_equal(pc.binary_length(texts), pc.binary_length(pc.utf8_rtrim_whitespace(texts)))
+            is_plain = pc.and_not(pc.match_substring_regex(texts, _IS_KEY), has_blanks)
             if texts.null_count == 0 and pc.all(is_plain, min_count=0).as_py():
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
+        self.keys_column = None
         firsts, others, invalid = [], [], []
         for at, text in enumerate(texts.to_pylist()):
             try:

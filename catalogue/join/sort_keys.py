@@ -125,14 +125,21 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
             return
-    table = pa.Table.from_batches(waiting, parsing.schema).combine_chunks()
+    table = pa.Table.from_batches(waiting, parsing.schema)
     waiting.clear()
-    for every in table.to_batches():  # one, or none
-        order = sorted_places(every.column(FIRST))
-        # Arrays take less time than a table.
-        inorder = [column.take(order) for column in every.columns]
-        table = pa.Table.from_arrays(inorder, schema=table.schema)
-    yield table.to_reader(rows)
+    yield pa.RecordBatchReader.from_batches(parsing.schema, _in_memory(table, parsing.keys_column, rows))
+
+
+def _in_memory(table: pa.Table, keys_column: str | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield sorted rows; ``keys_column`` is one with the same values as the keys, which is not copied."""
+    schema: pa.Schema = table.schema
+    for every in table.drop_columns([keys_column] if keys_column else []).combine_chunks().to_batches():
+        for places in sorted_places(every.column(FIRST), rows):
+            # Arrays take less time than a batch.
+            columns = {name: every.column(name).take(places) for name in every.schema.names}
+            if keys_column:
+                columns[keys_column] = columns[FIRST].cast(schema.field(keys_column).type)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:

@@ -8,11 +8,14 @@ import pytest
 from catalogue.parquet.arrow_arrays import sorted_places
 
 
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
 @pytest.mark.parametrize("longest", [0, 3, 9, 20])
 @pytest.mark.parametrize("count", [0, 1, 2, 50, 2000])
-def test_sorted_places(count: int, longest: int) -> None:
+def test_sorted_places(count: int, longest: int, rows: int) -> None:
     """Equal keys, keys of fewer bytes than are compared at first, and keys that begin another one."""
     rng = Random(f"{count} {longest}")
     values = [bytes(rng.choice(b"\0ab\xff") for _ in range(rng.randint(0, longest))) for _ in range(count)]
     keys = pa.array([b"first", *values, b"last"], pa.binary())[1:-1]  # a part of a longer array
-    assert sorted_places(keys).to_pylist() == sorted(range(count), key=values.__getitem__)
+    places = [part.to_pylist() for part in sorted_places(keys, rows)]
+    assert all(0 < len(part) <= rows for part in places)
+    assert [place for part in places for place in part] == sorted(range(count), key=values.__getitem__)
