@@ -123,4 +123,5 @@ def _words(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
     if not len(starts):
         return np.zeros(0, np.uint64)
     anywhere: np.ndarray = np.ndarray(len(data) - _WORD + 1, ">u8", data, strides=(1,))
-    return anywhere[starts].astype(np.uint64)
+    found: np.ndarray = anywhere[starts].astype(np.uint64)
+    return found
