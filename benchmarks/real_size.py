@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.crawls import path_of, write_lists
-from catalogue.commoncrawl.columns import PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.columns import PATH_COLUMNS
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.surt import url_surtkey
 
 CRAWL = "CC-MAIN-2022-33"

@@ -7,13 +7,14 @@ from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.metadata_db.candidates import Candidates
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.query import CDX, COLUMNAR, Query
+from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import check_store, missing_crawls, select_known, select_listed, select_stored, several

@@ -19,9 +19,9 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import plural
-from catalogue.query.query import CDX, COLUMNAR
 from catalogue.session import Session
 from catalogue.store.stored_blocks import crawls_with_blocks
 from catalogue.store.stored_lists import listed_crawls

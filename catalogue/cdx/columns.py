@@ -1,6 +1,6 @@
 """The columns of the columnar index that follow from lines of the CDX index, and their names in lines."""
 
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 
 TEXTS = {
     "url": "url",

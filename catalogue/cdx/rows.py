@@ -15,7 +15,7 @@ import pyarrow.json
 
 from catalogue.cdx.blocks import FoundLines, block_error
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.parquet.arrow_arrays import binaries, integer, text
 

@@ -34,7 +34,7 @@ def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the last of several comma-separated columns."""
-    from catalogue.commoncrawl.columns import SCHEMA
+    from catalogue.commoncrawl.schema import SCHEMA
 
     before, comma, last = incomplete.rpartition(",")
     names = [name for name in SCHEMA.names if name.startswith(last) and name not in before.split(",")]

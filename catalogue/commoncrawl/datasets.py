@@ -4,10 +4,8 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
     parse_crawl_words,
@@ -19,6 +17,9 @@ from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DATASET_DOCUMENT = "table.json"
 """Name of the stored document that defines a dataset."""
@@ -48,8 +49,12 @@ class Dataset:
     """Path of the list of its files; None if the files were given one by one."""
 
     @property
-    def schema(self) -> pa.Schema:
+    def schema(self) -> "pa.Schema":
         """Types of the known columns; others keep the type of the files."""
+        import pyarrow as pa
+
+        from catalogue.commoncrawl.schema import SCHEMA
+
         if self.keys is Keys.URL:
             return SCHEMA
         return pa.schema([(name, pa.string()) for name in dict.fromkeys([self.key, *self.path_columns])])

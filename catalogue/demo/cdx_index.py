@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import lines_of
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.pages import Row
 
 _BLOCK_LINES = 60

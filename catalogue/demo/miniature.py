@@ -30,8 +30,9 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.cdx_index import cdx_files
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 

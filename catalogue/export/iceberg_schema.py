@@ -24,7 +24,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 SORTED = 1

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural, size
@@ -17,7 +18,6 @@ from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, digest_of, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
-from catalogue.query.query import COLUMNAR
 from catalogue.source.checks import Exchange
 from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource

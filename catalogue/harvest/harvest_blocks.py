@@ -18,6 +18,7 @@ from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_file, shards_path
 from catalogue.commoncrawl.crawls import suggest_crawl
+from catalogue.commoncrawl.indexes import CDX
 from catalogue.errors import (
     BadCdx,
     Blocked,
@@ -32,7 +33,6 @@ from catalogue.errors import (
 from catalogue.harvest.harvest import Harvested
 from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
-from catalogue.query.query import CDX
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import map_in_order

@@ -8,13 +8,13 @@ from threading import Thread
 
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
+from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
-from catalogue.query.query import CDX, COLUMNAR, INDEXES
 from catalogue.selection import several, stored_crawls
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE

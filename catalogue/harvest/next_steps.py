@@ -10,7 +10,6 @@ from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, plural
-from catalogue.harvest.backfill import prepare_backfill
 from catalogue.reports import coverage_rows
 from catalogue.session import Session
 from catalogue.store.stored_lists import crawl_list_age, listed_crawls
@@ -35,6 +34,8 @@ def next_steps(session: Session) -> list[Step]:
     price = ""
     with suppress(QueryError):  # of an invalid source
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
+            from catalogue.harvest.backfill import prepare_backfill
+
             price = format_cost(prepare_backfill(session, only_gaps=True).estimate)
     listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else []
     age = crawl_list_age(session.store) if listed else None

@@ -13,6 +13,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
 from catalogue.find_captures import run_in_cdx, run_query
 from catalogue.formatting import join_first, plural
@@ -22,7 +23,7 @@ from catalogue.join.lookups import Lookups
 from catalogue.join.price import CrawlPrice, price
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.query import AUTO, CDX, COLUMNAR, Query
+from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.reports import crawl_states

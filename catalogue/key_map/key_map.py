@@ -9,11 +9,14 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from catalogue.formatting import plural
 from catalogue.parquet.stored_indexes import ColumnIndex
-from catalogue.plan.plan import PlannedRowGroup, ReadPlan
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
+
+if TYPE_CHECKING:
+    from catalogue.plan.plan import PlannedRowGroup, ReadPlan
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
 """Files whose row groups are shown, and row groups whose pages are shown."""
@@ -155,7 +158,7 @@ class KeySpace:
         return found
 
 
-def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpace:
+def key_space(crawl: str, files: Sequence[FileExtent], plan: "ReadPlan") -> KeySpace:
     """Lay out the stored files of a crawl, and the row groups and pages that a plan reads of them."""
     intervals = plan.query.intervals
     by_path = {file.path: file for file in files}
@@ -215,16 +218,18 @@ def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> Itera
         yield last
 
 
-def _state(group: PlannedRowGroup) -> State:
+def _state(group: "PlannedRowGroup") -> State:
     return State.READ if group.bounded else State.UNKNOWN
 
 
-def _read_pages(group: PlannedRowGroup, index: ColumnIndex) -> set[int]:
+def _read_pages(group: "PlannedRowGroup", index: ColumnIndex) -> set[int]:
     key = group.columns[0]
     return set(range(len(index.bounds))) if key.index is None else {page for run in key.pages for page in run}
 
 
-def _pages_axis(file: FileExtent, group: PlannedRowGroup, index: ColumnIndex, intervals: Sequence[KeyInterval]) -> Axis:
+def _pages_axis(
+    file: FileExtent, group: "PlannedRowGroup", index: ColumnIndex, intervals: Sequence[KeyInterval]
+) -> Axis:
     read = _read_pages(group, index)
     extents = []
     for page in range(len(index.bounds)):

@@ -1,38 +1,57 @@
 """The bounds of all row groups in a mapped file, in which a query finds its row groups by bisection.
 
-Each crawl and subset has a part: two Arrow streams, of its files and of its row groups, sorted by least key. A header
-in JSON has what a plan needs besides. Header and parts have digests, since wrong bounds would hide rows. The file is
-derived from the metadata database, like which it can be deleted.
+Each crawl and subset has a part: a table of its files and one of its row groups, sorted by least key, column by column.
+Numbers take 8 bytes each; texts are an array of where each ends, 4 bytes each, and then all of them. A header in JSON
+has what a plan needs besides. Header and parts have digests, since wrong bounds would hide rows. The file is derived
+from the metadata database, like which it can be deleted. It needs no Arrow, which a harvest does not import.
 """
 
 import json
 import mmap
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
-from io import RawIOBase
-from itertools import starmap
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
-
-import pyarrow as pa
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from catalogue.errors import DiskFailed
-from catalogue.query.exact_keys import KeyTexts, is_ascii
 from catalogue.surt import KeyInterval, overlap
 
 Pair: TypeAlias = tuple[str, str]
 """A crawl and a subset."""
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
-_MAGIC = b"CATBND2\n"
+_MAGIC = b"CATBND3\n"
 _DIGEST_SIZE = 16
 _LENGTH_SIZE = 8
-_ALIGNMENT = 64
-"""Of parts, for Arrow."""
+_ALIGNMENT = 8
+"""Of parts and columns."""
+_NUMBER: Final = "q"
+_END: Final = "i"
+"""Formats of ``array``."""
+_NULL = -1 << 63
+"""Instead of a number that is unknown."""
 _MANY = 64
 """Intervals from which on keys are converted once instead of one by one."""
+
+_FILES = {"path": str, "version": bytes, "footer_rest": int, "file_least": str, "columns": int}
+_ROW_GROUPS = {
+    "file": int,
+    "row_group": int,
+    "footer_offset": int,
+    "num_rows": int,
+    "first_fetch": int,
+    "last_fetch": int,
+    "signed": int,
+    "min_key": bytes,
+    "max_key": bytes,
+}
+_REACHED = {"reached": bytes}
+"""The greatest key so far, if it is not always the row's own."""
 
 
 def bounds_path(database: Path) -> Path:
@@ -60,23 +79,40 @@ class RowGroupPlace(NamedTuple):
     last_fetch: int | None
 
 
+class _Texts(Sequence[bytes]):
+    """A column of texts, which are copied when they are needed."""
+
+    def __init__(self, ends: memoryview, data: memoryview) -> None:
+        self._ends, self._data = ends, data
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
+        return bytes(self._data[self._ends[row - 1] if row else 0 : self._ends[row]])
+
+
 class BoundsPart:
-    """The row groups of one crawl and subset; those without bounds first, the others by least key.
+    """The row groups of one crawl and subset; those without bounds first, the others by least key."""
 
-    The column ``reached`` has the greatest key so far; without it, the greatest keys ascend.
-    """
+    def __init__(self, content: memoryview, files: int, row_groups: int, unbounded: int, *, reached: bool) -> None:
+        """Use the bytes of a part.
 
-    def __init__(self, files: pa.Table, row_groups: pa.Table) -> None:
-        """Use the rows of files, and row groups whose column ``file`` is the number of such a row."""
-        self._files, self._columns = map(_columns, (files, row_groups))
-        self._least, self._greatest = (_as_bytes(self._columns[name]) for name in ("min_key", "max_key"))
-        self._reached = _as_bytes(self._columns["reached"]) if "reached" in self._columns else self._greatest
-        self.unbounded = self._least.null_count
+        Args:
+            content: the bytes.
+            files: rows of the table of files.
+            row_groups: rows of the table of row groups, whose ``file`` is the number of a row of the other.
+            unbounded: row groups without bounds.
+            reached: whether the second table has a column of the greatest key so far.
+        """
+        self._files, rest = _columns(content, _FILES, files)
+        self._groups, _ = _columns(rest, {**_ROW_GROUPS, **(_REACHED if reached else {})}, row_groups)
+        self.unbounded = unbounded
         """Number of row groups without bounds."""
 
     def matching(self, intervals: Sequence[KeyInterval]) -> list[int]:
         """Return the numbers of the rows whose keys may be in one of the ascending, disjoint intervals, ascending."""
-        least, greatest, reached = self._keys(len(intervals))
+        least, greatest, reached = self._keys if len(intervals) < _MANY else self._as_lists
         found = {*range(self.unbounded)}
         if len(intervals) > len(least):
             found.update(
@@ -88,48 +124,47 @@ class BoundsPart:
                 start = bisect_left(reached, interval.start, self.unbounded, end)
                 found.update(row for row in range(start, end) if greatest[row] >= interval.start)
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
-        if self.signed and not is_ascii(intervals):
+        if self.signed and not _is_ascii(intervals):
             found.update(self.signed)
         return sorted(found)
 
     def places(self, rows: Sequence[int]) -> Iterator[RowGroupPlace]:
         """Yield what rows say of their row groups."""
-        files = [self._columns["file"][row].as_py() for row in rows]
-        columns = (
-            [self._files[name][file].as_py() for file in files]
-            if name in self._files
-            else [self._columns[name][row].as_py() for row in rows]
-            for name in RowGroupPlace._fields
-        )
-        return starmap(RowGroupPlace, zip(*columns, strict=True))
+        for row in rows:
+            file = self._groups["file"][row]
+            yield RowGroupPlace(
+                *(_value(self._files[name][file], kind) for name, kind in _FILES.items()),
+                *(_value(self._groups[name][row], int) for name in RowGroupPlace._fields[len(_FILES) :]),
+            )
 
     def extents(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each row group with bounds."""
-        arrays = (self._least, self._greatest, self._columns["num_rows"])
-        return zip(*(array.slice(self.unbounded).to_pylist() for array in arrays), strict=True)
+        least, greatest, _ = self._as_lists
+        bounded = slice(self.unbounded, None)
+        return zip(least[bounded], greatest[bounded], self._groups["num_rows"][bounded], strict=True)
 
     def hulls(self) -> list[tuple[bytes, bytes]]:
         """Return least and greatest key of each row group with bounds, which may have several rows here."""
         found: dict[tuple[int, int], tuple[bytes, bytes]] = {}
-        columns = (self._columns["file"], self._columns["row_group"], self._least, self._greatest)
-        for *group, least, greatest in zip(*(c.slice(self.unbounded).to_pylist() for c in columns), strict=True):
+        numbers = (self._groups[name][self.unbounded :] for name in ("file", "row_group"))
+        for *group, (least, greatest, _) in zip(*numbers, self.extents(), strict=True):
             low, high = found.get((group[0], group[1]), (least, greatest))
             found[group[0], group[1]] = min(low, least), max(high, greatest)
         return [*found.values()]
 
-    def _keys(self, intervals: int) -> tuple[Sequence[bytes], ...]:
-        return (
-            self._as_lists if intervals >= _MANY else tuple(map(KeyTexts, (self._least, self._greatest, self._reached)))
-        )
+    @property
+    def _keys(self) -> tuple[Sequence[bytes], ...]:
+        least, greatest = self._groups["min_key"], self._groups["max_key"]
+        return least, greatest, self._groups.get("reached", greatest)
 
     @cached_property
     def _as_lists(self) -> tuple[list[bytes], ...]:
-        return tuple(each.to_pylist() for each in (self._least, self._greatest, self._reached))
+        return tuple(map(list, self._keys))
 
     @cached_property
     def signed(self) -> list[int]:
         """The rows whose bounds are in signed order."""
-        return [row for row, signed in enumerate(self._columns["signed"].to_pylist()) if signed]
+        return [row for row, signed in enumerate(self._groups["signed"]) if signed]
 
 
 class BoundsFile:
@@ -178,13 +213,12 @@ class BoundsFile:
             place = next((each for each in self._header["parts"] if (each[0], each[1]) == pair), None)
             if place is None:
                 return None
-            _, _, start, size, digest = place
+            _, _, start, size, digest, *counts, reached = place
             stored = self._content[start : start + size]
             if _digest(stored).hex() != digest:
                 message = "the bounds of row groups are damaged; run: catalogue check --repair"
                 raise DiskFailed(message)
-            reader = pa.BufferReader(pa.py_buffer(stored))
-            self._parts[pair] = BoundsPart(*(pa.ipc.open_stream(reader).read_all() for _ in range(2)))
+            self._parts[pair] = BoundsPart(stored, *counts, reached=reached)
         return self._parts[pair]
 
     def is_complete(self) -> bool:
@@ -196,10 +230,7 @@ class BoundsFile:
 
 
 def write_bounds_file(
-    file: BinaryIO,
-    header: Mapping[str, Any],
-    pairs: Sequence[Pair],
-    tables: Callable[[Pair], tuple[pa.Table, pa.Table]],
+    file: BinaryIO, header: Mapping[str, Any], pairs: Sequence[Pair], tables: Callable[[Pair], tuple[Rows, Rows]]
 ) -> None:
     """Write a file, one part after the other.
 
@@ -207,50 +238,77 @@ def write_bounds_file(
         file: open and empty.
         header: has ``meta``, ``counts``, ``columns`` and ``crawls``.
         pairs: crawls and subsets that may have row groups.
-        tables: returns the files and the sorted row groups of a crawl and subset; see ``BoundsPart``.
+        tables: returns the files and the sorted row groups of a crawl and subset, with the columns of ``_FILES`` and
+            ``_ROW_GROUPS``.
     """
 
     def encode(places: list[list[Any]]) -> bytes:
         return json.dumps({**header, "parts": places}).encode()
 
     prefix = len(_MAGIC) + _LENGTH_SIZE + _DIGEST_SIZE
-    largest = [1 << 60, 1 << 60, bytes(_DIGEST_SIZE).hex()]
+    largest = [1 << 60, 1 << 60, bytes(_DIGEST_SIZE).hex(), 1 << 60, 1 << 60, 1 << 60, False]
     end = prefix + len(encode([[*pair, *largest] for pair in pairs]))  # the header is as long as this, or shorter
     places: list[list[Any]] = []
     for pair in pairs:
         files, row_groups = tables(pair)
-        if row_groups.num_rows:
+        if row_groups:
+            content, unbounded, reached = _part(files, row_groups)
             start = file.seek(_padded(end))
-            digest = _write_streams(file, files, row_groups)
-            end = file.tell()
-            places.append([*pair, start, end - start, digest])
+            end = start + file.write(content)
+            places.append([*pair, start, len(content), _digest(content).hex(), len(files), len(row_groups)])
+            places[-1] += [unbounded, reached]
     encoded = encode(places)
     file.seek(0)
     file.write(_MAGIC + len(encoded).to_bytes(_LENGTH_SIZE, "little") + _digest(encoded) + encoded)
 
 
-def _write_streams(file: BinaryIO, *tables: pa.Table) -> str:
-    """Write Arrow streams; return their digest."""
-    sink = _Digested(file)
-    for table in tables:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
-    return sink.digest.hexdigest()
+def _part(files: Rows, row_groups: Rows) -> tuple[bytes, int, bool]:
+    """Return the bytes of a part, the number of row groups without bounds, and whether it has ``_REACHED``."""
+    *_, greatest = zip(*row_groups, strict=True)
+    known = [key for key in greatest if key is not None]
+    unbounded = len(greatest) - len(known)
+    columns = [*zip(_FILES.values(), zip(*files, strict=True), strict=True)]
+    columns += zip(_ROW_GROUPS.values(), zip(*row_groups, strict=True), strict=True)
+    reached = any(before > after for before, after in pairwise(known))
+    if reached:
+        columns.append((bytes, (*[None] * unbounded, *accumulate(known, max))))
+    return b"".join(_column(kind, values) for kind, values in columns), unbounded, reached
 
 
-class _Digested(RawIOBase):
-    """A file that is written, and its digest."""
+def _column(kind: type, values: Sequence[Any]) -> bytes:
+    if kind is int:
+        return array(_NUMBER, (_NULL if value is None else value for value in values)).tobytes()
+    texts = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+    ends = array(_END, accumulate(map(len, texts))).tobytes()
+    return b"".join(each.ljust(_padded(len(each)), b"\0") for each in (ends, b"".join(texts)))
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = blake2b(digest_size=_DIGEST_SIZE)
 
-    def writable(self) -> bool:
-        return True
+def _columns(content: memoryview, kinds: Mapping[str, type], rows: int) -> tuple[dict[str, Any], memoryview]:
+    """Return the columns of a table, and the bytes after it."""
+    columns: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        if kind is int:
+            size = array(_NUMBER).itemsize * rows
+            columns[name] = content[:size].cast(_NUMBER)
+            content = content[size:]
+        else:
+            size = array(_END).itemsize * rows
+            ends, content = content[:size].cast(_END), content[_padded(size) :]
+            columns[name] = _Texts(ends, content[: ends[-1]])
+            content = content[_padded(ends[-1]) :]
+    return columns, content
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - the protocol accepts any buffer
-        self.digest.update(data)
-        return self._file.write(data)
+
+def _value(stored: Any, kind: type) -> Any:  # noqa: ANN401 - of the kind, or None
+    if kind is int:
+        return None if stored == _NULL else stored
+    return stored.decode() if kind is str else stored
+
+
+def _is_ascii(intervals: Sequence[KeyInterval]) -> bool:
+    from catalogue.query.exact_keys import is_ascii
+
+    return is_ascii(intervals)
 
 
 def _padded(size: int) -> int:
@@ -259,11 +317,3 @@ def _padded(size: int) -> int:
 
 def _digest(data: bytes | memoryview) -> bytes:
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
-
-
-def _columns(table: pa.Table) -> dict[str, pa.Array]:
-    return {name: table.column(name).combine_chunks() for name in table.column_names}
-
-
-def _as_bytes(texts: pa.StringArray) -> pa.BinaryArray:
-    return texts.cast(pa.binary())

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.metadata_db.bounds_file import BoundsFile, RowGroupPlace
 from catalogue.parquet.column_types import wider
-from catalogue.query.resolved_query import ResolvedQuery
+
+if TYPE_CHECKING:
+    from catalogue.query.resolved_query import ResolvedQuery
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
@@ -84,7 +86,7 @@ class Candidates:
             message += f"; run: {table.harvest_command(crawl, subsets)}"
             raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
-    def files(self, query: ResolvedQuery) -> list[Candidate]:
+    def files(self, query: "ResolvedQuery") -> list[Candidate]:
         """Return files with row groups that may match, or whose keys and times are unknown, by path."""
         columns = [tuple(names) for names, _ in self._bounds.columns]
         files: dict[str, dict[int, RowGroupPlace]] = {}
@@ -138,7 +140,7 @@ def _candidate(groups: Sequence[RowGroupPlace], columns: Sequence[tuple[str, ...
     )
 
 
-def _may_be_fetched_in(query: ResolvedQuery, place: RowGroupPlace, crawl_times: tuple[int, int] | None) -> bool:
+def _may_be_fetched_in(query: "ResolvedQuery", place: RowGroupPlace, crawl_times: tuple[int, int] | None) -> bool:
     """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
     first, last = place.first_fetch, place.last_fetch
     if first is None or last is None:

@@ -9,7 +9,7 @@ from functools import reduce
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.column_types import NESTED, arrow_type, wider
 from catalogue.surt import shared_prefix
 

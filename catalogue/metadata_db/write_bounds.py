@@ -1,17 +1,14 @@
 """Write the file of bounds from the metadata database."""
 
 from collections.abc import Mapping
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from catalogue.atomic_files import whole_file
-from catalogue.metadata_db.bounds_file import Pair, write_bounds_file
+from catalogue.metadata_db.bounds_file import Pair, Rows, write_bounds_file
 from catalogue.metadata_db.queries import queries_folder
-from catalogue.parquet.arrow_arrays import texts
 from catalogue.query.literals import literal
 
 _COUNTS = {
@@ -56,23 +53,13 @@ def write_bounds(db: duckdb.DuckDBPyConnection, path: Path, meta: Mapping[str, s
 
     db.execute(sql("_bounds_files.sql"))
 
-    def tables(pair: Pair) -> tuple[pa.Table, pa.Table]:
+    def tables(pair: Pair) -> tuple[Rows, Rows]:
         crawl, subset = map(literal, pair)
-        files = db.sql(_FILES.format(crawl=crawl, subset=subset)).to_arrow_table()
-        row_groups = db.sql(sql("_bounds_row_groups.sql").format(crawl=crawl, subset=subset)).to_arrow_table()
-        return files, _with_reached(row_groups)
+        statements = _FILES, sql("_bounds_row_groups.sql")
+        files, row_groups = (db.execute(each.format(crawl=crawl, subset=subset)).fetchall() for each in statements)
+        return files, row_groups
 
     pairs = sorted((crawl, subset) for crawl, subset, _ in header["counts"]["files"])
     with whole_file(path) as file:
         write_bounds_file(file, header, pairs, tables)
     db.execute("DROP TABLE bounds_files")
-
-
-def _with_reached(table: pa.Table) -> pa.Table:
-    """Add the greatest key so far, if it is not always the row's own; null in the first rows, which have no bounds."""
-    start = table.column("max_key").null_count
-    greatest = table.column("max_key").slice(start).to_pylist()
-    if all(before <= after for before, after in pairwise(greatest)):
-        return table
-    reached = [pa.nulls(start, pa.string()), texts([*accumulate(greatest, max)])]
-    return table.append_column("reached", pa.chunked_array(reached))

@@ -7,11 +7,13 @@ widened, since files of one dataset differ (apache/parquet-format, LogicalTypes.
 
 import re
 from functools import lru_cache
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from catalogue.parquet.model import Column
 from catalogue.parquet.thrift import Reader, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NESTED = "nested"
 _NULL = "null"
@@ -107,8 +109,10 @@ def wider(one: str, other: str) -> str:
     return "string"
 
 
-def arrow_type(kind: str) -> pa.DataType:
+def arrow_type(kind: str) -> "pa.DataType":
     """Return the Arrow type of a word; text if it is unknown."""
+    import pyarrow as pa
+
     plain = {
         "int64": pa.int64(),
         "uint64": pa.uint64(),

@@ -6,11 +6,13 @@ span nearly everything, and most of it is empty.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from catalogue.parquet.model import Bounds
 from catalogue.surt import shared_prefix
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST = 4
 """Largest number of intervals."""
@@ -33,6 +35,8 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
             joined.append(Bounds(part.min, part.max))
     if len(joined) <= 1:
         return tuple(joined)
+    import numpy as np
+
     prefix = shared_prefix(joined[0].min, joined[-1].max)
     first = _numbers([each.min for each in joined], prefix)
     last = _numbers([each.max for each in joined], prefix)
@@ -43,8 +47,10 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
     return tuple(found)
 
 
-def split_at_gaps(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint64]]:
+def split_at_gaps(first: "np.ndarray", last: "np.ndarray") -> "list[tuple[np.uint64, np.uint64]]":
     """Return where to split ascending intervals of numbers: at the widest gaps, if that is worth it."""
+    import numpy as np
+
     gaps = (first[1:] - np.minimum(last[:-1], first[1:])).astype(float)
     whole = float(last[-1] - first[0])
     widest = np.sort(np.argsort(gaps, kind="stable")[-(MOST - 1) :])
@@ -55,8 +61,10 @@ def split_at_gaps(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, 
     return list(zip(starts, ends, strict=True))
 
 
-def _numbers(keys: Iterable[bytes], start: int) -> np.ndarray:
+def _numbers(keys: Iterable[bytes], start: int) -> "np.ndarray":
     """Return some bytes of each key as a number in the order of the keys; shape (len(keys),), uint64."""
+    import numpy as np
+
     parts = (key[start : start + WIDTH].ljust(WIDTH, b"\0") for key in keys)
     return np.frombuffer(b"".join(parts), ">u8").astype(np.uint64)
 

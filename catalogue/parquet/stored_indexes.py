@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
-
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Footer
 from catalogue.parquet.thrift import typed
@@ -39,13 +37,6 @@ class OffsetIndex:
     def rows(self, pages: range) -> range:
         """Return the rows of consecutive pages."""
         return range(self.first_rows[pages.start], self.first_rows[pages.stop])
-
-    def pages_of(self, rows: np.ndarray) -> tuple[range, ...]:
-        """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
-        pages = np.searchsorted(self.first_rows, rows, side="right") - 1
-        cuts = np.flatnonzero(np.diff(pages) > 1) + 1
-        runs = np.split(pages, cuts) if len(pages) else []
-        return tuple(range(int(run[0]), int(run[-1]) + 1) for run in runs)
 
     def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
         """Return the runs of consecutive pages that contain rows, given as ascending, disjoint runs."""

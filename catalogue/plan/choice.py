@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.commoncrawl.manifests import IndexFile, index_file
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
@@ -17,7 +18,6 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import of_crawls
 from catalogue.plan.question import AnySource
 from catalogue.plan.ways import HARVEST_BYTES, HARVEST_REQUESTS, CrawlWay, Way
-from catalogue.query.query import CDX, COLUMNAR
 from catalogue.source.byte_ranges import FileVersion
 
 _NO_FOOTERS = "no footers are stored"

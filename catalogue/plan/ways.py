@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.formatting import duration, plural, size
-from catalogue.query.query import CDX, COLUMNAR
 
 _NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
 HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000

@@ -4,14 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from catalogue.commoncrawl.indexes import AUTO, INDEXES
 from catalogue.errors import QueryError
 from catalogue.query.filters import Filters, Values
 from catalogue.query.times import Moment
 from catalogue.surt import KeyInterval, Match
-
-AUTO, COLUMNAR, CDX = "auto", "columnar", "cdx"
-INDEXES = (COLUMNAR, CDX)
-"""The indexes of Common Crawl."""
 
 
 class QueryOptions(TypedDict, total=False):

@@ -16,7 +16,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.stored_indexes import Indexes, OffsetIndex
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
@@ -405,7 +405,15 @@ def _check(group: LoadedRowGroup, *, later: bool) -> None:
 def _narrow(group: LoadedRowGroup, rows: np.ndarray) -> LoadedRowGroup:
     """Return a row group with the pages that contain these rows."""
     columns = tuple(
-        read if read.index is None else replace(read, pages=read.index.pages_of(rows)) for read in group.read.columns
+        read if read.index is None else replace(read, pages=_pages_of(read.index, rows)) for read in group.read.columns
     )
     around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
     return replace(group, read=replace(group.read, rows=around, columns=columns))
+
+
+def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
+    """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
+    pages = np.searchsorted(index.first_rows, rows, side="right") - 1
+    cuts = np.flatnonzero(np.diff(pages) > 1) + 1
+    runs = np.split(pages, cuts) if len(pages) else []
+    return tuple(range(int(run[0]), int(run[-1]) + 1) for run in runs)

@@ -12,12 +12,13 @@ from polars.io.plugins import register_io_source
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns, select_partitions
 from catalogue.formatting import format_cost, plural, size
 from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.query import COLUMNAR, Query
+from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.query.times import time_bounds

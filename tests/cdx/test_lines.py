@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from catalogue.cdx.line_formats import Output, write_lines
 from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from tests.support.mirrors import one_of_each_crawl
 
 ROW: dict[str, Any] = {

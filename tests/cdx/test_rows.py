@@ -14,7 +14,7 @@ from catalogue.cdx.blocks import FoundLines
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.lines import lines_of
 from catalogue.cdx.rows import captures_of
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.surt import EVERYTHING
 from tests.support.cdx_indexes import CdxIndex

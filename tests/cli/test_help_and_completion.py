@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.cli.app import entry
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
 from catalogue.store.glance import document_names

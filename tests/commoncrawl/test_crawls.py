@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
     check_crawl_name,
@@ -12,6 +12,7 @@ from catalogue.commoncrawl.crawls import (
     select_subsets,
     suggest_crawl,
 )
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, UnknownCrawl
 
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.manifests import manifest_path, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature, write_miniature
 from catalogue.records.record import read_record
 from catalogue.surt import url_surtkey

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema, may_be_sorted, unsigned_bounds
 from catalogue.selection import stored_crawls

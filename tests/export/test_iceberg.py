@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import catalogue
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.export.iceberg import export

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.export.ducklake_sql import lake_path
 from catalogue.metadata_db.file_stats import LakeFile

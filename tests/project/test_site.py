@@ -15,7 +15,7 @@ import pytest
 import catalogue
 from catalogue import errors
 from catalogue.cli.app import entry
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.server import application
 from catalogue.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.parquet.model import RowGroup
 from catalogue.query.resolved_query import ResolvedQuery, Where, might_match

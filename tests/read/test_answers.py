@@ -17,8 +17,8 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern

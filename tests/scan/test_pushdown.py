@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.query.where import parse_where
 from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalogue.cdx.line_formats import time_of
 from catalogue.cdx.lines import lines_of
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_filters import apply_filters, parse_filter
 from catalogue.server.cdx_request import CdxRequest, parse_request

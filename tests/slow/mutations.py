@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 import catalogue
 from catalogue.commoncrawl.capture import Capture
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
 from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length, with_trailer

@@ -26,8 +26,8 @@ from catalogue.cdx.line_formats import write_lines
 from catalogue.cdx.lines import lines_of
 from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import dataset_from_json
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
 from catalogue.records.record import MAX_INFLATED, read_record
 from catalogue.server.archived_pages import archived_headers, content_headers, memento_headers

@@ -29,7 +29,7 @@ from warcio import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store

@@ -6,7 +6,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.query.where import connect, parse_where, where_positions
 
 

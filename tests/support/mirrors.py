@@ -7,8 +7,8 @@ from shutil import copytree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer
 

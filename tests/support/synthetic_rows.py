@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.surt import url_surtkey
 
 CRAWL = "CC-MAIN-2022-33"

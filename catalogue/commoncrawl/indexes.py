@@ -1,0 +1,6 @@
+"""Names of the two indexes of a crawl."""
+
+COLUMNAR, CDX = "columnar", "cdx"
+INDEXES = (COLUMNAR, CDX)
+AUTO = "auto"
+"""For whichever is cheaper."""
