@@ -12,11 +12,11 @@ from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, ThriftError, typed
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 
-_DECODED = 1024
-"""Decoded offset indexes, of about 6 kB each, that are cached: queries for one site need the same ones."""
+_OFFSET_INDEXES, _COLUMN_INDEXES = 1024, 128
+"""Decoded indexes, of about 6 and 20 kB each, that are cached: queries for one site need the same ones."""
 
 
-@lru_cache(_DECODED)
+@lru_cache(_OFFSET_INDEXES)
 def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Decode an ``OffsetIndex`` and check it against its column chunk.
 
@@ -70,6 +70,17 @@ def decode_column_index(
     Raises:
         BadPageIndex: if it contradicts itself or the footer.
     """
+    bounds, null_counts = _bounds_of_pages(data, chunk, num_pages)
+    return ColumnIndex(
+        bounds, null_counts, {page: parts for page, parts in (clusters or {}).items() if _fit(parts, bounds, page)}
+    )
+
+
+@lru_cache(_COLUMN_INDEXES)
+def _bounds_of_pages(
+    data: bytes, chunk: ColumnChunk, num_pages: int
+) -> tuple[tuple[Bounds | None, ...], tuple[int, ...] | None]:
+    """Return bounds and null counts of ``ColumnIndex``; see ``decode_column_index``."""
     try:
         index = Reader(data).struct()
         nulls, mins, maxs, order = index[1], index[2], index[3], index[4]
@@ -88,9 +99,7 @@ def decode_column_index(
     if first_doubt:
         message = f"the column index of {chunk.column.name} {first_doubt}"
         raise BadPageIndex(message)
-    return ColumnIndex(
-        bounds, null_counts, {page: parts for page, parts in (clusters or {}).items() if _fit(parts, bounds, page)}
-    )
+    return bounds, null_counts
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:

@@ -31,6 +31,8 @@ from catalogue.store.stored_file import StoredFile
 
 _DECODED = 300
 """Maximum decoded footers in memory, about 30 kB a row group."""
+_INDEXES = 256
+"""Row groups whose page indexes, of some 20 kB each, are in memory."""
 
 _MOST_LEARNED = 64
 """Row groups whose learned page indexes, of some 20 kB each, wait for a common transaction."""
@@ -68,6 +70,8 @@ class FooterCache:
         self._table = table
         self._decoded: dict[str, _Decoded] = {}
         """By path, least recently used first."""
+        self._indexes: dict[tuple[object, ...], Indexes | None] = {}
+        """By path, row group, version of the file and state of the stored page indexes; None for those without."""
 
     def get(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
         """Return files as stored now, with the row groups of the candidates."""
@@ -91,6 +95,22 @@ class FooterCache:
             del self._decoded[next(iter(self._decoded))]
         groups = tuple(there[ordinal] for ordinal, _ in candidate.row_groups if ordinal in there)
         return replace(entry.decoded, footer=replace(entry.decoded.footer, row_groups=groups), least=candidate.least)
+
+    def indexes(self, decoded: DecodedFile) -> dict[int, Indexes]:
+        """Return the stored page indexes of the row groups of a file, by ordinal."""
+        state, path, version = self.store.index_state(), decoded.file.path, decoded.version
+        keys = {group.ordinal: (path, group.ordinal, version.version, state) for group in decoded.footer.row_groups}
+        found: dict[int, Indexes | None] = {}
+        for ordinal, key in keys.items():
+            with suppress(KeyError):  # other threads add and delete some
+                found[ordinal] = self._indexes[key]
+        if missing := [ordinal for ordinal in keys if ordinal not in found]:
+            stored = self.store.indexes(path, missing, version)
+            found |= {ordinal: stored.get(ordinal) for ordinal in missing}
+            self._indexes |= {keys[ordinal]: found[ordinal] for ordinal in missing[:_INDEXES]}
+            for old in list(self._indexes)[:-_INDEXES]:
+                self._indexes.pop(old, None)
+        return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
     def _decode(self, candidate: Candidate, row_groups: dict[int, int]) -> DecodedFile:
         stored, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
@@ -188,8 +208,7 @@ class PlanContext:
         def indexes(ordinal: int) -> Indexes | None:
             nonlocal of_file
             if of_file is None:
-                ordinals = [group.ordinal for group in decoded.footer.row_groups]
-                of_file = self._footers.store.indexes(path, ordinals, version)
+                of_file = self._footers.indexes(decoded)
             fetched, stored = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return stored.joined(fetched) if stored and fetched else stored or fetched
 

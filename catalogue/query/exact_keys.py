@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.parquet.arrow_arrays import least_and_greatest, numbers, positions
 from catalogue.surt import KeyInterval, exact_interval
 
 
@@ -80,9 +80,10 @@ class ExactKeys(ManyKeys):
 
         Looking up others in these takes less time than in all.
         """
-        least, greatest = (each.as_py() for each in pc.min_max(keys).values())
-        if least is None:
+        bounds = least_and_greatest(keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys)
+        if bounds is None:
             return 0, self[:0]
+        least, greatest = bounds
         start = bisect_right(self, least, key=attrgetter("end"))
         return start, self[start : bisect_right(self, greatest, lo=start, key=attrgetter("start"))]
 

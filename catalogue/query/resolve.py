@@ -28,7 +28,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     if query.exact_url and "url" not in stored:
         raise QueryError(f"{dataset.name} has no column of URLs, which --exact-url needs")
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
-    newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in dataset.schema.names])
+    known = {*dataset.schema.names}
+    newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in known])
     columns = _columns(query, dataset, stored)
     distinct = _distinct(query, dataset, stored, columns)
     if distinct:

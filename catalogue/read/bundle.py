@@ -87,9 +87,14 @@ class RowRuns:
             for run in of_group
         ]
         starts, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
-        self._ends = np.cumsum(lengths)
+        self._starts, self._ends = starts, np.cumsum(lengths)
         self._shifts = starts + lengths - self._ends
         self.count = int(self._ends[-1]) if bounds else 0
+
+    def until(self, last: int) -> int:
+        """Return how many of the rows have a number up to that of a row of the runs."""
+        run = np.searchsorted(self._starts, last, side="right") - 1
+        return int(last - self._shifts[run]) + 1
 
     def between(self, first: int, after: int | None = None) -> np.ndarray:
         """Return the numbers of some of the rows, by their positions in the runs."""

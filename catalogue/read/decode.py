@@ -35,10 +35,16 @@ Numbered = tuple[np.ndarray, pa.Array]
 _INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError)
 
 
-def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> Iterator[Numbered]:
-    """Decode the bytes of a column of a bundle; ``kind`` is its type in the result.
+def decode(
+    bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType, rows: np.ndarray | None = None
+) -> Iterator[Numbered]:
+    """Decode the bytes of a column of a bundle. Texts may be invalid; see ``aligned``.
 
-    Row groups of which no row is requested are skipped.
+    Args:
+        bundle: the row groups; those of which no row is requested are skipped.
+        reads: of the column, by row group.
+        kind: type of the result.
+        rows: ascending numbers of rows; what comes after the last one is not decoded. None for all.
 
     Raises:
         BadFooter: if the bytes are not the pages of the column.
@@ -46,6 +52,7 @@ def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> It
     runs = RowRuns(
         bundle, (read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
     )
+    needed = runs.count if rows is None or not len(rows) else runs.until(rows[-1])
     at = 0
     try:
         pieces = [_piece(group, read) for group, read in zip(bundle.groups, reads, strict=True) if group.read.rows]
@@ -59,13 +66,14 @@ def decode(bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType) -> It
                 page_checksum_verification=True,
                 pre_buffer=False,
             )
-            for batch in file.iter_batches(most, use_threads=False):
-                batch.validate(full=True)
+            for batch in file.iter_batches(min(most, needed - at), use_threads=False):
                 values = batch.column(0)
                 # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
                 values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
                 yield runs.between(at, at + len(values)), values
                 at += len(values)
+                if at >= needed:
+                    return
     except _INVALID as error:
         message = f"{bundle.where}, column {reads[0].chunk.column.name}: {' '.join(str(error).split())}"
         raise BadFooter(message) from error
@@ -177,8 +185,11 @@ def aligned(
     schema: pa.Schema,
     bundle: Bundle,
     path_columns: Sequence[str],
+    unchecked: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield tables of columns whose pieces have different lengths; columns that the file does not have are null.
+
+    The values are valid; those of other rows, of which there may be many more, are not looked at.
 
     Args:
         columns: pieces of the columns that are read.
@@ -186,15 +197,17 @@ def aligned(
         schema: of each table.
         bundle: the row groups.
         path_columns: columns whose value is derived from the file's path.
+        unchecked: columns that may have texts that are not UTF-8.
 
     Raises:
-        BadFooter: if a column ends before the others.
+        BadFooter: if a column ends before the others, or has texts that are not UTF-8.
     """
     pending: dict[str, pa.Array] = {}
     while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
-                pending[name] = next(pieces, ())
+                piece = next(pieces, ())
+                pending[name] = piece if name in unchecked else _valid(piece, bundle, name)
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -211,3 +224,13 @@ def aligned(
         yield pa.Table.from_arrays(every, schema=schema)
         pending = {name: piece.slice(length) for name, piece in pending.items()}
         rows = rows[length:]
+
+
+def _valid(values: pa.Array, bundle: Bundle, column: str) -> pa.Array:
+    if len(values):
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid as error:
+            message = f"{bundle.where}, column {column}: {' '.join(str(error).split())}"
+            raise BadFooter(message) from error
+    return values

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalogue.errors import BadFooter, BadPageIndex
+from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.key_ranges import covers, merged
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import locate_pages
@@ -51,8 +51,8 @@ def _comparable(chunk: ColumnChunk) -> Bounds | None:
 
 
 def _bounds(keys: pa.BinaryArray) -> Bounds | None:
-    least, greatest = pc.min_max(keys).values()
-    return Bounds(least.as_py(), greatest.as_py()) if least.is_valid else None
+    found = least_and_greatest(keys)
+    return Bounds(*found) if found else None
 
 
 def _check_bounds(found: Bounds, stated: Bounds, where: str) -> None:

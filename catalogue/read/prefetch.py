@@ -3,10 +3,13 @@
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.page_headers import PageHeader, page_headers
+from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
@@ -64,6 +67,15 @@ class LoadedRowGroup:
         inside = [start for start, end in ends if start < range_.end and end > range_.start]
         return b"".join(pieces[start][max(0, range_.start - start) : range_.end - start] for start in inside)
 
+    def narrowed(self, rows: np.ndarray) -> "LoadedRowGroup":
+        """Return the row group with the pages that contain rows, given as ascending numbers."""
+        columns = tuple(
+            read if read.index is None else replace(read, pages=_pages_of(read.index, rows))
+            for read in self.read.columns
+        )
+        around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
+        return replace(self, read=replace(self.read, rows=around, columns=columns))
+
     @property
     def size(self) -> int:
         return sum(len(piece) for pieces in self.pieces.values() for piece in pieces.values())
@@ -71,6 +83,14 @@ class LoadedRowGroup:
     @property
     def where(self) -> str:
         return f"{self.file.file.path}, row group {self.read.ordinal}"
+
+
+def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
+    """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
+    pages = np.searchsorted(index.first_rows, rows, side="right") - 1
+    cuts = np.flatnonzero(np.diff(pages) > 1) + 1
+    runs = np.split(pages, cuts) if len(pages) else []
+    return tuple(range(int(run[0]), int(run[-1]) + 1) for run in runs)
 
 
 class Prefetcher:

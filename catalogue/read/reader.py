@@ -16,7 +16,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages
-from catalogue.parquet.stored_indexes import Indexes, OffsetIndex
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
@@ -239,10 +239,13 @@ class _Reading:
                 seen = [observer(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
                 numbered = watched(bundle, reads, seen, numbered)
             columns[name] = requested(numbered, candidates)
-        names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
+        tested = query.where.columns if query.where else ()
+        available = {*columns, *(name for name in self._path_columns if name in tested)}
+        names = [name for name in self._plan.row_schema.names if name in available]
+        unchecked = () if self._key in tested else (self._key,)  # of the rows that match, it is checked below
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
-        for table in aligned(columns, candidates, schema, bundle, self._path_columns):
+        for table in aligned(columns, candidates, schema, bundle, self._path_columns, unchecked):
             matching, where = residual.keep(table, intervals)
             numbers.append(candidates[start + where])
             tables.append(matching)
@@ -256,7 +259,7 @@ class _Reading:
         for observed in filter(None, seen):
             observed.check()
         parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
-        chosen = Bundle([_narrow(group, rows[part] - begin) for group, part, begin in parts])
+        chosen = Bundle([group.narrowed(rows[part] - begin) for group, part, begin in parts])
         if chosen.groups[0].read.drawn:
             decided = decided.append_column(*_order_column(chosen, rows))
         return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)), seen)
@@ -308,7 +311,7 @@ class _Reading:
         }
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
-                columns[name] = requested(self._decoded(bundle, reads), each.rows)
+                columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
             rows, _ = self._residual(bundle).keep(table, bundle.intervals, decided=decided.column_names)
             if rows.num_rows:
@@ -339,8 +342,10 @@ class _Reading:
                 yield matching
         self._teach(group, seen)
 
-    def _decoded(self, bundle: Bundle, reads: Sequence[ColumnRead]) -> Iterator[Numbered]:
-        return decode(bundle, reads, self._plan.row_schema.field(reads[0].chunk.column.name).type)
+    def _decoded(
+        self, bundle: Bundle, reads: Sequence[ColumnRead], rows: np.ndarray | None = None
+    ) -> Iterator[Numbered]:
+        return decode(bundle, reads, self._plan.row_schema.field(reads[0].chunk.column.name).type, rows)
 
     def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
         """Read a row group again, without its page index."""
@@ -400,20 +405,3 @@ def _check(group: LoadedRowGroup, *, later: bool) -> None:
             data = group.cut(read.chunk.column.name, read.index.extent(run))
             found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
             headers.update(zip(run, found, strict=True))
-
-
-def _narrow(group: LoadedRowGroup, rows: np.ndarray) -> LoadedRowGroup:
-    """Return a row group with the pages that contain these rows."""
-    columns = tuple(
-        read if read.index is None else replace(read, pages=_pages_of(read.index, rows)) for read in group.read.columns
-    )
-    around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
-    return replace(group, read=replace(group.read, rows=around, columns=columns))
-
-
-def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
-    """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
-    pages = np.searchsorted(index.first_rows, rows, side="right") - 1
-    cuts = np.flatnonzero(np.diff(pages) > 1) + 1
-    runs = np.split(pages, cuts) if len(pages) else []
-    return tuple(range(int(run[0]), int(run[-1]) + 1) for run in runs)

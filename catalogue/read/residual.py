@@ -78,7 +78,7 @@ def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.Chu
         return intervals.mask(binary)
     single = [interval.start for interval in intervals if interval.end == interval.start + b"\0"]
     wide = [interval for interval in intervals if interval.end != interval.start + b"\0"]
-    mask = pc.is_in(binary, value_set=binaries(single))
+    mask = pc.equal(binary, binaries(single)[0]) if len(single) == 1 else pc.is_in(binary, value_set=binaries(single))
     if len(wide) > _FEW:
         inside = np.fromiter((key is not None and covers(wide, key) for key in binary.to_pylist()), bool, len(binary))
         return pc.or_(mask.combine_chunks(), flags(inside))
