@@ -97,15 +97,17 @@ class ResolvedQuery:
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
+    def tested_columns(self) -> tuple[str, ...]:
+        """The columns that other conditions than those of keys are about."""
+        tested = [*self.where.columns] if self.where else []
+        if self.table.time and (self.from_ms is not None or self.to_ms is not None):
+            tested.append(self.table.time)
+        return (*tested, *(["url"] if self.urls else []))
+
+    @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches, the key first."""
-        deciding = [self.table.key]
-        deciding += self.where.columns if self.where else ()
-        if self.table.time and (self.from_ms is not None or self.to_ms is not None):
-            deciding.append(self.table.time)
-        if self.urls:
-            deciding.append("url")
-        return self._of_files(deciding)
+        return self._of_files([self.table.key, *self.tested_columns])
 
     @property
     def read_columns(self) -> tuple[str, ...]:

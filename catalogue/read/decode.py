@@ -38,7 +38,7 @@ _INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexEr
 def decode(
     bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType, rows: np.ndarray | None = None
 ) -> Iterator[Numbered]:
-    """Decode the bytes of a column of a bundle. Texts may be invalid; see ``aligned``.
+    """Decode the bytes of a column of a bundle. Texts may be invalid; see ``valid``.
 
     Args:
         bundle: the row groups; those of which no row is requested are skipped.
@@ -185,11 +185,8 @@ def aligned(
     schema: pa.Schema,
     bundle: Bundle,
     path_columns: Sequence[str],
-    unchecked: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield tables of columns whose pieces have different lengths; columns that the file does not have are null.
-
-    The values are valid; those of other rows, of which there may be many more, are not looked at.
 
     Args:
         columns: pieces of the columns that are read.
@@ -197,17 +194,15 @@ def aligned(
         schema: of each table.
         bundle: the row groups.
         path_columns: columns whose value is derived from the file's path.
-        unchecked: columns that may have texts that are not UTF-8.
 
     Raises:
-        BadFooter: if a column ends before the others, or has texts that are not UTF-8.
+        BadFooter: if a column ends before the others.
     """
     pending: dict[str, pa.Array] = {}
     while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
-                piece = next(pieces, ())
-                pending[name] = piece if name in unchecked else _valid(piece, bundle, name)
+                pending[name] = next(pieces, ())
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -226,11 +221,17 @@ def aligned(
         rows = rows[length:]
 
 
-def _valid(values: pa.Array, bundle: Bundle, column: str) -> pa.Array:
-    if len(values):
-        try:
-            values.validate(full=True)
-        except pa.ArrowInvalid as error:
-            message = f"{bundle.where}, column {column}: {' '.join(str(error).split())}"
-            raise BadFooter(message) from error
-    return values
+def valid(rows: pa.Table, bundle: Bundle, columns: Iterable[str] | None = None) -> pa.Table:
+    """Return rows after checking some columns, or all.
+
+    Raises:
+        BadFooter: if a text is not UTF-8.
+    """
+    for name in rows.column_names if columns is None else columns:
+        if name in rows.column_names:
+            try:
+                rows.column(name).validate(full=True)
+            except pa.ArrowInvalid as error:
+                message = f"{bundle.where}, column {name}: {' '.join(str(error).split())}"
+                raise BadFooter(message) from error
+    return rows

@@ -22,7 +22,7 @@ from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
-from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
+from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested, valid
 from catalogue.read.learn import Observed, observer, own_indexes, watched
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
@@ -239,14 +239,12 @@ class _Reading:
                 seen = [observer(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
                 numbered = watched(bundle, reads, seen, numbered)
             columns[name] = requested(numbered, candidates)
-        tested = query.where.columns if query.where else ()
-        available = {*columns, *(name for name in self._path_columns if name in tested)}
+        available = {*columns, *(name for name in self._path_columns if name in query.tested_columns)}
         names = [name for name in self._plan.row_schema.names if name in available]
-        unchecked = () if self._key in tested else (self._key,)  # of the rows that match, it is checked below
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
-        for table in aligned(columns, candidates, schema, bundle, self._path_columns, unchecked):
-            matching, where = residual.keep(table, intervals)
+        for table in aligned(columns, candidates, schema, bundle, self._path_columns):
+            matching, where = residual.keep(valid(table, bundle, query.tested_columns), intervals)
             numbers.append(candidates[start + where])
             tables.append(matching)
             start += table.num_rows
@@ -313,9 +311,10 @@ class _Reading:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
-            rows, _ = self._residual(bundle).keep(table, bundle.intervals, decided=decided.column_names)
+            tested = valid(table, bundle, self._query(bundle.groups[0]).tested_columns)
+            rows, _ = self._residual(bundle).keep(tested, bundle.intervals, decided=decided.column_names)
             if rows.num_rows:
-                yield rows
+                yield valid(rows, bundle)
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[pa.Table]:
         """Yield the rows of a row group that is read whole."""
@@ -337,9 +336,10 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
-            matching, _ = self._residual(bundle).keep(rows, group.read.intervals)
+            tested = valid(rows, bundle, self._query(group).tested_columns)
+            matching, _ = self._residual(bundle).keep(tested, group.read.intervals)
             if matching.num_rows:
-                yield matching
+                yield valid(matching, bundle)
         self._teach(group, seen)
 
     def _decoded(
