@@ -32,7 +32,8 @@ _ARCHIVE = (
 _NUMBER = "^[0-9]{1,15}$"
 _SHORT = "^-?0*[0-9]{1,5}$"
 _STAMP = r"^([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})$"
-_NO_STATUS, _LOWEST, _HIGHEST = -1, -(1 << 15), (1 << 15) - 1
+_NO_STATUS = -1
+_NONE, _LEAST, _GREATEST = (integer(value, pa.int32()) for value in (_NO_STATUS, -(1 << 15), (1 << 15) - 1))
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
@@ -105,11 +106,10 @@ def _times(stamps: Sequence[bytes]) -> pa.Array:
 
 
 def _statuses(texts: pa.Array) -> pa.Array:
-    none, lowest, highest = (integer(value, pa.int32()) for value in (_NO_STATUS, _LOWEST, _HIGHEST))
     numbers = pc.if_else(pc.match_substring_regex(texts, _SHORT), texts, text(str(_NO_STATUS))).cast(pa.int32())
-    values = pc.coalesce(numbers, none)
-    fits = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
-    return pc.if_else(fits, values, none).cast(pa.int16())
+    values = pc.coalesce(numbers, _NONE)
+    fits = pc.and_(pc.greater_equal(values, _LEAST), pc.less_equal(values, _GREATEST))
+    return pc.if_else(fits, values, _NONE).cast(pa.int16())
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
