@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
@@ -17,7 +18,7 @@ from catalogue.cdx.blocks import FoundLines, block_error
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import binaries, integer, text
+from catalogue.parquet.arrow_arrays import binaries, integers, positions, text
 
 _STATUS = "status"
 _REQUIRED = ("url", "filename", *NUMBERS.values())
@@ -32,8 +33,8 @@ _ARCHIVE = (
 _NUMBER = "^[0-9]{1,15}$"
 _SHORT = "^-?0*[0-9]{1,5}$"
 _STAMP = r"^([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})$"
-_NO_STATUS = -1
-_NONE, _LEAST, _GREATEST = (integer(value, pa.int32()) for value in (_NO_STATUS, -(1 << 15), (1 << 15) - 1))
+_NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
+_NONE = text(str(_NO_STATUS))
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
@@ -59,7 +60,8 @@ def _convert(crawl: str, parts: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
     fields = _objects(texts)
     place = pc.extract_regex(fields["filename"], _ARCHIVE)
     columns = {name: fields[field] for name, field in TEXTS.items()}
-    columns |= {name: _checked(fields[field], _NUMBER).cast(pa.int64()) for name, field in NUMBERS.items()}
+    numbers = _checked(pa.concat_arrays([fields[field] for field in NUMBERS.values()]), _NUMBER).cast(pa.int64())
+    columns |= {name: numbers.slice(at * len(texts), len(texts)) for at, name in enumerate(NUMBERS)}
     columns |= {"url_surtkey": binaries(keys).cast(pa.string()), "fetch_time": _times(times)}
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "warc_segment": place.field("segment")}
     columns |= {name: place.field(name) for name in ("crawl", "subset")}
@@ -106,10 +108,10 @@ def _times(stamps: Sequence[bytes]) -> pa.Array:
 
 
 def _statuses(texts: pa.Array) -> pa.Array:
-    numbers = pc.if_else(pc.match_substring_regex(texts, _SHORT), texts, text(str(_NO_STATUS))).cast(pa.int32())
-    values = pc.coalesce(numbers, _NONE)
-    fits = pc.and_(pc.greater_equal(values, _LEAST), pc.less_equal(values, _GREATEST))
-    return pc.if_else(fits, values, _NONE).cast(pa.int16())
+    known = pc.if_else(pc.match_substring_regex(texts, _SHORT), texts, _NONE)
+    values = integers(pc.coalesce(known, _NONE).cast(pa.int64()))
+    fits = (values >= _LEAST) & (values <= _GREATEST)
+    return positions(np.where(fits, values, _NO_STATUS)).cast(pa.int16())
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
