@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.clients.join_duckdb import HOW
 from benchmarks.peers import CACHE
-from benchmarks.processes import Failed, run, wait_for_quiet
-from benchmarks.real_size import INDEX_FILE, real_size
+from benchmarks.processes import Failed, Ran, run, wait_for_quiet
+from benchmarks.real_size import CRAWL, INDEX_FILE, real_size
 from benchmarks.report import Value, table
 
 _ROWS = 666_667
@@ -54,13 +54,13 @@ def _measure(folder: Path, keys: pa.Array, title: str) -> None:
     rows: list[list[Value]] = []
     with TemporaryDirectory(prefix="benchmarks-") as temporary:
         home = Path(temporary)
-        given, data = home / "keys.parquet", home / "data"
+        given = home / "keys.parquet"
         pq.write_table(pa.table({"id": pa.array(range(len(keys))), "url_surtkey": keys}), given)
-        run(["benchmarks.clients.join_ours", "harvest", str(folder), str(data), "-", "-"], home=home)
+        _ours(home, folder, "harvest", "-", "-")
         for how in HOW:
             ours, theirs = home / f"{how}.parquet", home / f"{how}-duckdb.parquet"
             wait_for_quiet()
-            mine = run(["benchmarks.clients.join_ours", how, str(folder), str(data), str(given), str(ours)], home=home)
+            mine = _ours(home, folder, how, str(given), str(ours))
             wait_for_quiet()
             other = run(
                 ["benchmarks.clients.join_duckdb", how, f"{folder}/**/*.parquet", str(given), str(theirs)], home=home
@@ -77,15 +77,19 @@ def _measure_urls(folder: Path, urls: list[str]) -> None:
     """Measure what a list of URLs, whose keys have to be made first, takes here alone."""
     with TemporaryDirectory(prefix="benchmarks-") as temporary:
         home = Path(temporary)
-        given, data, found = home / "urls.txt", home / "data", home / "found.parquet"
+        given, found = home / "urls.txt", home / "found.parquet"
         given.write_text("\n".join(urls), encoding="utf-8")
-        run(["benchmarks.clients.join_ours", "harvest", str(folder), str(data), "-", "-"], home=home)
+        _ours(home, folder, "harvest", "-", "-")
         wait_for_quiet()
-        mine = run(["benchmarks.clients.join_ours", "semi", str(folder), str(data), str(given), str(found)], home=home)
+        mine = _ours(home, folder, "semi", str(given), str(found))
         cpu, rows = mine.cost.cpu_seconds, pq.read_metadata(found).num_rows
         names = ["rows", "CPU s", "peak MB", "URLs per CPU s"]
         title = f"{len(urls):,} URLs as text, half of them there"
         table(title, ["", *names], [["semi", rows, cpu, mine.cost.peak_bytes / 1e6, len(urls) / cpu]])
+
+
+def _ours(home: Path, folder: Path, how: str, keys: str, output: str) -> Ran:
+    return run(["benchmarks.clients.join_ours", how, str(folder), CRAWL, str(home / "data"), keys, output], home=home)
 
 
 def _equal_rows(how: str, ours: Path, theirs: Path) -> int:

@@ -70,7 +70,7 @@ class ParsedInput:
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT:
-            has_blanks = pc.not_equal(pc.binary_length(texts), pc.binary_length(pc.utf8_rtrim_whitespace(texts)))
+            has_blanks = pc.not_equal(pc.binary_length(texts), pc.binary_length(pc.utf8_trim_whitespace(texts)))
             is_plain = pc.and_not(pc.match_substring_regex(texts, _IS_KEY), has_blanks)
             if texts.null_count == 0 and pc.all(is_plain, min_count=0).as_py():
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None

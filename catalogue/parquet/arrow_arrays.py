@@ -106,7 +106,8 @@ def sorted_places(keys: pa.BinaryArray, rows: int) -> Iterator[pa.Int64Array]:
     stops = np.append(np.flatnonzero(inorder[1:] != inorder[:-1]) + 1, len(inorder))
     start = 0
     while start < len(keys):
-        stop = int(stops[np.searchsorted(stops, min(start + rows, len(keys)))])
+        last = np.searchsorted(stops, start + rows, side="right") - 1  # within the number of rows, if there is one
+        stop = int(stops[max(last, np.searchsorted(stops, start, side="right"))])
         some = nearly[start:stop]
         order = some[integers(pc.sort_indices(keys.take(positions(some))))]
         yield from (positions(order[at : at + rows]) for at in range(0, len(order), rows))

@@ -71,7 +71,7 @@ class FooterCache:
         self._decoded: dict[str, _Decoded] = {}
         """By path, least recently used first."""
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
-        """By path, row group, version of the file and state of the stored page indexes; None for those without."""
+        """By path, row group, version of the file and state of the store; None for those without."""
 
     def get(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
         """Return files as stored now, with the row groups of the candidates."""
@@ -98,7 +98,8 @@ class FooterCache:
 
     def indexes(self, decoded: DecodedFile) -> dict[int, Indexes]:
         """Return the stored page indexes of the row groups of a file, by ordinal."""
-        state, path, version = self.store.index_state(), decoded.file.path, decoded.version
+        state = (self.store.state(), self.store.index_state())  # the first changes if a file is deleted
+        path, version = decoded.file.path, decoded.version
         keys = {group.ordinal: (path, group.ordinal, version.version, state) for group in decoded.footer.row_groups}
         found: dict[int, Indexes | None] = {}
         for ordinal, key in keys.items():

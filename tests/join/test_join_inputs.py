@@ -49,6 +49,7 @@ FILES: dict[str, bytes] = {
     "bom.txt": b"\xef\xbb\xbf" + text(*URLS),
     "blanks.txt": text(*(f"  {url}\t" for url in URLS)),
     "keys.txt": text("com,example)/", "invalid,nowhere)/", "com,example)/", end="\r\n"),
+    "blank-keys.txt": text("\u00a0com,example)/", "invalid,nowhere)/", "com,example)/\u3000"),
     "lines.txt.gz": gzip.compress(text(*URLS)),
     "lines.txt.zst": pa.compress(text(*URLS), "zstd", asbytes=True),
     "one.csv": text("url", *URLS),

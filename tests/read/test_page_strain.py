@@ -183,6 +183,24 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
     assert other.captures("host.com/00500", columns="url", index="columnar").to_arrow().num_rows == 1
 
 
+def test_indexes_are_stored_again_after_forget(opened: Opened, tmp_path: Path) -> None:
+    """A session that has read page indexes does not take them for stored when they were deleted with the crawl."""
+    rows = table([f"com,host)/{number:05}" for number in range(9000)])
+    folder = crawl_of(tmp_path / "source", rows, data_page_size=2000, write_batch_size=100)
+    cat = opened(folder, 1e6, 0.001)
+
+    def asked() -> int:
+        for _ in range(2):
+            assert len(cat.captures("host.com/04*", index="columnar", columns="url").to_arrow()) == 1000
+        return cat.session.store.count("indexes")
+
+    cat.harvest(CRAWL)
+    assert asked() == 1
+    cat.forget(CRAWL)
+    cat.harvest(CRAWL)
+    assert asked() == 1
+
+
 def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
     tables = [table([f"com,host)/{part}{number:05}" for number in range(4000)]) for part in range(2)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False)
