@@ -48,8 +48,8 @@ _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
 """No key has control characters, so lines in the order of their bytes are in the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b)*+" % _LINE)
-_PART = 4 << 20
-"""Bytes of a list that are parsed at once."""
+_PART = MAX_LINE * 5 // 4
+"""Bytes of a list that are parsed at once; each part has the end of a line."""
 
 Places: TypeAlias = range
 """Places of neighbouring blocks in a list, from 0 on."""
