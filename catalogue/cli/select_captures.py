@@ -138,12 +138,16 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     """Print which crawls contain no match, and hints."""
-    from catalogue.selection import select_listed, stored_crawls
+    from catalogue.find_captures import select_partitions
+    from catalogue.query.query import Query
+    from catalogue.reports import crawl_names
 
-    selected = select_listed if parameters.get("index") == "cdx" else stored_crawls
-    newest, *others = selected(catalogue.session, parameters["crawls"] or "all")
+    session, index = catalogue.session, parameters.get("index", "columnar") or "auto"
+    query = Query.of("*", crawls=parameters["crawls"] or None, subsets=parameters["subsets"], index=index)
+    newest, *others = select_partitions(session, query)
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
-    crawls += ", the newest stored" if "latest" in parameters["crawls"] else ""
+    if "latest" in parameters["crawls"]:
+        crawls += ", the newest" + (" stored" if newest in {*crawl_names(session), *session.block_lists.stored} else "")
     subsets = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""
     options.say(f"nothing in {crawls}{subsets}")
     if not sys.stderr.isatty():  # select_captures printed them on terminals

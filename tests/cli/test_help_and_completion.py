@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.cli.app import entry
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
@@ -276,3 +277,17 @@ def test_explains_an_empty_result(stored: Command) -> None:
     there = f"nothing in {1 + len(others)} crawls, {others[-1]} to {newest}"
     assert stored("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures", there]
     assert stored("query", "nosuch.example", "--quiet").err == ""
+
+
+def test_explains_an_empty_first_answer(whole_mirror: Path, tmp_path: Path) -> None:
+    """Of a crawl of which nothing is stored, whether anything else is stored or not."""
+    ask = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    crawl, *others = newest_first(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
+    for _ in range(2):
+        ran = ask("query", "https://nosuch.example/x", "--crawl", crawl)
+        assert (ran.status, ran.out) == (0, "")
+        assert ran.err.splitlines()[-2:] == ["0 captures", f"nothing in {crawl}"]
+        newest = ask("query", "https://nosuch.example/x", "--crawl", "latest", "--count")
+        assert (newest.status, newest.out) == (0, "0\n")
+        assert re.search(r"^nothing in CC-MAIN-[0-9-]+, the newest( stored)?$", newest.err, re.MULTILINE)
+        assert ask("harvest", "--crawl", others[-1], "--index", "cdx").status == 0
