@@ -463,6 +463,7 @@ class Catalogue(ReprMixin):
         on: str | None = None,
         match: Match | str = "exact",
         agree: Callable[[JoinEstimate], None] | None = None,
+        budget: int | None = None,
         report: Callable[[Progress], None] | None = None,
         **query: Unpack[QueryOptions],
     ) -> Joined:
@@ -483,6 +484,8 @@ class Catalogue(ReprMixin):
             on: name of the column with the keys; by default the only one, or ``url`` and similar names.
             match: ``exact``, ``prefix``, ``host`` or ``domain``.
             agree: called with the cost of what is not done yet; may raise.
+            budget: bytes that may be received; it ends before a part of the keys that would exceed them, and the same
+                call continues.
             report: called with the progress, instead of a progress bar.
             query: crawls, subsets, columns, filters and index; see ``captures``.
 
@@ -496,7 +499,7 @@ class Catalogue(ReprMixin):
         asked = JoinQuery.of(how, on, match, query)
         self._list_crawls(asked.query)
         folder = Path(output) if output is not None else self.session.new_temporary_folder()
-        return join(self.session, asked, keys, folder, agree=agree, report=report)
+        return join(self.session, asked, keys, folder, agree=agree, budget=budget, report=report)
 
     def join_estimate(
         self,

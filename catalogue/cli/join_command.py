@@ -20,7 +20,7 @@ from catalogue.cli.options import (
 )
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
-from catalogue.formatting import comma_separated, duration, format_cost, plural, size
+from catalogue.formatting import comma_separated, duration, format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
     from catalogue.join.joined import Joined
@@ -56,6 +56,12 @@ _MOST_CRAWLS = 20
     "--index", type=OneOf(["auto", "columnar", "cdx"]), default="auto", show_default=True, help="Which index."
 )
 @click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
+@click.option(
+    "--budget",
+    "most",
+    metavar="SIZE",
+    help="Stop before more than this is received, such as 2GB; the same command continues.",
+)
 @scheduler_option
 @budget_options
 @json_option
@@ -69,6 +75,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     on: str | None,
     match: str,
     dry_run: bool,
+    most: str | None,
     scheduler: str | None,
     budget: Budget,
     json_: bool,
@@ -91,6 +98,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     """
     if (output is None) is not dry_run:
         raise QueryError("no output; add one, such as -o found/" if output is None else "use either -o or --dry-run")
+    max_bytes = parse_size(most) if most else None
     query = parameters | {
         "crawls": parameters["crawls"] or None,
         "columns": comma_separated(parameters["columns"]) or None,
@@ -112,7 +120,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
                 options.say(f"{plural(cost.patterns, 'key')}: {format_cost(cost)}")
 
         with resumable():
-            done = catalogue.join(path, output, how=how, on=on, match=match, agree=agree, **query)
+            done = catalogue.join(path, output, how=how, on=on, match=match, agree=agree, budget=max_bytes, **query)
     _report(options, done, json_=json_)
     if not done.complete:
         sys.exit(1)

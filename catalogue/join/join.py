@@ -1,5 +1,6 @@
 """Run a join: sort the keys, price it, read slice by slice, and write the result."""
 
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -83,6 +84,7 @@ def join(
     output: Path,
     *,
     agree: Callable[[JoinEstimate], None] | None = None,
+    budget: int | None = None,
     report: Report | None = None,
     sizes: Sizes = DEFAULT_SIZES,
 ) -> Joined:
@@ -100,7 +102,7 @@ def join(
         make_folder(work)
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
         with closing(_Run(session, asked, keys, work, invalid, bar, sizes)) as run:
-            done = run.run(folder, agree)
+            done = run.run(folder, agree, math.inf if budget is None else budget)
         if is_file:
             concatenate(done.files, output)
             done.output = output
@@ -224,9 +226,9 @@ class _Run:
         seconds = self._session.cost().seconds(requests, received, len(prices))
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
-    def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None) -> Joined:
-        """Do what is not done yet, if the cost is agreed to; the result is in ``folder``."""
-        before = self._session.spent
+    def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
+        """Do what is not done yet, if the cost is agreed to, by at most some bytes; the result is in ``folder``."""
+        before, next_bytes = self._session.spent, 0
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
         if not self._kind.collect:
             ledger.forget_lost(parts)
@@ -242,9 +244,9 @@ class _Run:
             for path in _own_files(parts):  # some are of slices that were cut again
                 if path.name not in known:
                     path.unlink()
-            self._read(parts)
+            next_bytes = self._read(parts, most)
             rows = self._write(folder)
-            if not (ledger.failed or self._missing):
+            if not (ledger.failed or self._missing or next_bytes):
                 ledger.finish(rows, _own_files(folder))
         else:
             rows = ledger.rows or 0
@@ -263,6 +265,8 @@ class _Run:
             received,
             dict(ledger.failed),
             self._missing,
+            sum(each.name not in ledger.parts and each.name not in ledger.failed for each in self._slices),
+            next_bytes,
         )
 
     def _is_done(self, folder: Path) -> bool:
@@ -277,28 +281,35 @@ class _Run:
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return tuple(dict.fromkeys(found))
 
-    def _read(self, parts: Path) -> None:
-        """Read the slices that are not done."""
+    def _read(self, parts: Path, most: float) -> int:
+        """Read the slices that are not done, by at most some bytes; return those of the first that takes more."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
             if each.name not in self._ledger.parts:
-                self._read_slice(each, parts / f"{each.name}.parquet")
+                left = most - (self._session.bytes - start)
+                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left):
+                    return next_bytes
             at.done, at.bytes = at.done + 1, self._session.bytes - start
             at.failed = len(self._ledger.failed)
             self._report(at)
+        return 0
 
-    def _read_slice(self, each: Slice, path: Path) -> None:
+    def _read_slice(self, each: Slice, path: Path, most: float) -> int:
+        """Read a slice, unless it takes more than some bytes, which are returned."""
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
+            if captures.plan.bytes > most:
+                return captures.plan.bytes
             part = write_part(self._kind, captures, lookups, self._keys, path)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern
             self._ledger.add_failed(each, str(error))
-            return
-        self._ledger.add_part(each, part)
+        else:
+            self._ledger.add_part(each, part)
+        return 0
 
     def _write(self, folder: Path) -> int:
         """Write the result; return the number of its rows."""
@@ -331,9 +342,9 @@ class _Run:
 
     @cached_property
     def _unread(self) -> np.ndarray:
-        """The ascending numbers of the patterns for which a slice failed, known after all were read."""
-        failed = [each for each in self._slices if each.name in self._ledger.failed]
-        found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in failed]
+        """The ascending numbers of the patterns for which a slice failed or is left, known after reading."""
+        others = [each for each in self._slices if each.name not in self._ledger.parts]
+        found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
         return np.unique(np.concatenate([np.arange(0), *found]))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.formatting import ReprMixin, plural
+from catalogue.formatting import ReprMixin, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,17 +40,25 @@ class Joined(ReprMixin):
     """Reasons why slices could not be read, by name."""
     missing: tuple[str, ...] = ()
     """Sentences about index files that are not stored."""
+    left: int = 0
+    """Slices for which the budget was not enough."""
+    next_bytes: int = 0
+    """Of the next one of these."""
 
     @property
     def complete(self) -> bool:
         """Whether everything was read that can match."""
-        return not (self.failed or self.missing)
+        return not (self.failed or self.missing or self.left)
 
     @property
     def problems(self) -> list[str]:
         """Sentences about what was not read."""
         failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
-        return [*failed, *self.missing]
+        of, next_size = plural(self.slices, "slice"), size(self.next_bytes)
+        left = [f"{self.left:,} of {of} left, the next of which takes {next_size}; run the join again"] * bool(
+            self.left
+        )
+        return [*failed, *left, *self.missing]
 
     @property
     def files(self) -> list[Path]:

@@ -182,7 +182,7 @@ class Scope:
             if unbounded and len(keys) > self.sizes.unbounded:
                 raise _Unbounded(
                     f"the keys of {plural(unbounded, 'row group')} of {crawl} are not known well enough, so that they "
-                    f"would be read for each part of {len(keys):,} keys; run: catalogue backfill {crawl}"
+                    f"would be read for each part of {len(keys):,} keys; run: catalogue backfill --crawl {crawl}"
                 )
             pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)
             found += cut(crawl, index, subset, pieces, keys, self.sizes)

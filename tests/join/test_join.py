@@ -90,7 +90,7 @@ def of_result(done: Joined) -> list[tuple[object, ...]]:
     return sorted(values, key=repr)
 
 
-def run(
+def run(  # noqa: PLR0913 - those of a join
     cat: Catalogue,
     texts: Sequence[str],
     output: Path,
@@ -98,13 +98,15 @@ def run(
     match: Match = Match.EXACT,
     sizes: Sizes = SMALL,
     agree: Callable[[JoinEstimate], None] = lambda _: None,
+    *,
     report: Report | None = None,
+    budget: int | None = None,
     **query: object,
 ) -> Joined:
     columns = {"columns": COLUMNS} if how in {"inner", "latest"} else {}
     options: QueryOptions = {**columns, **query}  # type: ignore[typeddict-item]
     asked = JoinQuery.of(how, None, match, options)
-    return join(cat.session, asked, list(texts), output, agree=agree, report=report, sizes=sizes)
+    return join(cat.session, asked, list(texts), output, agree=agree, budget=budget, report=report, sizes=sizes)
 
 
 @pytest.fixture(scope="module")

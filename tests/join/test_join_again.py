@@ -13,6 +13,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, TooExpensive
+from catalogue.formatting import plural, size
 from catalogue.join.price import JoinEstimate
 from catalogue.surt import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, run, texts_of
@@ -188,7 +189,7 @@ def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, ro
             try:
                 run(cat, texts, tmp_path / f"columnar {crawl}", "semi", crawls=crawl, index="columnar", sizes=sizes)
             except QueryError as error:
-                refused.append(str(error).endswith(f"run: catalogue backfill {crawl}"))
+                refused.append(str(error).endswith(f"run: catalogue backfill --crawl {crawl}"))
             found = run(cat, texts, tmp_path / crawl, "semi", crawls=crawl, sizes=sizes)
             assert of_result(found) == expected(oracle, texts, "semi", Match.EXACT)
     assert all(refused)
@@ -249,3 +250,35 @@ def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa
             found = run(cat, texts, tmp_path / subset, "inner", subsets=subset, index="cdx", crawls=crawl)
             assert found.complete
             assert of_result(found) == expected(some, texts, "inner", Match.EXACT)
+
+
+@pytest.mark.parametrize("how", ["inner", "anti", "crawls"])
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+def test_a_budget_reads_some_slices_at_a_time(
+    both: Catalogue, oracle: Oracle, crawl: str, how: str, index: str, tmp_path: Path
+) -> None:
+    """In all as much as without one; what is not read yet is not called absent."""
+    texts = texts_of(oracle, 200, seed=8)
+    right = expected(oracle, texts, how, Match.EXACT)
+    whole = run(both, texts, tmp_path / "whole", how, crawls=crawl, index=index)
+    output, received, runs = tmp_path / "out.parquet", 0, 0
+    refused = run(both, texts, output, how, crawls=crawl, index=index, budget=1)
+    assert (refused.complete, refused.bytes, refused.left) == (False, 0, refused.slices)
+    budget = max(refused.next_bytes, whole.bytes // 3)
+    left = (
+        f"{refused.left} of {plural(refused.slices, 'slice')} left, the next of which takes {size(refused.next_bytes)}"
+    )
+    assert refused.problems == [f"{left}; run the join again"]
+    while True:
+        done = run(both, texts, output, how, crawls=crawl, index=index, budget=budget)
+        received, runs = received + done.bytes, runs + 1
+        assert done.bytes <= budget
+        if done.complete:
+            break
+        assert 0 < done.left < done.slices
+        if how != "crawls":
+            assert {*of_result(done)} <= {*right}
+        budget = max(budget, done.next_bytes)
+    assert runs > 1
+    assert received == whole.bytes
+    assert of_result(done) == right
