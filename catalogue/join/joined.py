@@ -54,11 +54,8 @@ class Joined(ReprMixin):
     def problems(self) -> list[str]:
         """Sentences about what was not read."""
         failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
-        of, next_size = plural(self.slices, "slice"), size(self.next_bytes)
-        left = [f"{self.left:,} of {of} left, the next of which takes {next_size}; run the join again"] * bool(
-            self.left
-        )
-        return [*failed, *left, *self.missing]
+        left = f"{self.left:,} of {plural(self.slices, 'slice')} left, the next of which takes {size(self.next_bytes)}"
+        return [*failed, *([f"{left}; run the join again"] if self.left else []), *self.missing]
 
     @property
     def files(self) -> list[Path]:

@@ -1,6 +1,6 @@
 """Decode the pages of columns to Arrow arrays of the requested rows, in batches."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, starmap
 
 import numpy as np
@@ -221,14 +221,14 @@ def aligned(
         rows = rows[length:]
 
 
-def valid(rows: pa.Table, bundle: Bundle, columns: Iterable[str] | None = None) -> pa.Table:
+def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:
     """Return rows after checking some columns, or all.
 
     Raises:
         BadFooter: if a text is not UTF-8.
     """
-    for name in rows.column_names if columns is None else columns:
-        if name in rows.column_names:
+    for name in rows.column_names:
+        if columns is None or name in columns:
             try:
                 rows.column(name).validate(full=True)
             except pa.ArrowInvalid as error:

@@ -310,9 +310,9 @@ class _Reading:
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
-        untested = {*self._query(bundle.groups[0]).tested_columns} - {*decided.column_names}
+        undecided = {*self._query(bundle.groups[0]).tested_columns} - {*decided.column_names}
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
-            tested = valid(table, bundle, untested)
+            tested = valid(table, bundle, undecided)
             rows, _ = self._residual(bundle).keep(tested, bundle.intervals, decided=decided.column_names)
             if rows.num_rows:
                 yield valid(rows, bundle)
