@@ -14,11 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "content_mime_detected", "warc_filename")
 """Columns of the query."""
+
+REPEATED = ("warm", "second query", "second query by blocks")
+"""Names of steps that repeat a query. They run ``REPEATS`` times, because the CPU time of single runs varies by a half."""
+REPEATS = 5
 
 _QUIET = 0.05
 """Seconds without another byte, after which the server has noticed closed connections."""
@@ -79,7 +84,21 @@ def twice(ask: Callable[[], int]) -> Steps:
 
 
 def measure(source: str, name: str, ask: Callable[[], int]) -> Step:
-    """Run a query and return its cost."""
+    """Run a query and return its cost: of repeated steps the mean CPU time, and the median of everything else."""
+    runs = [_measure(source, name, ask) for _ in range(REPEATS if name in REPEATED else 1)]
+    return Step(
+        name,
+        max(run.rows for run in runs),
+        median(run.seconds for run in runs),
+        fmean(run.cpu_seconds for run in runs),
+        round(median(run.gets for run in runs)),
+        round(median(run.heads for run in runs)),
+        round(median(run.bytes for run in runs)),
+        round(median(run.peak_bytes for run in runs)),
+    )
+
+
+def _measure(source: str, name: str, ask: Callable[[], int]) -> Step:
     opened = build_opener(ProxyHandler({})).open
     opened(f"{source}-/reset").read()
     gc.collect()  # otherwise a step may pay for garbage of earlier steps
