@@ -18,7 +18,7 @@ from catalogue.cdx.blocks import FoundLines, block_error
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import binaries, integers, positions, text
+from catalogue.parquet.arrow_arrays import binaries, integers, positions, texts
 
 _STATUS = "status"
 _REQUIRED = ("url", "filename", *NUMBERS.values())
@@ -26,15 +26,20 @@ _FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
 _JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
-_ARCHIVE = (
-    "^(?:common-crawl/)?crawl-data/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
+_ARCHIVE = re.compile(
+    "(?:common-crawl/)?crawl-data/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
     "(?P<subset>crawldiagnostics|robotstxt|warc)/"
 )
-_NUMBER = "^[0-9]{1,15}$"
-_SHORT = "^-?0*[0-9]{1,5}$"
-_STAMP = r"^([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})$"
+_FEW = 64
+"""Lines that are parsed here, not by Arrow."""
+_DECODE = json.JSONDecoder(object_pairs_hook=list).decode
+_TYPES = frozenset([str, type(None)])
+_MAX_DIGITS = 15
+_SHORT = re.compile("-?0*[0-9]{1,5}")
 _NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
-_NONE = text(str(_NO_STATUS))
+_STAMP = np.frombuffer(b"0000-00-00T00:00:00", np.uint8)
+_DIGITS = [place for place, code in enumerate(_STAMP) if chr(code).isdigit()]
+"""Places of the digits of a stamp in the form that NumPy reads."""
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
@@ -47,7 +52,7 @@ def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
     parts = [line.split(b" ", 2) for each in found for line in each.data.split(b"\n")[:-1]]
     try:
         return _convert(crawl, parts)
-    except (_Invalid, pa.ArrowInvalid, ValueError) as error:
+    except (_Invalid, ValueError, RecursionError) as error:  # pa.ArrowInvalid is a ValueError
         raise _first_fault(crawl, found) or block_error(found[0].path, found[0].offset, f"{error}") from error
 
 
@@ -56,62 +61,93 @@ class _Invalid(Exception):
 
 
 def _convert(crawl: str, parts: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
-    keys, times, texts = zip(*parts, strict=True) if parts else ((), (), ())
-    fields = _objects(texts)
-    place = pc.extract_regex(fields["filename"], _ARCHIVE)
+    keys, times, objects = zip(*parts, strict=True) if parts else ((), (), ())
+    fields = _objects(objects)
+    if any(fields[name].null_count for name in _REQUIRED):
+        raise _Invalid
+    folders = [name.rpartition("/")[0] for name in fields["filename"].to_pylist()]
+    places = {folder: _place(crawl, folder) for folder in {*folders}}
     columns = {name: fields[field] for name, field in TEXTS.items()}
-    numbers = _checked(pa.concat_arrays([fields[field] for field in NUMBERS.values()]), _NUMBER).cast(pa.int64())
-    columns |= {name: numbers.slice(at * len(texts), len(texts)) for at, name in enumerate(NUMBERS)}
+    columns |= {name: _numbers(fields[field]) for name, field in NUMBERS.items()}
     columns |= {"url_surtkey": binaries(keys).cast(pa.string()), "fetch_time": _times(times)}
-    columns |= {"fetch_status": _statuses(fields[_STATUS]), "warc_segment": place.field("segment")}
-    columns |= {name: place.field(name) for name in ("crawl", "subset")}
-    rows = pa.RecordBatch.from_pydict({name: columns[name] for name in COLUMNS}, schema=_CAPTURES)
-    if any(fields[name].null_count for name in _REQUIRED) or place.null_count:
-        raise _Invalid
-    if not pc.all(pc.equal(rows.column("crawl"), text(crawl)), min_count=0).as_py():
-        raise _Invalid
+    columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": texts([crawl] * len(folders))}
+    columns |= {"warc_segment": texts([places[folder][0] for folder in folders])}
+    columns |= {"subset": texts([places[folder][1] for folder in folders])}
+    rows = pa.RecordBatch.from_arrays([columns[name] for name in COLUMNS], schema=_CAPTURES)
     rows.validate(full=True)
     return rows
 
 
-def _objects(texts: Sequence[bytes]) -> pa.RecordBatch:
+def _objects(objects: Sequence[bytes]) -> pa.RecordBatch:
     """Parse JSON objects, one a text.
 
     Arrow reads consecutive objects wherever their lines end. Each text starts and ends as an object and has no line
-    feed, so it has at least one; the number of rows tells whether one has more.
+    feed, so it has at least one; the number of rows tells whether one has more. Arrow reads in a thread of its own, and
+    starting it takes longer than parsing a few texts here.
     """
-    if not texts:
-        return pa.RecordBatch.from_pylist([], _JSON)
-    if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
+    if not all(text.startswith(b"{") and text.endswith(b"}") for text in objects):
         raise _Invalid
-    data = b"\n".join(texts)
+    if len(objects) <= _FEW:
+        values = [_parse(text) for text in objects]
+        columns = [texts([each.get(name) for each in values]) for name in _FIELDS]
+        return pa.RecordBatch.from_arrays(columns, schema=_JSON)
+    data = b"\n".join(objects)
     table = pa.json.read_json(
         pa.BufferReader(data),
         pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
         pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
     )
-    if len(table) != len(texts):
+    if len(table) != len(objects):
         raise _Invalid
     (batch,) = table.combine_chunks().to_batches()
     return batch
 
 
-def _checked(values: pa.Array, form: str) -> pa.Array:
-    if not pc.all(pc.match_substring_regex(values, form), skip_nulls=True, min_count=0).as_py():
+def _parse(text: bytes) -> dict[str, str | None]:
+    pairs = _DECODE(text.decode())
+    values = {name: value for name, value in pairs if name in _FIELDS}
+    if len(values) != sum(name in _FIELDS for name, _ in pairs) or not _TYPES.issuperset(map(type, values.values())):
         raise _Invalid
     return values
 
 
+def _place(crawl: str, folder: str) -> tuple[str, str]:
+    """Return segment and subset of the archives in a folder."""
+    matched = _ARCHIVE.match(f"{folder}/")
+    if not matched or matched["crawl"] != crawl:
+        raise _Invalid
+    return matched["segment"], matched["subset"]
+
+
+def _numbers(digits: pa.StringArray) -> pa.Int64Array:
+    if not pc.all(pc.ascii_is_decimal(digits), min_count=0).as_py():
+        raise _Invalid
+    if any(size > _MAX_DIGITS for size in pc.binary_length(digits).unique().to_pylist()):
+        raise _Invalid
+    return digits.cast(pa.int64())
+
+
 def _times(stamps: Sequence[bytes]) -> pa.Array:
-    digits = _checked(binaries(stamps).cast(pa.string()), _STAMP)
-    return pc.replace_substring_regex(digits, _STAMP, r"\1-\2-\3T\4:\5:\6Z").cast(SCHEMA.field("fetch_time").type)
+    digits = b"".join(stamps)
+    if any(len(stamp) != len(_DIGITS) for stamp in stamps) or not (digits.isdigit() or not digits):
+        raise _Invalid
+    written = np.tile(_STAMP, (len(stamps), 1))
+    written[:, _DIGITS] = np.frombuffer(digits, np.uint8).reshape(len(stamps), len(_DIGITS))
+    milliseconds = written.view(f"S{len(_STAMP)}").ravel().astype("datetime64[ms]").astype(np.int64)
+    return positions(milliseconds).cast(SCHEMA.field("fetch_time").type)
 
 
-def _statuses(texts: pa.Array) -> pa.Array:
-    known = pc.if_else(pc.match_substring_regex(texts, _SHORT), texts, _NONE)
-    values = integers(pc.coalesce(known, _NONE).cast(pa.int64()))
-    fits = (values >= _LEAST) & (values <= _GREATEST)
-    return positions(np.where(fits, values, _NO_STATUS)).cast(pa.int16())
+def _statuses(written: pa.StringArray) -> pa.Array:
+    known = written.dictionary_encode(null_encoding="encode")
+    values = np.array([_status(each) for each in known.dictionary.to_pylist()], np.int64)
+    return positions(values[integers(known.indices)]).cast(pa.int16())
+
+
+def _status(written: str | None) -> int:
+    if written is None or not _SHORT.fullmatch(written):
+        return _NO_STATUS
+    value = int(written)
+    return value if _LEAST <= value <= _GREATEST else _NO_STATUS
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
@@ -128,7 +164,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
     if len(parts) != 3 or not parts[2].startswith(b"{"):  # noqa: PLR2004
         return "no JSON object"
     try:
-        pairs = json.loads(parts[2].decode(), object_pairs_hook=list)
+        pairs = _DECODE(parts[2].decode())
     except (ValueError, RecursionError) as error:
         return f"invalid JSON ({error})"
     names = [name for name, _ in pairs if name in _FIELDS]
@@ -141,11 +177,12 @@ def _fault(crawl: str, line: bytes) -> str | None:
         return f"no field {missing[0]}"
     if wrong := [name for name in NUMBERS.values() if not re.fullmatch(r"[0-9]{1,15}", values[name])]:
         return f"invalid {wrong[0]}"
-    matched = re.match(_ARCHIVE, values["filename"])
-    if not matched or matched["crawl"] != crawl:
+    try:
+        _place(crawl, values["filename"])
+    except _Invalid:
         return f"the archive is not one of {crawl}"
     try:
         _convert(crawl, [parts])
-    except (_Invalid, pa.ArrowInvalid, ValueError) as error:
+    except (_Invalid, ValueError) as error:
         return f"invalid key, time or text ({error})"
     return None

@@ -18,8 +18,13 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
 
 
-def texts(values: Sequence[str]) -> pa.StringArray:
-    return binaries([value.encode() for value in values]).cast(pa.string())
+def texts(values: Sequence[str | None]) -> pa.StringArray:
+    """Return texts, of which some may be missing, as an array."""
+    _, ends, data = binaries([value.encode() if value else b"" for value in values]).buffers()
+    valid = None
+    if None in values:
+        valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), len(values), [valid, ends, data])
 
 
 def text(value: str) -> pa.StringScalar:

@@ -151,7 +151,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("around", [0, 2])
+@pytest.mark.parametrize("around", [0, 2, 60])
 def test_errors_name_the_line(fault: str, around: int) -> None:
     bad, message = FAULTS[fault]
     with pytest.raises(BadCdx, match=message) as raised:
