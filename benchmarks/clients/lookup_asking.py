@@ -22,7 +22,7 @@ COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "content_mime_det
 """Columns of the query."""
 
 REPEATED = ("warm", "second query", "second query by blocks")
-"""Names of steps that repeat a query. They run ``REPEATS`` times, because the CPU time of single runs varies by a half."""
+"""Names of steps that repeat a query. They run several times, because the CPU time of single runs varies by a half."""
 REPEATS = 5
 
 _QUIET = 0.05

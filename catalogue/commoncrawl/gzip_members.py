@@ -15,6 +15,8 @@ try:
 except ImportError:  # some platforms have no wheels
     isal_zlib = None  # type: ignore[assignment]
 
+crc32 = isal_zlib.crc32 if isal_zlib else zlib.crc32
+
 MAX_DOCUMENT = 16 << 20
 """Largest manifest or list of crawls, in bytes after decompression; the largest known have 0.2 MB."""
 _WBITS = 31
@@ -48,18 +50,18 @@ def inflate_by_isal(data: bytes, limit: int) -> bytes | None:
     return None
 
 
-def pieces_by_isal(data: bytes, size: int) -> Iterator[bytes]:
+def pieces_by_isal(data: memoryview, size: int) -> Iterator[bytes]:
     """Decompress one gzip member of a known size in small pieces, whose memory is used again and again.
 
     Raises:
         BadManifest: if ISA-L is not installed, or if it does not find exactly one member of this size.
     """
     left = size
-    if isal_zlib and data.startswith(_WITHOUT_OPTIONS):
-        inflater, view = isal_zlib.decompressobj(_WBITS), memoryview(data)
+    if isal_zlib and data[: len(_WITHOUT_OPTIONS)] == _WITHOUT_OPTIONS:
+        inflater = isal_zlib.decompressobj(_WBITS)
         with suppress(isal_zlib.error):  # type: ignore[arg-type]  # declared as an instance
             for start in range(0, len(data), _PIECE):
-                piece = inflater.decompress(view[start : start + _PIECE], left + 1)
+                piece = inflater.decompress(data[start : start + _PIECE], left + 1)
                 left -= len(piece)
                 if left < 0 or (inflater.eof and start + _PIECE < len(data)):
                     break

@@ -4,12 +4,10 @@ pyarrow then gets the same pages without compression. Pages that are not one gzi
 are left to it, so that errors are the same with and without ISA-L.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
-from catalogue.commoncrawl.gzip_members import pieces_by_isal
+from catalogue.commoncrawl.gzip_members import crc32, pieces_by_isal
 from catalogue.errors import BadManifest
 from catalogue.parquet.model import CODECS, DATA_PAGES
 from catalogue.parquet.page_headers import PageHeader
@@ -57,7 +55,7 @@ def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[Ch
         kept = [data[: sum(page.size for page in before)], data[start:end]]
         num_rows = sum(page.num_values for page in pages)
         size_before = piece.dictionary_size if before else 0
-        yield ChunkPages(piece.chunk, kept, sum(map(len, kept)), size_before, num_rows), [*before, *pages]
+        yield ChunkPages(piece.chunk, kept, sum(map(len, kept)), size_before, num_rows, piece.codec), [*before, *pages]
         start, first = end, after
 
 
@@ -71,16 +69,17 @@ def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
     Raises:
         NotInflatedError: if that is not possible. Taking the pages raises it, too.
     """
-    if piece.chunk.codec != _GZIP:
+    if piece.codec != _GZIP:
         raise NotInflatedError
     data = b"".join(piece.pages)
     pages = list(_located(data, headers))
     return ChunkPages(
-        replace(piece.chunk, codec=_UNCOMPRESSED),
+        piece.chunk,
         (part for page in pages for part in _inflated(data, page)),
         sum(len(page.header) + page.inflated for page in pages),
         len(pages[0].header) + pages[0].inflated if piece.dictionary_size else 0,
         piece.num_rows,
+        _UNCOMPRESSED,
     )
 
 
@@ -112,8 +111,8 @@ def _located(data: bytes, headers: Sequence[PageHeader]) -> Iterator[_Page]:
 
 
 def _inflated(data: bytes, page: _Page) -> Iterator[bytes]:
-    body = data[page.start : page.end]
-    if page.crc is not None and zlib.crc32(body) != page.crc & 0xFFFF_FFFF:
+    body = memoryview(data)[page.start : page.end]
+    if page.crc is not None and crc32(body) != page.crc & 0xFFFF_FFFF:
         raise NotInflatedError
     yield page.header
     try:

@@ -28,6 +28,8 @@ class ChunkPages(NamedTuple):
     """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as old writers place it."""
     num_rows: int
     """Rows of the data pages."""
+    codec: int
+    """Of the pages, by number."""
 
 
 def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
@@ -73,7 +75,7 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
             (1, I32, PHYSICAL_TYPES.index(chunk.column.physical_type)),
             (2, LIST, encode_list(I32, chunk.encodings)),
             (3, LIST, encode_list(BINARY, [chunk.column.name.encode()])),
-            (4, I32, chunk.codec),
+            (4, I32, piece.codec),
             (5, I64, piece.num_rows),
             (6, I64, chunk.total_uncompressed_size),
             (7, I64, size),
@@ -105,4 +107,4 @@ def splice_dictionary(chunk: ColumnChunk, page: bytes) -> pa.Buffer:
     required = encode_struct([(1, I32, PHYSICAL_TYPES.index("BYTE_ARRAY")), (3, I32, 0), (4, BINARY, b"values")])
     column = replace(chunk.column, name="values", element=required)
     values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
-    return splice([ChunkPages(values, [data], len(data), 0, count)], created_by="")
+    return splice([ChunkPages(values, [data], len(data), 0, count, chunk.codec)], created_by="")

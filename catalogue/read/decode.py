@@ -113,7 +113,7 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
-    return ChunkPages(chunk, [data], len(data), dictionary, num_rows), headers
+    return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:

@@ -1,5 +1,6 @@
 """Make the requests of a plan ahead of decoding, and yield row groups when their bytes have arrived."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
@@ -87,10 +88,16 @@ class LoadedRowGroup:
 
 def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
     """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
-    pages = np.searchsorted(index.first_rows, rows, side="right") - 1
-    cuts = np.flatnonzero(np.diff(pages) > 1) + 1
-    runs = np.split(pages, cuts) if len(pages) else []
-    return tuple(range(int(run[0]), int(run[-1]) + 1) for run in runs)
+    runs: list[range] = []
+    at = 0
+    while at < len(rows):
+        page = bisect_right(index.first_rows, int(rows[at])) - 1
+        if runs and page == runs[-1].stop:
+            runs[-1] = range(runs[-1].start, page + 1)
+        else:
+            runs.append(range(page, page + 1))
+        at = int(rows.searchsorted(index.first_rows[page + 1]))
+    return tuple(runs)
 
 
 class Prefetcher:

@@ -98,7 +98,7 @@ def picked(
     before = data[chunk.range.start : index.offsets[0]] if dictionary else b""
     body = b"".join(data[index.offsets[page] : index.offsets[page + 1]] for page in pages)
     rows = sum(len(index.rows(range(page, page + 1))) for page in pages)
-    piece = ChunkPages(chunk, [before, body], len(before) + len(body), len(before), rows)
+    piece = ChunkPages(chunk, [before, body], len(before) + len(body), len(before), rows, chunk.codec)
     file: bytes = splice([piece], created_by=footer.created_by).to_pybytes()
     return file
 

@@ -64,7 +64,9 @@ def test_truncated_pages_never_look_complete(wide: pa.Table) -> None:
     refused = 0
     for end in (1, 20, len(whole) // 2, len(whole) - 1, *(place.stop for _, place in headers_of(data, chunk)[:-1])):
         try:
-            found = read(splice([ChunkPages(chunk, [whole[:end]], end, 0, ROWS)], created_by=footer.created_by))
+            found = read(
+                splice([ChunkPages(chunk, [whole[:end]], end, 0, ROWS, chunk.codec)], created_by=footer.created_by)
+            )
         except (OSError, pa.ArrowInvalid):
             refused += 1
         else:

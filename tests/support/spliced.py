@@ -51,7 +51,7 @@ def whole(data: bytes, chunk: ColumnChunk, num_rows: int) -> ChunkPages:
     """Its pages; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
     pages = data[chunk.range.start : chunk.range.end]
     size = 0 if chunk.dictionary_page_offset is None else chunk.data_page_offset - chunk.dictionary_page_offset
-    return ChunkPages(chunk, [pages], len(pages), size, num_rows)
+    return ChunkPages(chunk, [pages], len(pages), size, num_rows, chunk.codec)
 
 
 def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
