@@ -29,9 +29,9 @@ class Order(enum.Enum):
     """Bytes as -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Bounds:
-    """All values are between ``min`` and ``max``, which need not occur."""
+    """All values are between ``min`` and ``max``, which need not occur. It is not changed; see ``ByteRange``."""
 
     min: bytes
     """Plain-encoded: little-endian for numbers."""
@@ -69,9 +69,9 @@ class Column:
         return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ColumnChunk:
-    """The values of one column in one row group."""
+    """The values of one column in one row group. It is not changed; see ``ByteRange``."""
 
     column: Column
     range: ByteRange

@@ -10,9 +10,9 @@ from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Footer, Order, RowGroup
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class RowGroupSummary:
-    """What the metadata database shows of a row group."""
+    """What the metadata database shows of a row group. It is not changed; see ``ByteRange``."""
 
     ordinal: int
     num_rows: int
