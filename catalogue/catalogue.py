@@ -618,9 +618,9 @@ class Catalogue(ReprMixin):
                 write to, which one machine at a time may write; or an open file for ``warc``, ``text`` and
                 ``metadata``, which cannot be resumed.
             form: ``warc`` for the archived records; ``text`` or ``metadata`` for JSON lines, see
-                ``catalogue.records.metadata``; ``parquet`` with the columns of its ``ROW``; ``payload`` for a folder of
-                files with ``index.jsonl``. By default derived from the suffix; ``.jsonl`` means ``text``, and an open
-                file gets ``warc``.
+                ``catalogue.records.metadata``; ``parquet`` with the columns of ``catalogue.output.parquet_format.ROW``;
+                ``payload`` for a folder of files with ``index.jsonl``. By default derived from the suffix; ``.jsonl``
+                means ``text``, and an open file gets ``warc``.
             main_content: leave out navigation, footers and the like from texts.
             most: approximate bytes of a file, after which ``found-00001.warc.gz`` and so on follow; by default one
                 local file, and 1 GB at a URL.
@@ -654,7 +654,8 @@ class Catalogue(ReprMixin):
     def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> pd.DataFrame:
         """Return archived pages as a DataFrame: URL, time, status, HTTP headers, title, text and links.
 
-        The columns are those of ``catalogue.records.metadata.ROW``. Records that cannot be fetched cause a warning.
+        The columns are those of ``catalogue.output.parquet_format.ROW``. Records that cannot be fetched cause a
+        warning.
 
         Args:
             captures: whose records are fetched.

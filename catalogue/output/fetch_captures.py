@@ -10,10 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from catalogue.captures import Captures
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.output.fetch import (
@@ -22,25 +18,24 @@ from catalogue.output.fetch import (
     FetchEstimate,
     distinct,
     estimate,
-    fetch_by_workers,
     fetch_encoded,
     fetch_into,
     missing,
 )
 from catalogue.output.formats import FormatSpec, open_format
 from catalogue.output.open_output import Output, open_output
-from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
-from catalogue.read.dataframes import frame_of
 from catalogue.records.fetch_records import fetch_records
-from catalogue.records.metadata import ROW
 from catalogue.records.record import Record, read_record
-from catalogue.sample import Sample
 from catalogue.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+    from catalogue.captures import Captures
+    from catalogue.sample import Sample
 
 _CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
 
@@ -95,6 +90,8 @@ def fetch_to_output(
 
         def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
             if workers:
+                from catalogue.output.fetch_by_workers import fetch_by_workers
+
                 return fetch_by_workers(fetches, workers, spec, session.notify)
             return fetch_encoded(fetches, source, format_)
 
@@ -112,6 +109,11 @@ def fetch_to_output(
 
 
 def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
+    import pyarrow.parquet as pq
+
+    from catalogue.output.parquet_format import ROW
+    from catalogue.read.dataframes import frame_of
+
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pages.parquet"
         done = fetch_to_output(session, captures, file, FormatSpec("parquet", main_content))
@@ -126,7 +128,7 @@ def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> list[Cap
     Those that are in memory are a list by archive and offset, so that neighbours share requests.
     """
     found = _usable(_rows(captures), refuse)
-    if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized):
+    if _answer(captures) is not None or not isinstance(captures, Sized):
         return found
     return sorted(found, key=attrgetter("filename", "offset"))
 
@@ -149,8 +151,8 @@ def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[C
 def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]:
     """Return the crawls of captures, as far as they are known before reading."""
     names: Iterable[str] = ()
-    if isinstance(captures, Captures):
-        names = captures.plan.paths
+    if (answer := _answer(captures)) is not None:
+        names = answer.plan.paths
     elif isinstance(found, list):
         names = {each.filename for each in found}
     return tuple(sorted({crawl[1] for name in names if (crawl := _CRAWL.search(name))}))
@@ -159,14 +161,12 @@ def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]
 def _rows(captures: SomeCaptures) -> Iterator[object]:
     """Yield captures one by one; tables are converted in parts."""
     frame: Any = captures
-    if isinstance(captures, Captures | Sample):
-        names = list(record_columns(captures.schema.names).values())
-        for batch in captures.batches():
-            yield from without_zones(batch.select(names)).to_pylist()
-    elif isinstance(captures, pa.Table):
-        names = list(record_columns(captures.schema.names).values())
-        for batch in captures.select(names).to_batches(_ROWS):
-            yield from without_zones(batch).to_pylist()
+    if (answer := _answer(captures)) is not None:
+        names = list(record_columns(answer.schema.names).values())
+        yield from _rows_of(batch.select(names) for batch in answer.batches())
+    elif hasattr(type(captures), "to_batches"):
+        names = list(record_columns(frame.schema.names).values())
+        yield from _rows_of(frame.select(names).to_batches(_ROWS))
     elif hasattr(captures, "iloc") and hasattr(captures, "columns"):
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):
@@ -175,6 +175,23 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
         yield from captures
     else:
         yield captures
+
+
+def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
+    from catalogue.parquet.arrow_arrays import without_zones
+
+    for batch in batches:
+        yield from without_zones(batch).to_pylist()
+
+
+def _answer(captures: object) -> "Captures | Sample | None":
+    """Return captures that are an answer or a sample. Rows of other kinds need neither NumPy nor Arrow."""
+    if not hasattr(type(captures), "batches"):
+        return None
+    from catalogue.captures import Captures
+    from catalogue.sample import Sample
+
+    return captures if isinstance(captures, Captures | Sample) else None
 
 
 def _warn(reason: str) -> None:

@@ -1,7 +1,6 @@
 """Formats of records: how a record becomes bytes of a file, and how such a file is finished and continued."""
 
 import base64
-import gzip
 import hashlib
 import json
 import re
@@ -14,16 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
-from catalogue.atomic_files import create_synced, resume
+from catalogue.atomic_files import resume
 from catalogue.errors import BadRecord, QueryError
 from catalogue.records.document import Documents
-from catalogue.records.metadata import ROW, metadata_of, row_of, text_of
+from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record
 from catalogue.settings import package_version
 
@@ -64,10 +61,6 @@ _EXTENSIONS = {
 """By detected media type. No others: a server must not choose the program that opens a file."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_SLUG = 60
-_ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 1 << 16
-"""Bytes of JSON and rows of a row group."""
-_GZIP_LEVEL = 3  # the rows are read once
-_ROWS_PER_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +86,8 @@ class RecordFormat:
     suffix = ""
     parallel = False
     """Whether several threads should encode, since other processes do most of the work."""
+    streamable = True
+    """Whether the records can be written to a stream."""
 
     def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
         """Return the first bytes of a file of this name."""
@@ -172,43 +167,10 @@ class JsonLinesFormat(RecordFormat):
         return _line(self._convert(record))
 
 
-class ParquetFormat(JsonLinesFormat):
-    """Parquet; until a file is finished, its rows are gzipped JSON lines with times as numbers."""
-
-    suffix = SUFFIXES["parquet"]
-
-    def __init__(self, convert: Callable[[Record], Mapping[str, Any]], schema: pa.Schema) -> None:
-        super().__init__(convert)
-        self._schema = schema
-
-    def encode(self, record: Record) -> bytes:
-        return _gzipped(super().encode(record))
-
-    def seal(self, partial: Path) -> Path:
-        finished = sealed_path(partial)
-        with create_synced(finished) as file, pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
-            for rows in _row_groups(partial):
-                writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
-        return finished
-
-    def unseal(self, finished: Path, partial: Path) -> None:
-        new = sealed_path(partial)
-        times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
-        numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
-        try:
-            with pq.ParquetFile(finished) as rows, create_synced(new) as file:
-                for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
-                    lines = (json.dumps(row).encode() + b"\n" for row in batch.cast(numbers).to_pylist())
-                    file.writelines(map(_gzipped, lines))
-        except (pa.ArrowException, KeyError) as error:
-            raise QueryError(
-                f"{finished} was changed after it was written; move it away, and its records are fetched again"
-            ) from error
-        new.replace(partial)
-
-
 class PayloadFormat(RecordFormat):
     """Payloads as separate files: a record's bytes are its line of ``index.jsonl``, followed by the payload."""
+
+    streamable = False
 
     def encode(self, record: Record) -> bytes:
         payload, capture, time = record.payload, record.capture, record.time
@@ -249,6 +211,8 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
         with Documents(main_content=spec.main_content) as documents:
             look = documents.look
             if spec.name == "parquet":
+                from catalogue.output.parquet_format import ROW, ParquetFormat
+
                 yield ParquetFormat(lambda record: convert(record, look), ROW)
             else:
                 yield JsonLinesFormat(lambda record: convert(record, look))
@@ -257,20 +221,6 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
 def sealed_path(partial: Path) -> Path:
     """Return the temporary file for conversions from or to a partial file."""
     return partial.with_name(f"{partial.name}.whole")
-
-
-def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:
-    rows: list[dict[str, Any]] = []
-    size = 0
-    with gzip.open(partial) as lines:
-        for line in lines:
-            rows.append(json.loads(line))
-            size += len(line)
-            if size >= _ROW_GROUP_BYTES or len(rows) >= _ROW_GROUP_ROWS:
-                yield rows
-                rows, size = [], 0
-    if rows:
-        yield rows
 
 
 def _payload_name(record: Record) -> str:
@@ -290,7 +240,3 @@ def _payload_name(record: Record) -> str:
 
 def _line(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode(errors="replace") + b"\n"
-
-
-def _gzipped(line: bytes) -> bytes:
-    return gzip.compress(line, _GZIP_LEVEL, mtime=0)

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.output.formats import SUFFIXES, ParquetFormat, PayloadFormat, RecordFormat
+from catalogue.output.formats import SUFFIXES, PayloadFormat, RecordFormat
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
@@ -55,7 +55,7 @@ def open_output(
         OutputFailed: if it cannot be reached.
     """
     if not isinstance(output, str | Path):
-        if isinstance(format_, PayloadFormat | ParquetFormat):
+        if not format_.streamable:
             raise QueryError(
                 "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
             )

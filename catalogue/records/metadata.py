@@ -13,32 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urljoin
 
-import pyarrow as pa
-
 from catalogue.errors import BadDocument, BadRecord
 from catalogue.records.record import Record
-
-ROW = pa.schema(
-    [
-        ("url", pa.string()),
-        ("time", pa.timestamp("ms", "UTC")),
-        ("status", pa.int16()),
-        ("mime", pa.string()),
-        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("links", pa.list_(pa.struct([("type", pa.string()), ("url", pa.string()), ("text", pa.string())]))),
-        ("failure", pa.string()),
-        ("warc_filename", pa.string()),
-        ("warc_record_offset", pa.int64()),
-        ("warc_record_length", pa.int64()),
-    ]
-)
-"""Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type, ``text`` is
-null
-without text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
-absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
-"""
 
 _LED_TO = ("http://", "https://")
 _NO_BASE = ("data:", "javascript:")
@@ -92,7 +68,7 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
 
 
 def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """Return a record as a row with the columns of ``ROW``; its time is in milliseconds since 1970, UTC."""
+    """Return a record as a row of a table of pages; its time is in milliseconds since 1970, UTC."""
     inside: dict[str, Any] = {"text": None, "content": None}
     failure = None
     try:

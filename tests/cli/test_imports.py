@@ -125,3 +125,31 @@ def test_blocks_are_read_without_pandas(whole_mirror: Path, tmp_path: Path) -> N
         reported = [line for line in ran.err.splitlines() if line.startswith("import time:")]
         imported = {line.rpartition("|")[2].strip() for line in reported}
         assert imported & SLOW - {"filelock"} <= READS
+
+
+FETCH = """
+import json, sys
+import catalogue
+
+rows, source, data = sys.argv[1:]
+with catalogue.open(data, source=source) as cat:
+    done = cat.fetch(json.loads(rows), "found.warc.gz")
+print(json.dumps([done.records, *sys.modules]))
+"""
+
+
+def test_rows_are_fetched_without_arrow(untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path) -> None:
+    command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+    asked = command("query", "example.com", "--crawl", crawl, "--limit", "2", "--format", "jsonl")
+    rows = [json.loads(line) for line in asked.out.splitlines()]
+    ran = subprocess.run(
+        [sys.executable, "-c", FETCH, json.dumps(rows), str(mirror), str(tmp_path / "data")],
+        env=command.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    records, *imported = json.loads(ran.stdout)
+    assert records == len(rows) > 0
+    assert not {"numpy", "pyarrow", "pandas", "duckdb"} & {*imported}

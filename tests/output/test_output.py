@@ -25,13 +25,14 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
 from catalogue.output import writer as writer_module
-from catalogue.output.formats import ParquetFormat, PayloadFormat
+from catalogue.output.formats import PayloadFormat
 from catalogue.output.ledger import Ledger
 from catalogue.output.open_output import open_output
+from catalogue.output.parquet_format import ROW, ParquetFormat
 from catalogue.output.targets import LocalTarget
 from catalogue.output.writer import PartWriter, PayloadWriter
 from catalogue.records.document import Documents
-from catalogue.records.metadata import ROW, row_of
+from catalogue.records.metadata import row_of
 from catalogue.records.record import Record
 from tests.records.test_document import record_of
 from tests.support.commands import Command

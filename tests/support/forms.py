@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 from fsspec.implementations.memory import MemoryFileSystem
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.output.formats import JsonLinesFormat, ParquetFormat, PayloadFormat, RecordFormat, WarcFormat
+from catalogue.output.formats import JsonLinesFormat, PayloadFormat, RecordFormat, WarcFormat
 from catalogue.output.open_output import open_output
-from catalogue.records.metadata import ROW, row_of
+from catalogue.output.parquet_format import ROW, ParquetFormat
+from catalogue.records.metadata import row_of
 from catalogue.records.record import Record, read_record
 from tests.support.archives import digest, warc
 from tests.support.fetched import records_in

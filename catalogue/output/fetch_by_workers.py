@@ -1,0 +1,106 @@
+"""Fetch and encode records by workers."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from catalogue.commoncrawl.capture import Capture
+from catalogue.output.fetch import EncodedRecord, EncodedRecords, fetch_encoded
+from catalogue.output.formats import FormatSpec, open_format
+from catalogue.plan.record_requests import RecordFetch
+from catalogue.read.workers import Workers, on_worker
+from catalogue.records.fetch_records import FailedRecord
+from catalogue.settings import Settings
+from catalogue.source.open import open_source
+
+_TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
+"""Approximate size of a worker's task."""
+_TASK_MAX_RESULT = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTask:
+    """Requests for one worker, with everything that it needs."""
+
+    fetches: tuple[RecordFetch, ...]
+    format: FormatSpec
+    settings: Settings
+    max_bytes: int
+    """Size of the result, unless the first record alone is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTaskResult:
+    """Encoded records of a task."""
+
+    records: tuple[EncodedRecord | FailedRecord, ...]
+    remaining: tuple[Capture, ...]
+    """Captures left out to keep the result small."""
+    messages: tuple[str, ...]
+    requests: int
+    bytes: int
+
+
+def run(task: RecordTask) -> RecordTaskResult:
+    """Run a task on any machine that has this package."""
+    settings = on_worker(task.settings)
+    messages: list[str] = []
+    records: list[EncodedRecord | FailedRecord] = []
+    room = task.max_bytes
+    with (
+        closing(open_source(settings.source, settings, notify=messages.append)) as source,
+        open_format(task.format) as format_,
+        closing(fetch_encoded(task.fetches, source, format_)) as results,
+    ):
+        for each in results:
+            if isinstance(each, EncodedRecord):
+                room -= len(each.data)
+            if room < 0 and records:
+                break
+            records.append(each)
+        done = {each.capture for each in records}
+        remaining = tuple(each for fetch in task.fetches for each in fetch.captures if each not in done)
+        return RecordTaskResult(tuple(records), remaining, tuple(messages), source.requests, source.bytes)
+
+
+def fetch_by_workers(
+    fetches: Iterable[RecordFetch],
+    workers: Workers,
+    spec: FormatSpec,
+    notify: Callable[[str], None],
+    *,
+    max_bytes: int = _TASK_MAX_RESULT,
+) -> EncodedRecords:
+    """Fetch and encode records by workers, each with its share of the rate limit.
+
+    Captures beyond ``max_bytes`` of a task's result are fetched one by one at the end.
+
+    Raises:
+        SourceUnavailable: if the source failed as a whole.
+        WorkersLost: see ``Workers.results``.
+    """
+    remaining: list[Capture] = []
+
+    def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
+        tasks = (RecordTask(batch, spec, workers.settings, max_bytes) for batch in batches)
+        with closing(workers.results(tasks, notify, do=run)) as done:
+            for result in done:
+                if not isinstance(result, RecordTaskResult):
+                    raise result
+                remaining.extend(result.remaining)
+                yield from result.records
+
+    yield from results(_batches(fetches))
+    alone, remaining = remaining, []
+    yield from results((RecordFetch(each.filename, each.range, (each,)),) for each in alone)
+
+
+def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]]:
+    batch: list[RecordFetch] = []
+    for fetch in fetches:
+        batch.append(fetch)
+        if len(batch) >= _TASK_REQUESTS or sum(len(each.range) for each in batch) >= _TASK_BYTES:
+            yield tuple(batch)
+            batch = []
+    if batch:
+        yield tuple(batch)

@@ -1,0 +1,96 @@
+"""Records as rows of Parquet files."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.atomic_files import create_synced
+from catalogue.errors import QueryError
+from catalogue.output.formats import SUFFIXES, JsonLinesFormat, sealed_path
+from catalogue.records.record import Record
+
+ROW = pa.schema(
+    [
+        ("url", pa.string()),
+        ("time", pa.timestamp("ms", "UTC")),
+        ("status", pa.int16()),
+        ("mime", pa.string()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("links", pa.list_(pa.struct([("type", pa.string()), ("url", pa.string()), ("text", pa.string())]))),
+        ("failure", pa.string()),
+        ("warc_filename", pa.string()),
+        ("warc_record_offset", pa.int64()),
+        ("warc_record_length", pa.int64()),
+    ]
+)
+"""Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type, ``text`` is
+null
+without text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
+absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
+"""
+
+_ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 1 << 16
+"""Bytes of JSON and rows of a row group."""
+_GZIP_LEVEL = 3  # the rows are read once
+_ROWS_PER_BATCH = 256
+
+
+class ParquetFormat(JsonLinesFormat):
+    """Parquet; until a file is finished, its rows are gzipped JSON lines with times as numbers."""
+
+    suffix = SUFFIXES["parquet"]
+    streamable = False
+
+    def __init__(self, convert: Callable[[Record], Mapping[str, Any]], schema: pa.Schema) -> None:
+        super().__init__(convert)
+        self._schema = schema
+
+    def encode(self, record: Record) -> bytes:
+        return _gzipped(super().encode(record))
+
+    def seal(self, partial: Path) -> Path:
+        finished = sealed_path(partial)
+        with create_synced(finished) as file, pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
+            for rows in _row_groups(partial):
+                writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
+        return finished
+
+    def unseal(self, finished: Path, partial: Path) -> None:
+        new = sealed_path(partial)
+        times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
+        numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
+        try:
+            with pq.ParquetFile(finished) as rows, create_synced(new) as file:
+                for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
+                    lines = (json.dumps(row).encode() + b"\n" for row in batch.cast(numbers).to_pylist())
+                    file.writelines(map(_gzipped, lines))
+        except (pa.ArrowException, KeyError) as error:
+            raise QueryError(
+                f"{finished} was changed after it was written; move it away, and its records are fetched again"
+            ) from error
+        new.replace(partial)
+
+
+def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    with gzip.open(partial) as lines:
+        for line in lines:
+            rows.append(json.loads(line))
+            size += len(line)
+            if size >= _ROW_GROUP_BYTES or len(rows) >= _ROW_GROUP_ROWS:
+                yield rows
+                rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _gzipped(line: bytes) -> bytes:
+    return gzip.compress(line, _GZIP_LEVEL, mtime=0)
