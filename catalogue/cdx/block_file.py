@@ -12,13 +12,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
 from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
 from catalogue.errors import BadCdx, StoreDamaged
-from catalogue.parquet.arrow_arrays import text
+from catalogue.parquet.arrow_arrays import positions, text
 from catalogue.surt import KeyInterval
 
 FILE = pa.schema(
@@ -69,7 +70,7 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
         for part in parts:
             blocks += len(part)
             # A slice would keep the complete part in memory.
-            firsts.append(part.columns.take(pa.array(range(0, len(part), _ROW_GROUP), pa.int64())))
+            firsts.append(part.columns.take(positions(np.arange(0, len(part), _ROW_GROUP))))
             size += firsts[-1].nbytes
             if size > _MAX_DIRECTORY:
                 raise BadCdx(f"{list_path(crawl)} has keys that are too long")
@@ -106,7 +107,7 @@ def _table(crawl: str, columns: pa.RecordBatch) -> pa.Table:
         texts = {"first_key": keys.cast(pa.string()), "first_time": times.cast(pa.string())}
     except pa.ArrowInvalid as error:
         raise BadCdx(f"{list_path(crawl)} has a key that is not UTF-8: {error}") from error
-    texts["crawl"] = pa.repeat(pa.scalar(crawl), len(columns))
+    texts["crawl"] = pa.repeat(text(crawl), len(columns))
     return pa.table([texts[name] if name in texts else columns.column(name) for name in FILE.names], schema=FILE)
 
 
