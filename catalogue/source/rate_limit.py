@@ -26,10 +26,6 @@ _RECOVERY_SECONDS = 10.0
 """Seconds without throttling after which the rate grows by 1 per second."""
 
 
-_MOMENT = 0.05
-"""Seconds for which requests to a host without a limit do not look again whether another process was blocked."""
-
-
 class Clock(Protocol):
     """A clock; tests pass one with which waits take no time."""
 
@@ -105,8 +101,6 @@ class Limiter:
         self._file = StateFile(file, max(policy.pauses)) if file else None
         self._lock = Lock()
         self._memory = State()
-        self._read_at = -math.inf
-        """Time of ``_memory``."""
 
     @property
     def rate(self) -> float | None:
@@ -130,10 +124,7 @@ class Limiter:
             Blocked: if the host has blocked this address too often in a row.
             Throttled: at once, if the wait would be longer; no slot is used then.
         """
-        started = self.clock.now()
-        if self._is_free(started):
-            return started
-        until = started + max_wait
+        until = self.clock.now() + max_wait
         while True:
             now = self.clock.now()
             before = State()
@@ -161,11 +152,6 @@ class Limiter:
                     if self.state.blocks:
                         continue
                 return self.clock.now()
-
-    def _is_free(self, now: float) -> bool:
-        """Return whether there was no limit a moment ago, so that the file need not be read for each request."""
-        unlimited = self.policy.rate is None and not self._memory.blocks and not self._memory.paused_until
-        return unlimited and 0 <= now - self._read_at < _MOMENT
 
     def _sleep(self, now: float, end: float, until: float, reason: str) -> None:
         if end > until:
@@ -265,7 +251,6 @@ class Limiter:
     def _update(self, change: Callable[[State], State]) -> State:
         """Change the state and return the new one; without a usable file, it is not shared."""
         with self._lock:
-            self._read_at = self.clock.now()
             if self._file is not None:
                 try:
                     self._memory = self._file.change(change, self.clock.now)

@@ -38,17 +38,6 @@ def test_block_is_shared_between_processes(tmp_path: Path) -> None:
     assert limiter.blocked(clock.now()) == pytest.approx(900.0)
 
 
-def test_block_stops_others_without_a_limit_after_a_moment(tmp_path: Path) -> None:
-    file, clock = tmp_path / "host.json", FakeClock()
-    one, other = (Limiter(Policy(), clock=clock, file=file) for _ in range(2))
-    assert one.acquire() == START
-    pause = other.blocked(other.acquire())
-    clock.advance(0.04)
-    assert one.acquire() == START + 0.04
-    clock.advance(0.02)
-    assert one.acquire() >= START + pause
-
-
 def test_two_processes_share_the_rate(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
