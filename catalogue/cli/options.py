@@ -74,7 +74,7 @@ _subset_option = click.option(
     "subsets",
     multiple=True,
     shell_complete=complete_subsets,
-    help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
+    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: all stored]",
 )
 crawl_options = combine(_any_crawl_option, _subset_option)
 capture_options = combine(

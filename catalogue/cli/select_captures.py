@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
+from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, join_first, plural
 
@@ -59,7 +61,7 @@ def select_captures(
         _harvest(catalogue, parameters)
         captures = captures_for(catalogue, parameters)
     if sys.stderr.isatty():
-        for hint in _hints(options, parameters):
+        for hint in _hints(options, catalogue, parameters):
             options.say(hint)
     return captures
 
@@ -116,7 +118,7 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
     given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
     given |= {"crawls": parameters["crawls"] or None, "columns": parameters["columns"] or None}
-    given |= {"index": parameters.get("index", "columnar") or "auto"}
+    given |= {"index": _index(parameters)}
     try:
         return catalogue.captures(**given)
     except QueryError:
@@ -138,24 +140,43 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     """Print which crawls contain no match, and hints."""
-    from catalogue.find_captures import select_partitions
-    from catalogue.query.query import Query
     from catalogue.reports import crawl_names
 
-    session, index = catalogue.session, parameters.get("index", "columnar") or "auto"
-    query = Query.of("*", crawls=parameters["crawls"] or None, subsets=parameters["subsets"], index=index)
-    newest, *others = select_partitions(session, query)
+    session = catalogue.session
+    newest, *others = _partitions(catalogue, parameters)
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
     if "latest" in parameters["crawls"]:
         crawls += ", the newest" + (" stored" if newest in {*crawl_names(session), *session.block_lists.stored} else "")
     subsets = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""
     options.say(f"nothing in {crawls}{subsets}")
     if not sys.stderr.isatty():  # select_captures printed them on terminals
-        for hint in _hints(options, parameters):
+        for hint in _hints(options, catalogue, parameters):
             options.say(hint)
 
 
-def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
+def _index(parameters: dict[str, Any]) -> str:
+    return parameters.get("index", COLUMNAR) or AUTO
+
+
+def _partitions(catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the crawls that are read, newest first, and the subsets of each."""
+    from catalogue.find_captures import select_partitions
+    from catalogue.query.query import Query
+
+    crawls = parameters["crawls"] or None
+    query = Query.of("*", crawls=crawls, subsets=parameters["subsets"], index=_index(parameters))
+    return select_partitions(catalogue.session, query)
+
+
+def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> Iterator[str]:
     pattern = parameters["patterns"][0]
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
+    if options.table is None and not parameters["subsets"] and _index(parameters) == AUTO:
+        every = _partitions(catalogue, parameters).items()
+        narrow = [(crawl, subsets) for crawl, subsets in every if len(subsets) < len(SUBSETS)]
+        if narrow:
+            crawl, subsets = narrow[0]
+            others = f" and {len(narrow) - 1:,} more" if len(narrow) > 1 else ""
+            searched = f"of {crawl}{others} only what is stored is searched ({', '.join(subsets)})"
+            yield f"tip: {searched}; --subset all adds redirects, errors and robots.txt"

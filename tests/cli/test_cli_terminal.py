@@ -42,7 +42,7 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
     ],
 )
 def test_cuts_urls_and_not_times(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
-    words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31"]
+    words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31", "--subset", "warc"]
     rows = asking(*words, "--columns", ",".join(shown)).json_lines()
     names, line, *lines = on_a_terminal(asking, *words, columns=columns).splitlines()
     assert len(line) <= columns
@@ -120,8 +120,21 @@ def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) ->
     assert "files/s" in seen
 
 
+def test_says_that_only_stored_subsets_are_searched(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    assert command("harvest", "--crawl", crawl).status == 0
+    words, tip = ("query", "*.example.com", "--crawl", crawl, "--count"), "only what is stored is searched (warc)"
+    assert tip in on_a_terminal(command, *words, columns=200)
+    stored, every = (command(*words, *more) for more in ((), ("--subset", "all")))
+    assert int(stored.out) < int(every.out)
+    assert stored.err == every.err == ""
+    for more in (("--subset", "all"), ("--subset", "warc"), ("--index", "columnar"), ("--index", "cdx")):
+        assert "tip:" not in on_a_terminal(command, *words, *more, columns=200)
+
+
 @pytest.mark.parametrize(
-    "words", [("query", "--ordered", "--limit", "5", "--rate", "2"), ("sample", "-n30", "--rate", "2")]
+    "words",
+    [("query", "--ordered", "--limit", "5", "--rate", "2", "--subset", "warc"), ("sample", "-n30", "--rate", "2")],
 )
 def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tuple[str, ...]) -> None:
     """The rate keeps requests waiting for over a second."""
