@@ -67,7 +67,7 @@ _any_crawl_option = click.option(
     multiple=True,
     shell_complete=complete_stored_crawls,
     help="2022-05, a year or A..B, stored or not; latest or all: of the stored crawls, if there are any; "
-    "comma-separated or repeated.  [default: all]",
+    "comma-separated or repeated.  [default: all stored]",
 )
 _subset_option = click.option(
     "--subset",
