@@ -8,6 +8,8 @@ list of public suffixes of the time at which the table was written.
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +34,10 @@ _ARCHIVE = re.compile(
 )
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
-_DECODE = json.JSONDecoder(object_pairs_hook=list).decode
+_DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
-_SHORT = re.compile("-?0*[0-9]{1,5}")
+_SHORT = re.compile("(-?)0*([0-9]{1,5})")
 _NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
 _STAMP = np.frombuffer(b"0000-00-00T00:00:00", np.uint8)
 _DIGITS = [place for place, code in enumerate(_STAMP) if chr(code).isdigit()]
@@ -88,23 +90,31 @@ def _objects(objects: Sequence[bytes]) -> pa.RecordBatch:
     if not all(text.startswith(b"{") and text.endswith(b"}") for text in objects):
         raise _Invalid
     if len(objects) <= _FEW:
-        values = [_parse(text) for text in objects]
-        columns = [texts([each.get(name) for each in values]) for name in _FIELDS]
-        return pa.RecordBatch.from_arrays(columns, schema=_JSON)
+        with suppress(RecursionError):  # Arrow has no limit of depth
+            return _parsed(objects)
     data = b"\n".join(objects)
-    table = pa.json.read_json(
-        pa.BufferReader(data),
-        pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
-    )
+    try:
+        table = pa.json.read_json(
+            pa.BufferReader(data),
+            pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:  # perhaps of a field that is not used
+        return _parsed(objects)
     if len(table) != len(objects):
         raise _Invalid
     (batch,) = table.combine_chunks().to_batches()
     return batch
 
 
+def _parsed(objects: Sequence[bytes]) -> pa.RecordBatch:
+    values = [_parse(text) for text in objects]
+    columns = [texts([each.get(name) for each in values]) for name in _FIELDS]
+    return pa.RecordBatch.from_arrays(columns, schema=_JSON)
+
+
 def _parse(text: bytes) -> dict[str, str | None]:
-    pairs = _DECODE(text.decode())
+    pairs = _decoded(text)
     values = {name: value for name, value in pairs if name in _FIELDS}
     if len(values) != sum(name in _FIELDS for name, _ in pairs) or not _TYPES.issuperset(map(type, values.values())):
         raise _Invalid
@@ -130,7 +140,7 @@ def _numbers(digits: pa.StringArray) -> pa.Int64Array:
 def _times(stamps: Sequence[bytes]) -> pa.Array:
     digits = b"".join(stamps)
     if any(len(stamp) != len(_DIGITS) for stamp in stamps) or not (digits.isdigit() or not digits):
-        raise _Invalid
+        raise _Invalid("the time does not have 14 digits")
     written = np.tile(_STAMP, (len(stamps), 1))
     written[:, _DIGITS] = np.frombuffer(digits, np.uint8).reshape(len(stamps), len(_DIGITS))
     milliseconds = written.view(f"S{len(_STAMP)}").ravel().astype("datetime64[ms]").astype(np.int64)
@@ -144,10 +154,16 @@ def _statuses(written: pa.StringArray) -> pa.Array:
 
 
 def _status(written: str | None) -> int:
-    if written is None or not _SHORT.fullmatch(written):
+    if written is None or not (parts := _SHORT.fullmatch(written)):
         return _NO_STATUS
-    value = int(written)
+    value = int(parts[1] + parts[2])
     return value if _LEAST <= value <= _GREATEST else _NO_STATUS
+
+
+def _decoded(text: bytes) -> list[tuple[str, Any]]:
+    """Return names and values of an object; bytes that are not UTF-8 matter only where they are used."""
+    pairs: list[tuple[str, Any]] = _DECODE(text.decode(errors="surrogateescape"))
+    return pairs
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
@@ -164,25 +180,25 @@ def _fault(crawl: str, line: bytes) -> str | None:
     if len(parts) != 3 or not parts[2].startswith(b"{"):  # noqa: PLR2004
         return "no JSON object"
     try:
-        pairs = _DECODE(parts[2].decode())
+        pairs = _decoded(parts[2])
     except (ValueError, RecursionError) as error:
         return f"invalid JSON ({error})"
     names = [name for name, _ in pairs if name in _FIELDS]
     if len({*names}) != len(names):
         return f"the field {max(names, key=names.count)} occurs twice"
     values = dict(pairs)
-    if wrong := [name for name in names if not isinstance(values[name], str)]:
+    if wrong := [name for name in names if not isinstance(values[name], str if name in _REQUIRED else str | None)]:
         return f"the value of {wrong[0]} is not a text"
     if missing := [name for name in _REQUIRED if name not in values]:
         return f"no field {missing[0]}"
     if wrong := [name for name in NUMBERS.values() if not re.fullmatch(r"[0-9]{1,15}", values[name])]:
         return f"invalid {wrong[0]}"
     try:
-        _place(crawl, values["filename"])
+        _place(crawl, values["filename"].rpartition("/")[0])
     except _Invalid:
         return f"the archive is not one of {crawl}"
     try:
         _convert(crawl, [parts])
-    except (_Invalid, ValueError) as error:
+    except (_Invalid, ValueError, RecursionError) as error:
         return f"invalid key, time or text ({error})"
     return None

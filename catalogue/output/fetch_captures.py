@@ -1,6 +1,7 @@
 """Fetch the records of captures, one by one or into an output."""
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import closing
@@ -164,7 +165,7 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
     if (answer := _answer(captures)) is not None:
         names = list(record_columns(answer.schema.names).values())
         yield from _rows_of(batch.select(names) for batch in answer.batches())
-    elif hasattr(type(captures), "to_batches"):
+    elif (arrow := sys.modules.get("pyarrow")) and isinstance(captures, arrow.Table):
         names = list(record_columns(frame.schema.names).values())
         yield from _rows_of(frame.select(names).to_batches(_ROWS))
     elif hasattr(captures, "iloc") and hasattr(captures, "columns"):

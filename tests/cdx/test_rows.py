@@ -86,7 +86,18 @@ def test_subset_is_in_the_path_of_the_archive(subset: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [("404", 404), ("0404", 404), ("-", -1), ("", -1), (None, -1), ("200.5", -1), ("99999", -1), ("2 00", -1)],
+    [
+        ("404", 404),
+        ("0404", 404),
+        ("-", -1),
+        ("", -1),
+        (None, -1),
+        ("200.5", -1),
+        ("99999", -1),
+        ("2 00", -1),
+        ("0" * 5000 + "7", 7),
+        ("-0012", -12),
+    ],
 )
 def test_statuses_that_are_not_numbers_are_minus_one(status: str | None, expected: int) -> None:
     assert rows(line(status=status), line())[0]["fetch_status"] == expected
@@ -111,6 +122,32 @@ def test_accepts_any_order_and_unknown_fields() -> None:
     fields = dict(reversed(FIELDS.items())) | {"new": {"a": [1, None]}}
     prefix = b"com,example)/ 20220816185132 "
     assert rows(prefix + json.dumps(fields, separators=(",", ":")).encode()) == rows(line())
+
+
+IGNORED = {
+    "half a character": rb'"x": "\ud800"',
+    "a name with half a character": rb'"\udc00": 1',
+    "a huge number": b'"x": 1e999',
+    "many digits": b'"x": ' + b"9" * 5000,
+    "bytes that are not UTF-8": b'"x": "\xff"',
+    "deep brackets": b'"x": ' + b"[" * 1200 + b"]" * 1200,
+    "a null": b'"redirect": null',
+}
+
+
+@pytest.mark.parametrize("ignored", IGNORED)
+@pytest.mark.parametrize("around", [0, 2, 60])
+def test_few_and_many_lines_are_read_whatever_ignored_fields_have(ignored: str, around: int) -> None:
+    odd = line()[:-1] + b", " + IGNORED[ignored] + b"}"
+    assert rows(*[line()] * around, odd, *[line()] * around) == rows(line()) * (2 * around + 1)
+
+
+@pytest.mark.parametrize("around", [2, 60])
+def test_errors_name_the_file_of_the_line(around: int) -> None:
+    good = FoundLines("cdx-00001.gz", 100, 1, (line() + b"\n") * around)
+    bad = FoundLines("cdx-00002.gz", 900, 5, line()[:-1] + b', "charset": "\xff"}\n')
+    with pytest.raises(BadCdx, match=r"cdx-00002\.gz, block at byte 900, line 5: "):
+        captures_of(CRAWL, [good, bad])
 
 
 def replaced(old: bytes, new: bytes) -> bytes:
@@ -145,7 +182,8 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "month 13": (line().replace(b" 202208", b" 202213"), "invalid key, time or text"),
     "a short time": (line().replace(b" 202208", b" 2022"), "invalid key, time or text"),
     "a key that is not UTF-8": (line().replace(b")/ ", b")/\xe9 "), "invalid key, time or text"),
-    "a text that is not UTF-8": (replaced(b"text/html", b"text/\xe9"), "invalid JSON"),
+    "a text that is not UTF-8": (replaced(b"text/html", b"text/\xe9"), "invalid key, time or text"),
+    "a file in no folder": (line(filename=FILE.rpartition("/")[0]), f"not one of {CRAWL}"),
     "half a character": (replaced(b"text/html", b"\\ud800"), "invalid key, time or text"),
 }
 

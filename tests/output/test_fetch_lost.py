@@ -10,6 +10,7 @@ from shutil import copyfile
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -150,7 +151,7 @@ def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, row
     assert harvested.fetch(other, tmp_path / "out.warc.gz").records == 9
 
 
-@pytest.mark.parametrize("kind", ["batch", "reader", "row", "text", "column", "number", "list"])
+@pytest.mark.parametrize("kind", ["batch", "reader", "dataset", "row", "text", "column", "number", "list"])
 def test_rejects_other_values_as_captures(
     harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], kind: str
 ) -> None:
@@ -158,6 +159,7 @@ def test_rejects_other_values_as_captures(
     odd: Any = {
         "batch": table.to_batches()[0],
         "reader": table.to_reader(),
+        "dataset": pyarrow.dataset.dataset(table),
         "row": rows[0],
         "text": "*.com",
         "column": table.to_pandas()["url"],
