@@ -10,8 +10,8 @@ from shutil import copyfile
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.csv as pa_csv
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
