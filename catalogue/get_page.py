@@ -164,7 +164,11 @@ class _Search:
         return url
 
     def record(self, found: _Found) -> Record:
-        return fetch_record(self.session, found.capture)
+        try:
+            return fetch_record(self.session, found.capture)
+        except NotFound as error:
+            message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one by its crawl or time"
+            raise NotFound(message) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Found:
         """Return the best capture: the newest, or the nearest.

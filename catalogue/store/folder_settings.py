@@ -5,7 +5,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.settings import STORE_NAME, Settings, canonical, load_settings
+from catalogue.settings import STORE_NAME, Settings, canonical, is_folder, load_settings
 from catalogue.store.glance import stored_sources
 
 
@@ -32,7 +32,8 @@ def settings_for(
     stored = stored_sources(folder / STORE_NAME)
     if stored:
         settings = load_settings({"source": _as_setting(stored[0])}, data=data, **options)
-    if others := [source for source in stored if canonical(source) != canonical(settings.source)]:
+    others = [source for source in stored if canonical(source) != canonical(settings.source)]
+    if others and ("://" in settings.source or is_folder(settings.source)):  # a folder that is missing is an error
         origin, advice = _as_setting(others[0]), "use another --data folder for it"
         if options.get("source"):
             advice += ", or leave out --source"

@@ -122,6 +122,9 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
     ran = command(*asked, CATALOGUE_SOURCE="")  # the latest harvest decides
     assert (ran.status, f"{reported}if that is not intended, use --source\n" in ran.err) == (0, True)
     assert command(*asked, "--quiet", CATALOGUE_SOURCE="").err == ""
+    nowhere = command("harvest", "--crawl", whole_crawls[1], "--source", "no/such/folder")
+    assert (nowhere.status, nowhere.err.count("\n")) == (2, 1)
+    assert "there is no folder 'no/such/folder'" in nowhere.err
 
 
 def test_pulled_files_have_the_configured_source(

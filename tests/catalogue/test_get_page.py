@@ -161,6 +161,19 @@ def test_follows_redirects_in_their_own_crawl_first(tmp_path: Path) -> None:
     assert (page.crawl, page.url, page.redirects[0].url) == (old, target, redirect[0])
 
 
+def test_says_which_crawl_has_a_capture_whose_archive_is_missing(tmp_path: Path) -> None:
+    url, crawl = "https://example.com/here", "CC-MAIN-2022-05"
+    write_crawl(tmp_path / "source", crawl, (url, "20220120000000", ""))
+    (archive,) = (tmp_path / "source").rglob("*.warc.gz")
+    archive.unlink()
+    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
+    with (
+        catalogue.open(tmp_path / "data", settings=settings) as cat,
+        pytest.raises(NotFound, match=f"does not exist; it has the chosen capture, of {crawl}; choose another"),
+    ):
+        cat.get(url, crawls=crawl)
+
+
 def test_search_asks_before_the_twenty_first_request(whole_mirror: Path, tmp_path: Path) -> None:
     estimates: list[GetEstimate] = []
     with FaultServer(whole_mirror) as server, opened(server, tmp_path) as cat:
