@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.catalogue import Catalogue
 
+_MARKS = frozenset("./:,*)")
+"""Nearly every pattern has one of these characters."""
+
 
 def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
     """Read the files of --urls-file, which can be read only once, and split lists at commas."""
@@ -169,7 +172,10 @@ def _partitions(catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str,
 
 
 def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> Iterator[str]:
-    pattern = parameters["patterns"][0]
+    pattern, *others = parameters["patterns"]
+    words = [each for each in others if not _MARKS.intersection(each)]
+    if words and options.table is None and not parameters["match"]:
+        yield f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
     if options.table is None and not parameters["subsets"] and _index(parameters) == AUTO:

@@ -120,6 +120,14 @@ def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) ->
     assert "files/s" in seen
 
 
+def test_says_that_a_word_behind_a_url_is_a_pattern_of_its_own(asking: Command) -> None:
+    seen = on_a_terminal(asking, "query", "https://example.com/a", "page", "--count", "--subset", "warc", columns=200)
+    assert "tip: page is a pattern of its own; quote a URL that has a blank" in seen
+    assert "tip:" not in on_a_terminal(
+        asking, "query", "https://example.com/a", "example.org/b", "--count", columns=200
+    )
+
+
 def test_says_that_only_stored_subsets_are_searched(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
     assert command("harvest", "--crawl", crawl).status == 0
