@@ -172,8 +172,8 @@ def _partitions(catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str,
 
 
 def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> Iterator[str]:
-    pattern, *others = parameters["patterns"]
-    words = [each for each in others if not _MARKS.intersection(each)]
+    pattern, *more = parameters["patterns"]
+    words = [each for each in more if not _MARKS.intersection(each)]
     if words and options.table is None and not parameters["match"]:
         yield f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
@@ -183,6 +183,6 @@ def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) 
         narrow = [(crawl, subsets) for crawl, subsets in every if len(subsets) < len(SUBSETS)]
         if narrow:
             crawl, subsets = narrow[0]
-            others = f" and {len(narrow) - 1:,} more" if len(narrow) > 1 else ""
-            searched = f"of {crawl}{others} only what is stored is searched ({', '.join(subsets)})"
+            and_more = f" and {len(narrow) - 1:,} more" if len(narrow) > 1 else ""
+            searched = f"of {crawl}{and_more} only what is stored is searched ({', '.join(subsets)})"
             yield f"tip: {searched}; --subset all adds redirects, errors and robots.txt"
