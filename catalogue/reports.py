@@ -124,26 +124,9 @@ def crawl_states(
 ) -> dict[str, str]:
     """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
     chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
-    with session.database() as connection:
-        sql = with_literals(
-            """
-            WITH
-              files AS (
-                SELECT crawl, string_agg(path || hex(version), ',' ORDER BY path) AS stored
-                FROM derived.files WHERE len($2) = 0 OR list_contains($2, subset) GROUP BY crawl
-              ),
-              lists AS (
-                SELECT crawl, string_agg(subset || files, ',' ORDER BY subset) AS listed
-                FROM derived.listed GROUP BY crawl
-              )
-            SELECT crawl, md5(stored || coalesce(listed, ''))
-            FROM files LEFT JOIN lists USING (crawl) WHERE list_contains($1, crawl)
-            """,
-            chosen,
-            [] if "all" in requested else requested,
-        )
-        states: dict[str, str] = dict(connection.execute(sql).fetchall())
-    return {crawl: states[crawl] for crawl in chosen if crawl in states}
+    of = [] if "all" in requested else requested
+    states = {crawl: session.metadata().state_of(crawl, of) for crawl in chosen}
+    return {crawl: state for crawl, state in states.items() if state}
 
 
 def block_list_rows(session: Session) -> list[dict[str, Any]]:

@@ -63,6 +63,8 @@ class BatchFile:
 
     def read(self, batches: range) -> pa.RecordBatch:
         """Return the rows of consecutive batches."""
+        if len(batches) == 1:
+            return self._reader.get_batch(batches.start)
         return one_batch(pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema))
 
     def all(self) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from catalogue.captures import Captures
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
-from catalogue.join.spilling import parquet_files, plain_name
+from catalogue.join.spilling import plain_name
 from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
 
@@ -33,6 +35,8 @@ _JSON = {".json", ".jsonl", ".ndjson"}
 _CHUNK = 4 << 20
 """Bytes of lines that become a batch."""
 _BATCH = 1 << 16
+_PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
+"""Rows of Parquet that become a batch, and bytes of each column that are read ahead."""
 _LONGEST = 16 << 20
 """Bytes of a row of CSV or JSON."""
 _SHOWN = 300
@@ -172,29 +176,47 @@ def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedAr
 
 @contextmanager
 def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
-    import duckdb
-
     with ExitStack() as stack:
         with _errors(path):
             file = stack.enter_context(path.open("rb"))
-            function = _reader_of(path, file)
-        if function is None:
+            parquet = stack.enter_context(_parquet(file)) if _starts_with(file, _PARQUET) else None
+            function = None if parquet else _reader_of(path, file)
+        if parquet:
+            rows = map(_plain, parquet.iter_batches(_PARQUET_ROWS, use_threads=False))
+            with _errors(path):
+                first = next(rows, None) or _plain(parquet.schema_arrow.empty_table())
+            column = _column(first.schema, on, str(path))
+            yield OpenInput(chain([first], _guarded(path, rows)), first.schema, column, "row")
+        elif function:
+            import duckdb
+
+            with _errors(path, duckdb.Error):
+                connection = stack.enter_context(duckdb.connect())
+                reader = connection.execute(f"FROM {function}").to_arrow_reader(_BATCH)
+            column = _column(reader.schema, on, str(path))
+            yield OpenInput(_guarded(path, reader, duckdb.Error), reader.schema, column, "row")
+        else:
             if on is not None:
                 raise QueryError(f"{path} has lines without columns; leave out the column {on}")
             schema = pa.schema([(TEXT_COLUMN, pa.binary())])
             lines = _batches_of_lines(stack.enter_context(_unzipped(file)), schema)
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
-            return
-        with _errors(path):
-            connection = stack.enter_context(duckdb.connect())
-            rows = connection.execute(f"FROM {function}").to_arrow_reader(_BATCH)
-        yield OpenInput(_guarded(path, rows), rows.schema, _column(rows.schema, on, str(path)), "row")
 
 
-def _guarded(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _parquet(file: BinaryIO) -> pq.ParquetFile:
+    return pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
+
+
+def _starts_with(file: BinaryIO, magic: bytes) -> bool:
+    start = file.read(len(magic))
+    file.seek(0)
+    return start == magic
+
+
+def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Exception]) -> Iterator[pa.RecordBatch]:
     waiting = iter(batches)
     while True:
-        with _errors(path):
+        with _errors(path, *kinds):
             batch = next(waiting, None)
         if batch is None:
             return
@@ -206,8 +228,6 @@ def _reader_of(path: Path, file: BinaryIO) -> str | None:
     start = file.read(len(_PARQUET))
     file.seek(0)
     name = literal(plain_name(path))
-    if start == _PARQUET:
-        return parquet_files([path])
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in {".gz", ".zst"}]
     kind = suffixes[-1] if suffixes else ""
     if kind == ".parquet":
@@ -259,15 +279,13 @@ def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBa
 
 
 @contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    """Turn errors of reading a file into one sentence."""
-    import duckdb
-
+def _errors(path: Path, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of reading a file, and those of other kinds, into one sentence."""
     try:
         yield
     except FileNotFoundError as error:
         raise QueryError(f"there is no file {path}") from error
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error, duckdb.Error, pa.ArrowException) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error, pa.ArrowException, *kinds) as error:
         raise QueryError(f"{path} cannot be read: {_short(error)}") from error
 
 

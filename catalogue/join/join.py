@@ -203,7 +203,7 @@ class _Run:
                 )
             self._ledger.add_input(asdict(counts))
         about = self._ledger.input
-        return JoinKeys(folder, about["patterns"], is_ascii=about["is_ascii"], most=self._sizes.in_memory)
+        return JoinKeys(folder, about["patterns"], is_ascii=about["is_ascii"])
 
     def estimate(self) -> JoinEstimate:
         """Cut the keys into slices, and price those that are not done."""

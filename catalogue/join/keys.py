@@ -1,7 +1,7 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 
@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.join.batch_file import BatchFile, one_batch
-from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, Lookups, StoredLookups, WideLookups
+from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, LookupFile, Lookups, StoredLookups, WideLookups
 from catalogue.parquet.arrow_arrays import binaries, flags, integers
-from catalogue.query.exact_keys import KeyTexts
-from catalogue.surt import END, KeyInterval
+from catalogue.surt import KeyInterval
 
 ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""
@@ -25,25 +24,21 @@ INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
 class JoinKeys:
     """The sorted keys in a folder."""
 
-    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool, most: int) -> None:
+    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool) -> None:
         """Use the files that ``sort_keys`` wrote.
 
         Args:
             folder: of the files.
             patterns: number of different ones.
             is_ascii: whether all keys are ASCII.
-            most: single keys that are in memory together.
         """
         self.patterns = patterns
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
-        self._firsts = [bytes.fromhex(first) for first, _ in self._lookups.places]
+        self._file = LookupFile(self._lookups)
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
-        self._most = most
         self.is_wide = self._reached[-1:] > [b""]
         """Whether there are intervals of many keys."""
-        self._last: tuple[int, Sequence[bytes]] = (-1, ())
-        """The batch of intervals that was searched last, and their starts."""
 
     def close(self) -> None:
         self._inputs.close()
@@ -93,12 +88,7 @@ class JoinKeys:
 
     def place(self, key: bytes) -> int:
         """Return how many intervals start before a key."""
-        if key >= END or not self._firsts:
-            return len(self)
-        number = max(0, bisect_left(self._firsts, key) - 1)
-        if number != self._last[0]:
-            self._last = number, KeyTexts(self._lookups.read(range(number, number + 1)).column("start"))
-        return self._lookups.starts[number] + bisect_left(self._last[1], key)
+        return self._file.place(key)
 
     def count(self, keys: KeyInterval) -> int:
         """Return how many intervals start in an interval of keys."""
@@ -116,13 +106,13 @@ class JoinKeys:
         """Return the intervals with keys between two keys, the second exclusive, cut to them."""
         if not self.is_wide:
             low, high = self.place(start), self.place(end)
-            if high - low > self._most and self.is_ascii:
-                return StoredLookups(self._lookups, low, high)
+            if self.is_ascii:
+                return StoredLookups(self._file, low, high)
             first, stop = (bisect_right(self._lookups.starts, low) - 1, bisect_left(self._lookups.starts, high))
             rows = self._lookups.read(range(max(0, first), max(0, first, stop)))
             return ExactLookups(rows.slice(low - self._lookups.starts[max(0, first)], high - low))
-        first = min(max(0, bisect_right(self._firsts, start) - 1), bisect_right(self._reached, start))
-        rows = self._lookups.read(range(first, max(first, bisect_left(self._firsts, end))))
+        first = min(max(0, bisect_right(self._file.firsts, start) - 1), bisect_right(self._reached, start))
+        rows = self._lookups.read(range(first, max(first, bisect_left(self._file.firsts, end))))
         begins, ends = rows.column("start"), rows.column("end")
         low, high = binaries([start, end])
         inside = pc.or_(pc.greater_equal(begins, low), pc.greater(pc.fill_null(ends, b""), low))

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.join.batch_file import BatchFile
-from catalogue.parquet.arrow_arrays import booleans, flags, integers, numbers, positions
-from catalogue.query.exact_keys import ExactKeys, ManyKeys
-from catalogue.surt import KeyInterval, exact_interval, merge
+from catalogue.parquet.arrow_arrays import ascending, booleans, flags, integers, numbers, positions
+from catalogue.query.exact_keys import ExactKeys, KeyTexts, ManyKeys
+from catalogue.surt import END, KeyInterval, exact_interval, merge
 
 NUMBER = "number"
 """Column with the number of a pattern."""
 LOOKUPS = pa.schema([("start", pa.binary()), ("end", pa.binary()), (NUMBER, pa.int64())])
 """An interval of keys, sorted by ``start``, and the number of its pattern; ``end`` is null for a single key."""
-_start = attrgetter("start")
+_BATCHES = 16
+"""Of intervals, that stay in memory."""
 _Found = tuple[np.ndarray, np.ndarray]
 
 
@@ -81,6 +81,8 @@ class ExactLookups(Lookups):
         at = pc.index_in(keys, value_set=near.keys)
         found = numbers(pa.chunked_array([pc.indices_nonzero(pc.is_valid(at))]))
         distinct = start + integers(at.drop_null()).astype(np.int64)
+        if len(self._firsts) == len(self._numbers):
+            return found, self._numbers[distinct]
         counts = self._counts[distinct]
         places = np.repeat(self._firsts[distinct], counts)
         within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -122,12 +124,30 @@ class WideLookups(Lookups):
         return np.concatenate(rows), self._numbers[np.concatenate(places)]
 
 
-class StoredLookups(Lookups):
-    """So many single keys that they stay on disk; those near the keys of captures are read batch by batch."""
+class LookupFile:
+    """A file of ``LOOKUPS``, of which the batches that were read last stay in memory."""
 
-    def __init__(self, file: BatchFile, first: int, stop: int) -> None:
-        """Use consecutive rows of a file of ``LOOKUPS``."""
-        self._keys = StoredKeys(_Batches(file), first, stop)
+    def __init__(self, file: BatchFile) -> None:
+        self.starts = file.starts
+        """Number of the first row of each batch, and the number of rows."""
+        self.firsts = [bytes.fromhex(first) for first, _ in file.places]
+        """The least key of each batch."""
+        self.read = lru_cache(_BATCHES)(lambda number: file.read(range(number, number + 1)))
+
+    def place(self, key: bytes) -> int:
+        """Return how many intervals start before a key."""
+        if key >= END or not self.firsts:
+            return self.starts[-1]
+        number = max(0, bisect_left(self.firsts, key) - 1)
+        return self.starts[number] + bisect_left(KeyTexts(self.read(number).column("start")), key)
+
+
+class StoredLookups(Lookups):
+    """Single keys in a file; those near the keys of captures are read batch by batch."""
+
+    def __init__(self, file: LookupFile, first: int, stop: int) -> None:
+        """Use consecutive rows."""
+        self._keys = StoredKeys(file, first, stop)
 
     @property
     def intervals(self) -> "StoredKeys":
@@ -135,39 +155,25 @@ class StoredLookups(Lookups):
 
     @property
     def patterns(self) -> np.ndarray:
-        return np.concatenate([integers(part.column(NUMBER)) for part in self._keys.parts(b"", None)])
+        return np.concatenate([np.arange(0), *(integers(part.column(NUMBER)) for part in self._keys.parts(b"", END))])
 
     def find(self, keys: pa.BinaryArray) -> _Found:
         rows, patterns = [np.arange(0)], [np.arange(0)]
-        order = integers(pc.sort_indices(keys)).astype(np.int64)
-        inorder = ExactLookups(
-            pa.RecordBatch.from_arrays(
-                [keys.take(positions(order)), pa.nulls(len(keys), pa.binary()), positions(order)], schema=LOOKUPS
-            )
-        )
-        if len(keys):
-            least, greatest = (each.as_py() for each in pc.min_max(keys).values())
-            for part in self._keys.parts(least, greatest):
-                at, found = inorder.find(part.column("start"))
-                rows.append(found)
-                patterns.append(integers(part.column(NUMBER))[at])
-        return np.concatenate(rows), np.concatenate(patterns)
-
-
-class _Batches:
-    """The batches of a file, of which the last ones stay decompressed."""
-
-    def __init__(self, file: BatchFile) -> None:
-        self.starts = file.starts
-        self.read = lru_cache(8)(lambda number: file.read(range(number, number + 1)))
+        inorder, places = ascending(keys)
+        for some, part in self._keys.near(inorder):
+            at, found = ExactLookups(part).find(inorder[some])
+            rows.append(at + some.start)
+            patterns.append(found)
+        every = np.concatenate(rows)
+        return (every if places is None else places[every]), np.concatenate(patterns)
 
 
 class StoredKeys(ManyKeys):
     """ASCII keys in a file."""
 
-    def __init__(self, batches: _Batches, first: int, stop: int) -> None:
-        """Use some rows."""
-        self._batches = batches
+    def __init__(self, file: LookupFile, first: int, stop: int) -> None:
+        """Use consecutive rows."""
+        self._file = file
         self.rows = range(first, max(first, stop))
         """Numbers of the rows."""
 
@@ -177,43 +183,54 @@ class StoredKeys(ManyKeys):
     def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - an interval, or a slice with some
         if isinstance(at, slice):
             some = self.rows[at]
-            return StoredKeys(self._batches, some.start, some.stop)
+            return StoredKeys(self._file, some.start, some.stop)
         place = self.rows[at]
-        number = bisect_right(self._batches.starts, place) - 1
-        return exact_interval(self._batches.read(number).column("start")[place - self._batches.starts[number]].as_py())
+        number = bisect_right(self._file.starts, place) - 1
+        return exact_interval(self._file.read(number).column("start")[place - self._file.starts[number]].as_py())
 
     def __reduce__(self) -> tuple[Callable[[pa.BinaryArray], ExactKeys], tuple[pa.BinaryArray]]:
         # Other machines do not have the file.
-        parts = [part.column("start") for part in self.parts(b"", None)]
+        parts = [part.column("start") for part in self.parts(b"", END)]
         return ExactKeys, (
             pc.unique(pa.concat_arrays(parts)) if parts else LOOKUPS.empty_table()["start"].combine_chunks(),
         )
 
-    def parts(self, least: bytes, greatest: bytes | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows between two keys, inclusive, in batches; None for no limit."""
-        first = bisect_left(self, least, key=_start)
-        stop = len(self) if greatest is None else bisect_right(self, greatest, lo=first, key=_start)
-        first, stop = self.rows.start + first, self.rows.start + stop
+    def place(self, key: bytes) -> int:
+        return min(max(self._file.place(key), self.rows.start), self.rows.stop) - self.rows.start
+
+    def parts(self, start: bytes, end: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows between two keys, the second exclusive, in batches."""
+        first, stop = (self.rows.start + self.place(key) for key in (start, end))
         while first < stop:
-            number = bisect_right(self._batches.starts, first) - 1
-            start, batch = self._batches.starts[number], self._batches.read(number)
-            after = min(stop, start + len(batch))
-            yield batch.slice(first - start, after - first)
+            number = bisect_right(self._file.starts, first) - 1
+            begin, batch = self._file.starts[number], self._file.read(number)
+            after = min(stop, begin + len(batch))
+            yield batch.slice(first - begin, after - first)
             first = after
 
-    def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray | pa.ChunkedArray:
-        distinct = pc.unique(keys).drop_null()
-        found = np.zeros(len(distinct), np.bool_)
-        if len(distinct):
-            least, greatest = (each.as_py() for each in pc.min_max(distinct).values())
-            for part in self.parts(least, greatest):
-                at = pc.index_in(part.column("start"), value_set=distinct).drop_null()
-                found[integers(at)] = True
-        return pc.is_in(keys, value_set=distinct.filter(flags(found)))
+    def near(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, pa.RecordBatch]]:
+        """Yield rows in batches, each with the places of ascending keys that are not outside of it."""
+        if not len(keys):
+            return
+        texts, first = KeyTexts(keys), 0
+        for part in self.parts(texts[0], texts[-1] + b"\0"):
+            starts = KeyTexts(part.column("start"))
+            first = bisect_left(texts, starts[0], lo=first)
+            stop = bisect_right(texts, starts[-1], lo=first)
+            if first < stop:
+                yield slice(first, stop), part
+
+    def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray:
+        inorder, places = ascending(keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys)
+        is_there = np.zeros(len(keys), np.bool_)
+        for some, part in self.near(inorder):
+            found = booleans(pc.is_in(inorder[some], value_set=part.column("start")))
+            is_there[some if places is None else places[some]] |= found
+        return flags(is_there)
 
     def joined(self, others: Sequence[ManyKeys]) -> "StoredKeys":
         parts = [self.rows, *(other.rows for other in others if isinstance(other, StoredKeys))]
-        return StoredKeys(self._batches, min(part.start for part in parts), max(part.stop for part in parts))
+        return StoredKeys(self._file, min(part.start for part in parts), max(part.stop for part in parts))
 
     @property
     def not_ascii(self) -> np.ndarray:
@@ -221,4 +238,4 @@ class StoredKeys(ManyKeys):
 
     def take(self, places: np.ndarray) -> "StoredKeys":
         start = self.rows.start + int(places[0]) if len(places) else 0
-        return StoredKeys(self._batches, start, start + len(places))  # consecutive, as all are ASCII
+        return StoredKeys(self._file, start, start + len(places))  # consecutive, as all are ASCII

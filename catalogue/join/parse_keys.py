@@ -15,7 +15,7 @@ from catalogue.errors import QueryError
 from catalogue.formatting import printable
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import PREFIX, ROW
-from catalogue.parquet.arrow_arrays import binaries, flags, positions
+from catalogue.parquet.arrow_arrays import binaries, bounds_and_bytes, flags, positions
 from catalogue.surt import KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
 FIRST, OTHERS = "first", "others"
@@ -70,9 +70,8 @@ class ParsedInput:
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT:
-            has_blanks = pc.not_equal(pc.binary_length(texts), pc.binary_length(pc.utf8_trim_whitespace(texts)))
-            is_plain = pc.and_not(pc.match_substring_regex(texts, _IS_KEY), has_blanks)
-            if texts.null_count == 0 and pc.all(is_plain, min_count=0).as_py():
+            is_plain = texts.null_count == 0 and pc.all(pc.match_substring_regex(texts, _IS_KEY), min_count=0).as_py()
+            if is_plain and not _have_blanks(texts):
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
         self.keys_column = None
         firsts, others, invalid = [], [], []
@@ -124,9 +123,18 @@ class ParsedInput:
         self.invalid += 1
 
 
-def _is_ascii(values: pa.BinaryArray) -> bool:
+def _is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
     """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
-    return bool(pc.all(pc.string_is_ascii(values.cast(pa.string())), min_count=0).as_py())
+    bounds, data = bounds_and_bytes(values)
+    return bool(np.frombuffer(data, np.int8)[bounds[0] : bounds[-1]].min(initial=0) == 0)
+
+
+def _have_blanks(keys: pa.StringArray) -> bool:
+    """Return whether one of some keys, none of which starts with a blank, may end with one."""
+    if not _is_ascii(keys):
+        return bool(pc.any(pc.not_equal(keys, pc.utf8_trim_whitespace(keys)), min_count=0).as_py())
+    bounds, data = bounds_and_bytes(keys)
+    return bool((np.frombuffer(data, np.uint8)[bounds[1:] - 1] <= ord(" ")).any())
 
 
 def _is_key(text: str) -> bool:

@@ -30,11 +30,9 @@ class Sizes:
     """Slices of a crawl that are planned for its price; the others are assumed to cost as much for each key."""
     rows: int = 200_000
     """Rows of the input for a file of the result."""
-    in_memory: int = 500_000
-    """Most keys of a slice that are in memory; others are read again for each part of its captures."""
     unbounded: int = 1_000_000
     """Most intervals of a crawl with row groups of unknown keys, which is one slice."""
-    batch: int = 1 << 14
+    batch: int = 1 << 13
     """Most rows of a batch of the sorted keys."""
 
 

@@ -22,7 +22,7 @@ from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
 from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.join.spilling import database, parquet_files
-from catalogue.parquet.arrow_arrays import binaries, booleans, flags, positions, sorted_places
+from catalogue.parquet.arrow_arrays import binaries, booleans, bounds_and_bytes, flags, positions, sorted_pieces
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
@@ -114,43 +114,76 @@ def _write_numbered(folder: Path, inorder: pa.RecordBatchReader, batch: int, *, 
 @contextmanager
 def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
     """Yield the rows sorted by pattern and row; on disk if they are many."""
-    waiting, size = [], 0
+    waiting = _WaitingRows(parsing)
     batches = parsing.batches()
     for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size > _MOST_SORTED:
+        waiting.add(batch)
+        if waiting.size > _MOST_SORTED:
             path = folder / _PARSED_FILE
-            _write_parquet(path, parsing.schema, chain(_emptied(waiting), batches))
+            _write_parquet(path, parsing.schema, chain(waiting.batches(), batches))
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
             return
-    table = pa.Table.from_batches(waiting, parsing.schema)
-    waiting.clear()
-    yield pa.RecordBatchReader.from_batches(parsing.schema, _in_memory(table, parsing.keys_column, rows))
+    yield pa.RecordBatchReader.from_batches(parsing.schema, waiting.inorder(rows))
 
 
-def _in_memory(table: pa.Table, keys_column: str | None, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield sorted rows; ``keys_column`` is one with the same values as the keys, which is not copied."""
-    schema: pa.Schema = table.schema
-    for every in table.drop_columns([keys_column] if keys_column else []).combine_chunks().to_batches():
-        for places in sorted_places(every.column(FIRST), rows):
+class _WaitingRows:
+    """Rows in memory. Their keys are in one place, and not a second time as a column of the input."""
+
+    def __init__(self, parsing: ParsedInput) -> None:
+        self._parsing = parsing
+        self._keys, self._ends = bytearray(), [np.zeros(1, np.int32)]
+        self._others: list[pa.RecordBatch] = []
+        """The other columns of each batch."""
+        self.size = 0
+        """Bytes."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        same = self._parsing.keys_column
+        others = batch.drop_columns([FIRST, same] if same else [FIRST])
+        bounds, data = bounds_and_bytes(batch.column(FIRST))
+        self._ends.append(bounds[1:] - bounds[0] + len(self._keys))
+        self._keys += data[bounds[0] : bounds[-1]]
+        self._others.append(others)
+        self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and forget their other columns."""
+        keys, start = self._all_keys(), 0
+        while self._others:
+            others = self._others.pop(0)
+            yield self._with_keys(keys[start : start + len(others)], others)
+            start += len(others)
+
+    def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows sorted by key, about ``rows`` at a time."""
+        keys, same = self._all_keys(), self._parsing.keys_column
+        if same is None:  # some batches may lack a column that others have
+            self._others = [batch.drop_columns([FIRST]) for batch in self.batches()]
+        if not len(keys):
+            return
+        (others,) = pa.Table.from_batches(self._others).combine_chunks().to_batches()
+        self._others.clear()
+        for places, some in sorted_pieces(keys, rows):
             # Arrays take less time than a batch.
-            columns = {name: every.column(name).take(places) for name in every.schema.names}
-            if keys_column:
-                columns[keys_column] = columns[FIRST].cast(schema.field(keys_column).type)
-            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+            taken = [column.take(places) for column in others.columns]
+            yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
+
+    def _all_keys(self) -> pa.BinaryArray:
+        ends = np.concatenate(self._ends)
+        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(self._keys)])
+
+    def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns; those that ``add`` left out have the values of the keys."""
+        schema = self._parsing.schema
+        known = {*others.schema.names}
+        columns = [others.column(each.name) if each.name in known else keys.cast(each.type) for each in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
     query = f"FROM {parquet_files([path])} ORDER BY {order}"
     return connection.execute(query).to_arrow_reader(rows)
-
-
-def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches and forget them."""
-    while batches:
-        yield batches.pop(0)
 
 
 def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import room
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph
 from catalogue.query.literals import literal
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MEMORY = "512MB"
 SPILLED = "spilled"
@@ -17,13 +19,15 @@ SPILLED = "spilled"
 
 
 @contextmanager
-def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
     """Open a database in memory that spills to a folder.
 
     Raises:
         DiskFailed: if the folder has no room.
         QueryError: if rows are too large for its memory, or have a type that it does not read.
     """
+    import duckdb
+
     spilled = folder / SPILLED
     try:
         with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:

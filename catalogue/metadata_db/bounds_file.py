@@ -137,6 +137,11 @@ class BoundsPart:
                 *(_value(self._groups[name][row], int) for name in RowGroupPlace._fields[len(_FILES) :]),
             )
 
+    @property
+    def versions(self) -> list[tuple[bytes, bytes]]:
+        """Path of each file, and digest of its value in the store."""
+        return [*zip(self._files["path"], self._files["version"], strict=True)]
+
     def extents(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield least key, greatest key and number of rows of each row group with bounds."""
         least, greatest, _ = self._as_lists

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
@@ -202,6 +203,20 @@ class MetadataSnapshot:
     def has_files(self, crawls: Sequence[str], subsets: Sequence[str]) -> bool:
         """Return whether files of one of the crawls and subsets are stored; no subsets mean any."""
         return any(crawl in crawls and (not subsets or subset in subsets) for crawl, subset in self._counts.files)
+
+    def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
+        """Return a digest of the stored files of some subsets of a crawl, and of how many it has; "" if it has none."""
+        if not self.has_files([crawl], subsets):
+            return ""
+        state = blake2b(digest_size=16)
+        for pair, count in sorted(self._counts.listed.items()):
+            if pair[0] == crawl:
+                state.update(f"{pair[1]} {count} ".encode())
+        for pair, count in sorted(self._counts.files.items()):
+            if pair[0] == crawl and (not subsets or pair[1] in subsets):
+                part = self._bounds.part(pair)
+                state.update(f"{pair[1]} {count} {sorted(part.versions) if part else []}".encode())
+        return state.hexdigest()
 
     def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
         """Return least and greatest key of each row group of a subset that has bounds.

@@ -41,6 +41,13 @@ def integers(values: pa.Array) -> np.ndarray:
     return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
 
 
+def bounds_and_bytes(keys: pa.BinaryArray) -> tuple[np.ndarray, memoryview]:
+    """Return where each key starts and the last one ends, and the bytes in which they do."""
+    _, offsets, data = keys.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    return bounds, memoryview(data or b"")
+
+
 def moment(milliseconds: int) -> pa.Scalar:
     """Return a timestamp from milliseconds since 1970 UTC."""
     return pa.Array.from_buffers(pa.timestamp("ms", "UTC"), 1, [None, pa.py_buffer(pack("<q", milliseconds))])[0]
@@ -99,11 +106,19 @@ def _ascends(keys: pa.BinaryArray) -> bool:
     return not keys.null_count and bool(pc.all(pc.less_equal(keys[:-1], keys[1:]), min_count=0).as_py())
 
 
-def sorted_places(keys: pa.BinaryArray, rows: int) -> Iterator[pa.Int64Array]:
-    """Yield the places of keys in ascending order, of equal ones the first one first, about ``rows`` at a time.
+def ascending(keys: pa.BinaryArray) -> tuple[pa.BinaryArray, np.ndarray | None]:
+    """Return keys, some of which may be null, in ascending order without nulls, and their places; None for the same."""
+    if _ascends(keys[:_FEW]) and _ascends(keys):
+        return keys, None
+    order = pc.sort_indices(keys)[: len(keys) - keys.null_count]
+    return keys.take(order), integers(order).astype(np.int64)
 
-    They are sorted by their first eight bytes before they are compared whole, because keys that are close together in
-    memory are compared, and copied, in half the time.
+
+def sorted_pieces(keys: pa.BinaryArray, rows: int) -> Iterator[tuple[pa.Int64Array, pa.BinaryArray]]:
+    """Yield the places of keys in ascending order, of equal ones the first one first, and the keys at these places.
+
+    They come about ``rows`` at a time. They are sorted by their first eight bytes before they are compared whole,
+    because keys that are close together in memory are compared, and copied, in half the time.
     """
     first = _first_bytes(keys)
     nearly = np.argsort(first, kind="stable")
@@ -114,8 +129,11 @@ def sorted_places(keys: pa.BinaryArray, rows: int) -> Iterator[pa.Int64Array]:
         last = np.searchsorted(stops, start + rows, side="right") - 1  # within the number of rows, if there is one
         stop = int(stops[max(last, np.searchsorted(stops, start, side="right"))])
         some = nearly[start:stop]
-        order = some[integers(pc.sort_indices(keys.take(positions(some))))]
-        yield from (positions(order[at : at + rows]) for at in range(0, len(order), rows))
+        together = keys.take(positions(some))
+        order = pc.sort_indices(together)
+        for at in range(0, len(order), rows):
+            piece = order[at : at + rows]
+            yield positions(some[integers(piece)]), together.take(piece)
         start = stop
 
 
@@ -124,9 +142,8 @@ _WORD = 8
 
 def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
     """Return the first eight bytes of keys as numbers in the same order."""
-    _, offsets, data = keys.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    every, starts = np.frombuffer(data or b"", np.uint8), bounds[:-1]
+    bounds, data = bounds_and_bytes(keys)
+    every, starts = np.frombuffer(data, np.uint8), bounds[:-1]
     within = int(np.searchsorted(starts, len(every) - _WORD, side="right"))
     end = int(starts[within]) if within < len(starts) else len(every)
     words = np.append(

@@ -1,11 +1,10 @@
 """Many single keys as intervals, in an Arrow array instead of Python objects."""
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,10 @@ class KeyTexts(Sequence[bytes]):
 
 class ManyKeys(Sequence[KeyInterval], ABC):
     """Ascending keys, as intervals of one key each, without a Python object for each."""
+
+    @abstractmethod
+    def place(self, key: bytes) -> int:
+        """Return how many of the keys are less than another."""
 
     @abstractmethod
     def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray | pa.ChunkedArray:
@@ -84,8 +87,11 @@ class ExactKeys(ManyKeys):
         if bounds is None:
             return 0, self[:0]
         least, greatest = bounds
-        start = bisect_right(self, least, key=attrgetter("end"))
-        return start, self[start : bisect_right(self, greatest, lo=start, key=attrgetter("start"))]
+        start = self.place(least)
+        return start, self[start : self.place(greatest + b"\0")]
+
+    def place(self, key: bytes) -> int:
+        return bisect_left(KeyTexts(self.keys), key)
 
     @cached_property
     def not_ascii(self) -> np.ndarray:

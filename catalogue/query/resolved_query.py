@@ -131,8 +131,11 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> Sequence[Ke
     """
     if bounds is None:
         return intervals
-    first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
-    stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
+    if isinstance(intervals, ManyKeys):
+        first, stop = intervals.place(bounds.min), intervals.place(bounds.max + b"\0")
+    else:
+        first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
+        stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
     if bounds.order is Order.UNSIGNED:
         return intervals[first:stop]
     if isinstance(intervals, ManyKeys):
@@ -153,6 +156,8 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
     """Return whether all keys between the bounds are in one of the intervals."""
     if bounds is None or bounds.order is not Order.UNSIGNED:
         return False
+    if isinstance(intervals, ManyKeys):
+        return bounds.min == bounds.max and intervals.place(bounds.min) < intervals.place(bounds.min + b"\0")
     after = bisect_right(intervals, bounds.min, key=attrgetter("start"))
     return after > 0 and bounds.max < intervals[after - 1].end
 

@@ -22,7 +22,7 @@ from catalogue.query.query import QueryOptions
 from catalogue.surt import Match, parse_pattern, url_surtkeys
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
-SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, in_memory=15, batch=8, planned=1_000)
+SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
 KINDS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -193,7 +193,6 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
         run=chance.randrange(1, 4),
         few=chance.choice([0, 20]),
         rows=chance.randrange(1, 90),
-        in_memory=chance.choice([0, 10, 1_000]),
         batch=chance.randrange(1, 30),
     )
     how = chance.choice(KINDS)
@@ -211,7 +210,7 @@ def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) 
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, index: str, tmp_path: Path) -> None:
     texts = [text for text in texts_of(some, 100, seed=6) if all(key.isascii() for key in keys_of(text))]
-    sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, in_memory=0, batch=64)
+    sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, batch=64)
     for how in ("inner", "anti"):
         done = run(both, texts, tmp_path / how, how, sizes=sizes, index=index, crawls=some.crawls)
         assert of_result(done) == expected(some, texts, how, Match.EXACT)
