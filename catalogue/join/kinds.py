@@ -192,7 +192,8 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
 
 def _newest(captures: pa.Table) -> pa.Table:
     """Return the newest capture of each pattern; of several at the same time the one with the greatest place."""
-    captures = captures.filter(pc.is_valid(captures["fetch_time"]))  # all have one
+    if captures["fetch_time"].null_count:
+        captures = captures.filter(pc.is_valid(captures["fetch_time"]))
     of = numbers(captures[NUMBER])
     times = numbers(captures["fetch_time"].cast(pa.int64()))
     if not len(of):
@@ -208,9 +209,13 @@ def _newest(captures: pa.Table) -> pa.Table:
         places = captures.select(_PLACE).take(positions(order[first : at + 1])).to_pylist()
         best = max(range(len(places)), key=lambda n: tuple((value is not None, value) for value in places[n].values()))
         order[at] = order[first + best]
+    newest = order[is_last]
+    if (np.diff(newest) > 0).all():  # as nearly always, where filtering takes less memory
+        is_newest = np.zeros(len(captures), np.bool_)
+        is_newest[newest] = True
+        return captures if is_newest.all() else captures.filter(flags(is_newest))
     (every,) = captures.combine_chunks().to_batches()
-    newest = positions(order[is_last])
-    return pa.table([column.take(newest) for column in every.columns], schema=captures.schema)
+    return pa.table([column.take(positions(newest)) for column in every.columns], schema=captures.schema)
 
 
 _PLACE = ["crawl", "warc_filename", "warc_record_offset", "subset"]

@@ -16,7 +16,7 @@ from catalogue.join.join_ledger import Part
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, distinct, pairs
 from catalogue.join.lookups import NUMBER, Lookups
-from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.parquet.arrow_arrays import numbers
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
 
@@ -118,17 +118,35 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Wri
 
 def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Written | None:
     """Write what a kind collects of captures."""
-    kept: pa.Table | None = None
+    assert kind.collect  # noqa: S101 - an inner join collects nothing
+    kept: list[pa.Table] = []
     for chunk in found:
-        assert kind.collect  # noqa: S101 - an inner join collects nothing
-        kept = kind.collect(chunk if kept is None else pa.concat_tables([kept, kind.collect(chunk)]))
+        if some := kind.collect(chunk):
+            later = _split_off(kept, _first(some))
+            kept.append(kind.collect(pa.concat_tables([*later, some])) if later else some)
     if not kept:
         return None
-    of = numbers(kept[NUMBER])
-    inorder = kept if (np.diff(of) >= 0).all() else kept.take(positions(np.argsort(of, kind="stable")))
+    every = pa.concat_tables(kept)
     with named(path):
-        pq.write_table(inorder, path, row_group_size=_ROW_GROUP, **_PACKED)
-    return _Written(len(kept), int(of.min()), int(of.max()))
+        pq.write_table(every, path, row_group_size=_ROW_GROUP, **_PACKED)
+    return _Written(len(every), _first(every), every[NUMBER][-1].as_py())
+
+
+def _first(rows: pa.Table) -> int:
+    number: int = rows[NUMBER][0].as_py()
+    return number
+
+
+def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
+    """Remove the rows with a number or greater ones from tables in ascending order; return them."""
+    later: list[pa.Table] = []
+    while kept and kept[-1][NUMBER][-1].as_py() >= number:
+        last = kept.pop()
+        at = int(np.searchsorted(numbers(last[NUMBER]), number))
+        later.insert(0, last.slice(at))
+        if at:
+            kept.append(last.slice(0, at))
+    return later
 
 
 def result_of(
