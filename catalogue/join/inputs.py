@@ -98,7 +98,7 @@ def digest_of(keys: Input) -> str:
     """Return a digest of an input that can be read twice, by which a join is recognized when it is run again."""
     if isinstance(keys, str | Path):
         with _errors(Path(keys)), Path(keys).open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     sink, table = _Digest(), keys.combine_chunks()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
         writer.write_table(table)
@@ -142,7 +142,7 @@ def _short(error: BaseException) -> str:
 
 class _Digest(io.RawIOBase):
     def __init__(self) -> None:
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = hashlib.sha256()
 
     def writable(self) -> bool:
         return True

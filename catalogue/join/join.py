@@ -20,7 +20,7 @@ from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import Kind, kind_of
+from catalogue.join.kinds import Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import concatenate, result_of, write_nothing, write_part, write_tables
 from catalogue.join.price import JoinEstimate
@@ -345,7 +345,7 @@ class _Run:
         """The ascending numbers of the patterns for which a slice failed or is left, known after reading."""
         others = [each for each in self._slices if each.name not in self._ledger.parts]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
-        return np.unique(np.concatenate([np.arange(0), *found]))
+        return distinct(np.concatenate([np.arange(0), *found]))
 
 
 def _own_files(folder: Path) -> Iterator[Path]:

@@ -145,11 +145,11 @@ def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
     bounds, data = bounds_and_bytes(keys)
     every, starts = np.frombuffer(data, np.uint8), bounds[:-1]
     within = int(np.searchsorted(starts, len(every) - _WORD, side="right"))
-    end = int(starts[within]) if within < len(starts) else len(every)
-    words = np.append(
-        _words(every, starts[:within]),
-        _words(np.append(every[end:], np.zeros(_WORD, np.uint8)), starts[within:] - end),  # they end after the data
-    )
+    words = np.empty(len(starts), np.uint64)
+    words[:within] = _words(every, starts[:within])
+    if within < len(starts):  # they end after the data
+        end = int(starts[within])
+        words[within:] = _words(np.append(every[end:], np.zeros(_WORD, np.uint8)), starts[within:] - end)
     short = np.flatnonzero(np.diff(bounds) < _WORD)
     behind = _WORD * (_WORD - np.diff(bounds)[short]).astype(np.uint64)  # bits that belong to the next key
     words[short] = np.where(behind < 8 * _WORD, words[short] >> behind << behind, 0)
@@ -158,8 +158,6 @@ def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
 
 def _words(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the eight bytes from each of some places on as numbers in the same order."""
-    if not len(starts):
-        return np.zeros(0, np.uint64)
-    anywhere: np.ndarray = np.ndarray(len(data) - _WORD + 1, ">u8", data, strides=(1,))
-    found: np.ndarray = anywhere[starts].astype(np.uint64)
+    anywhere: np.ndarray = np.ndarray(max(0, len(data) - _WORD + 1), ">u8", data, strides=(1,))
+    found: np.ndarray = anywhere[starts]
     return found
