@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catalogue.commoncrawl.crawls import newest_first
@@ -73,6 +75,10 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
     ],
     [(("crawls",), LISTS | SQL), (("harvest", "--crawl", CRAWL), LISTS | SQL | {"filelock"})],
     [
+        (("join", f"urls{suffix}", "--crawl", CRAWL, "--how", how, "-o", "joined.parquet"), READS | {"filelock"})
+        for suffix, how in ((".txt", "inner"), (".parquet", "anti"))
+    ],
+    [
         (("fetch", *QUERY, "--dry-run"), READS | WARC),
         (("fetch", *QUERY, "--limit", "1", "-o", "found.warc.gz"), READS | WARC | {"filelock"}),
     ],
@@ -96,6 +102,8 @@ def test_commands_import_only_what_they_need(
     untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]
 ) -> None:
     command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+    (tmp_path / "urls.txt").write_text("https://example.com/\n")
+    pq.write_table(pa.table({"url": ["com,example)/"]}), tmp_path / "urls.parquet")
     run = [[crawl if word == CRAWL else word for word in words] for words, _ in commands]
     ran = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps(run)],

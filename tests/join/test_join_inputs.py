@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,6 +41,10 @@ def parquet(table: pa.Table) -> bytes:
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
+
+
+def damaged(file: bytes) -> bytes:
+    return file[:20] + bytes(20) + file[40:]
 
 
 FILES: dict[str, bytes] = {
@@ -127,6 +132,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "broken.jsonl": (b'{"url": "http://example.com/"}\n{"url": \n', "broken.jsonl cannot be read: "),
     "cut.txt.gz": (gzip.compress(text(*URLS) * 1000)[:-20], "cut.txt.gz cannot be read: "),
     "cut.parquet": (parquet(pa.table({"url": URLS}))[:-9], "cut.parquet cannot be read: "),
+    "damaged.parquet": (damaged(parquet(pa.table({"url": URLS * 1000}))), "damaged.parquet cannot be read: "),
     "other.parquet": (bz2.compress(b"x"), "is not a Parquet file"),
     "lists.parquet": (parquet(pa.table({"url": [URLS]})), "values of type list"),
 }
@@ -153,6 +159,26 @@ def test_refuses_files_in_one_sentence(both: Catalogue, crawl: str, name: str, t
 def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any) -> None:
     with pytest.raises(QueryError):
         both.join(keys, crawls=crawl)
+
+
+@pytest.mark.parametrize("last", [[], ["https://example.com/"], ["no url", ""]])
+def test_keeps_texts_and_types_of_parquet(both: Catalogue, crawl: str, last: list[str], tmp_path: Path) -> None:
+    """Lists of which all rows are keys are sorted otherwise than those with other rows after many keys."""
+    texts = ["com,example)/", *(f"com,example)/{number}" for number in range(40_000)), *last]
+    given = pa.table(
+        {
+            "url": texts,
+            "id": pa.array([bytes([number % 200]) * 16 for number in range(len(texts))], pa.uuid()),
+            "day": pa.array(range(len(texts)), pa.timestamp("ns", "Europe/Berlin")),
+        }
+    )
+    path = tmp_path / "keys.parquet"
+    pq.write_table(given, path)
+    found = [both.join(path, tmp_path / how, how=how, crawls=crawl).to_arrow() for how in ("semi", "anti")]
+    every = pa.concat_tables(found).sort_by("row_id")
+    valid = given.filter(pc.match_substring(given["url"], "example"))
+    assert every.drop_columns("row_id").rename_columns(given.column_names).equals(valid)
+    assert {"com,example)/"} <= {*found[0]["input_url"].to_pylist()} <= {"com,example)/", *last}
 
 
 def test_reads_captures(both: Catalogue, crawl: str) -> None:
