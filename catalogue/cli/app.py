@@ -131,7 +131,8 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of the store and the metadata database.  [default: ./data if it has a store, else the user's]",
+        help="Folder of the store and the metadata database.  [variable: CATALOGUE_DATA; default: ./data if it has a "
+        "store, else the user's]",
     ),
     click.option(
         "--table",
@@ -139,9 +140,23 @@ _OPTIONS = [
         shell_complete=complete_datasets,
         help="A dataset other than Common Crawl's index; see: catalogue harvest -h",
     ),
-    click.option("--source", metavar="URL", help="Where files are read from: an https, http or s3 URL, or a folder."),
-    click.option("--rate", type=float, metavar="N", help="Maximum requests per second.  [default: 5 for Common Crawl]"),
-    click.option("--contact", metavar="ADDRESS", help="E-mail address or web page where the source can reach you."),
+    click.option(
+        "--source",
+        metavar="URL",
+        help="Where files are read from: an https, http or s3 URL, or a folder.  [variable: CATALOGUE_SOURCE; default: "
+        "that of the stored files, else Common Crawl]",
+    ),
+    click.option(
+        "--rate",
+        type=float,
+        metavar="N",
+        help="Maximum requests per second.  [variable: CATALOGUE_RATE; default: 5 for Common Crawl]",
+    ),
+    click.option(
+        "--contact",
+        metavar="ADDRESS",
+        help="E-mail address or web page where the source can reach you.  [variable: CATALOGUE_CONTACT]",
+    ),
     click.option("--quiet", "-q", is_flag=True, default=None, help="Print only results and errors."),
     click.option(
         "--verbose",

@@ -93,6 +93,9 @@ def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:
     """Return the least and the greatest of keys, some of which may be null; None if all are."""
+    if len(keys) < _FEW:
+        known = [key for key in keys.to_pylist() if key is not None]
+        return (min(known), max(known)) if known else None
     if len(keys) > _MANY and _ascends(keys[:_FEW]) and _ascends(keys):  # as nearly all do; a sixth of the time
         return keys[0].as_py(), keys[-1].as_py()
     least, greatest = pc.min_max(keys).values()

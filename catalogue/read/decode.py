@@ -1,6 +1,7 @@
 """Decode the pages of columns to Arrow arrays of the requested rows, in batches."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, starmap
 
 import numpy as np
@@ -26,6 +27,8 @@ MAX_PAGE = 256 << 20
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
+_SMALL_PAGE = 16 << 10
+"""Uncompressed bytes of an average page, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
 _DELTA_BYTE_ARRAY = 7
 """Of the format's ``Encoding``."""
 
@@ -96,10 +99,11 @@ def _spliced(pieces: Sequence[_Piece], created_by: str) -> Iterator[pa.Buffer]:
 
 
 def _file(pieces: Sequence[_Piece], created_by: str) -> pa.Buffer:
-    try:
-        return splice([*starmap(inflated, pieces)], created_by=created_by)
-    except NotInflatedError:
-        return splice([piece for piece, _ in pieces], created_by=created_by)
+    sizes = [header.inflated for _, headers in pieces for header in headers]
+    if sum(sizes) >= _SMALL_PAGE * len(sizes):
+        with suppress(NotInflatedError):
+            return splice([*starmap(inflated, pieces)], created_by=created_by)
+    return splice([piece for piece, _ in pieces], created_by=created_by)
 
 
 def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
