@@ -282,10 +282,16 @@ def _part(files: Rows, row_groups: Rows) -> tuple[bytes, int, bool]:
 
 def _column(kind: type, values: Sequence[Any]) -> bytes:
     if kind is int:
-        return array(_NUMBER, (_NULL if value is None else value for value in values)).tobytes()
-    texts = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        return array(_NUMBER, _without_none(values, _NULL)).tobytes()
+    first = next((value for value in values if value is not None), b"")
+    known = _without_none(values, type(first)())
+    texts = [*map(str.encode, known)] if isinstance(first, str) else known
     ends = array(_END, accumulate(map(len, texts))).tobytes()
     return b"".join(each.ljust(_padded(len(each)), b"\0") for each in (ends, b"".join(texts)))
+
+
+def _without_none(values: Sequence[Any], instead: object) -> Sequence[Any]:
+    return [instead if value is None else value for value in values] if None in values else values
 
 
 def _columns(content: memoryview, kinds: Mapping[str, type], rows: int) -> tuple[dict[str, Any], memoryview]:
