@@ -36,6 +36,8 @@ class JoinKeys:
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._file = LookupFile(self._lookups)
+        self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T
+        """Least and greatest number of a pattern in each batch of rows of the input."""
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
         self.is_wide = self._reached[-1:] > [b""]
         """Whether there are intervals of many keys."""
@@ -65,14 +67,14 @@ class JoinKeys:
     def rows_of(self, patterns: np.ndarray) -> pa.RecordBatch:
         """Return the rows of the input that have one of some patterns, given by ascending numbers; sorted by number."""
         parts = []
-        for number, (first, last) in enumerate(self._inputs.places):
-            begin, end = np.searchsorted(patterns, first), np.searchsorted(patterns, last, side="right")
-            if begin < end:
-                batch = self._inputs.read(range(number, number + 1))
-                of = integers(batch.column(NUMBER))
-                at = np.searchsorted(patterns, of)
-                is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
-                parts.append(batch if is_there.all() else batch.filter(flags(is_there)))
+        firsts, lasts = self._input_numbers
+        begins, ends = np.searchsorted(patterns, firsts), np.searchsorted(patterns, lasts, side="right")
+        for number in np.flatnonzero(begins < ends).tolist():
+            batch = self._inputs.read(range(number, number + 1))
+            of = integers(batch.column(NUMBER))
+            at = np.searchsorted(patterns, of)
+            is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
+            parts.append(batch if is_there.all() else batch.filter(flags(is_there)))
         return one_batch(pa.Table.from_batches(parts, self._inputs.schema))
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
