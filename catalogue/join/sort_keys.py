@@ -117,13 +117,13 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
     waiting = _WaitingRows(parsing)
     batches = parsing.batches()
     for batch in batches:
-        waiting.add(batch)
-        if waiting.size > _MOST_SORTED:
+        if waiting.size + batch.nbytes > _MOST_SORTED:
             path = folder / _PARSED_FILE
-            _write_parquet(path, parsing.schema, chain(waiting.batches(), batches))
+            _write_parquet(path, parsing.schema, chain(waiting.batches(), [batch], batches))
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
             return
+        waiting.add(batch)
     yield pa.RecordBatchReader.from_batches(parsing.schema, waiting.inorder(rows))
 
 
