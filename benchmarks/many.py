@@ -1,7 +1,8 @@
 """10,000 URLs at once: requests, bytes and URLs a second.
 
 A crawl of 300 files of real size would take 300 GB, so there are two cases: 10,000 URLs in 300 small files,
-and 33 URLs, a three-hundredth, in one file whose row groups and pages have real size.
+and 33 URLs, a three-hundredth, in one file whose row groups and pages have real size. A third case has few URLs
+in blocks of real size; their bytes show what one URL costs on average.
 """
 
 import json
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 import pyarrow.parquet as pq
 
+from benchmarks.cdx_crawls import large_crawl
 from benchmarks.clients.lookup_asking import Step
 from benchmarks.clients.many_ours import SINGLE
 from benchmarks.crawls import path_of, write_lists
@@ -22,6 +24,7 @@ from benchmarks.real_size import CRAWL, FULL, INDEX_FILE, ROW_GROUPS, SMALL, rea
 from benchmarks.report import say, table
 from benchmarks.site_crawl import cdx_lines
 from benchmarks.zipnum import publish_cluster, write_cluster
+from catalogue.cdx.cluster import index_folder
 
 FILES = 300
 URLS = 10_000
@@ -40,14 +43,26 @@ def main(*, full: bool) -> None:
     _measure(small, urls, f"{len(urls):,} URLs, {FILES} files of {_GROUPS} row groups, {in_all:,} rows")
     few = urls[::FILES]
     _measure(large, few, f"{len(few)} URLs, one file of {ROW_GROUPS} row groups, {in_all:,} rows")
+    crawl = large_crawl()
+    lines = sorted(Random(12).sample(range(crawl.captures), SINGLE))
+    drawn = [_url(line) for number, line in enumerate(crawl.lines()) if number in lines]
+    (shard, *_) = sorted((crawl.folder / index_folder(crawl.name)).glob("cdx-*.gz"))
+    title = f"{len(drawn)} URLs, a CDX index of {crawl.captures:,} captures"
+    _measure(crawl.folder, drawn, title, str(shard.relative_to(crawl.folder)), "cdx")
 
 
-def _measure(folder: Path, urls: list[str], title: str) -> None:
-    with serving(folder, INDEX_FILE) as (server, rate), TemporaryDirectory(prefix="benchmarks-") as home:
-        file = Path(home) / "urls"
-        file.write_text("\n".join(urls), encoding="utf-8")
+def _url(line: str) -> str:
+    url: str = json.loads(line.split(" ", 2)[2])["url"]
+    return url
+
+
+def _measure(folder: Path, urls: list[str], title: str, file: str = INDEX_FILE, index: str = "both") -> None:
+    """Measure with all URLs and one index or both; the file is read to find the rate of a connection."""
+    with serving(folder, file) as (server, rate), TemporaryDirectory(prefix="benchmarks-") as home:
+        listed = Path(home) / "urls"
+        listed.write_text("\n".join(urls), encoding="utf-8")
         wait_for_quiet()
-        ran = run(["benchmarks.clients.many_ours", server.url, str(file)], home=Path(home))
+        ran = run(["benchmarks.clients.many_ours", server.url, str(listed), index], home=Path(home))
     steps = [Step(**each) for each in json.loads(ran.output)]
     url_counts = [min(SINGLE, len(urls)) if "one by one" in step.name else len(urls) for step in steps]
     pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection"
