@@ -7,7 +7,7 @@ import duckdb
 
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
-from catalogue.export import ducklake, ducklake_attach
+from catalogue.export import ducklake_attach
 from catalogue.metadata_db.connection import answerable
 from catalogue.metadata_db.refresh import connect_fresh
 from catalogue.reports import crawl_names, sql_rows
@@ -64,7 +64,9 @@ def lake_path(session: Session) -> Path:
 
 def missing_in_lake(session: Session) -> str | None:
     """Return a sentence about stored crawls that are missing or outdated in the DuckLake; None if there are none."""
-    in_lake = ducklake.crawls_in(lake_path(session))
+    from catalogue.export.ducklake import crawls_in
+
+    in_lake = crawls_in(lake_path(session))
     missing = newest_first(set(crawl_names(session)) - in_lake.keys())
     if not missing:
         changed = newest_first(crawl for crawl, sizes in _crawl_sizes(session).items() if sizes != in_lake[crawl])

@@ -3,14 +3,16 @@
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import duckdb
-import pyarrow as pa
 
 from catalogue.settings import package_version
 from catalogue.surt import MACROS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 VERSION = "1.0"
 AUTHOR = "commoncrawl-catalogue"
@@ -77,6 +79,8 @@ class Database:
             places = ", ".join("?" * len(rows[0]))
             self.connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - a constant
             return
+        import pyarrow as pa
+
         columns = [pa.array(column) for column in zip(*rows, strict=True)]
         self.connection.register("incoming", pa.Table.from_arrays(columns, [str(at) for at in range(len(columns))]))
         self.connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")  # noqa: S608 - a constant
@@ -90,8 +94,10 @@ def for_sqlite(definition: str) -> str:
     return definition
 
 
-def type_name(kind: pa.DataType) -> str:
+def type_name(kind: "pa.DataType") -> str:
     """Return DuckLake's name of a type."""
+    import pyarrow as pa
+
     if pa.types.is_timestamp(kind):
         return "timestamptz" if kind.tz else {"us": "timestamp"}.get(kind.unit, f"timestamp_{kind.unit}")
     if pa.types.is_decimal(kind):

@@ -74,6 +74,7 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
     ],
     [(("crawls",), LISTS | SQL), (("harvest", "--crawl", CRAWL), LISTS | SQL | {"filelock"})],
+    [(("sql", "SELECT count(*) FROM files"), LISTS | SQL)],
     [
         (("join", f"urls{suffix}", "--crawl", CRAWL, "--how", how, "-o", "joined.parquet"), READS | {"filelock"})
         for suffix, how in ((".txt", "inner"), (".parquet", "anti"))
