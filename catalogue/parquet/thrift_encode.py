@@ -16,11 +16,17 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
     for number, kind, value in fields:
         if value is None:
             continue
-        shown = (BOOLEAN_TRUE if value else BOOLEAN_FALSE) if kind in {BOOLEAN_TRUE, BOOLEAN_FALSE} else kind
+        shown = kind
+        if kind <= BOOLEAN_FALSE:
+            shown = BOOLEAN_TRUE if value else BOOLEAN_FALSE
         delta = number - previous
-        out += bytes([delta << 4 | shown]) if 0 < delta <= 15 else bytes([shown]) + encode_integer(number)  # noqa: PLR2004
+        if 0 < delta <= 15:  # noqa: PLR2004
+            out.append(delta << 4 | shown)
+        else:
+            out.append(shown)
+            _add_integer(out, number)
         if shown > BOOLEAN_FALSE:
-            out += _encode_value(kind, value)
+            _add_value(out, kind, value)
         previous = number
     out.append(_STOP)
     return bytes(out)
@@ -28,37 +34,50 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
 
 def encode_list(kind: int, values: Sequence[Any]) -> bytes:
     """Encode a list of values of one kind; those of a STRUCT are encoded."""
+    out = bytearray()
     count = len(values)
-    header = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + _encode_varint(count)
-    return header + b"".join(_encode_value(kind, value) for value in values)
-
-
-def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
-    match kind:
-        case 4 | 5 | 6:
-            return encode_integer(value)
-        case 8:
-            return _encode_varint(len(value)) + bytes(value)
-        case 1 | 2:
-            return bytes([BOOLEAN_TRUE if value else BOOLEAN_FALSE])
-        case 3:
-            return int(value).to_bytes(1, signed=True)
-        case 9 | 10 | 12:
-            return bytes(value)
-    message = f"nothing here writes kind {kind}"
-    raise ThriftError(message)
+    if count < _SMALL_LIST:
+        out.append(count << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _add_varint(out, count)
+    for value in values:
+        _add_value(out, kind, value)
+    return bytes(out)
 
 
 def encode_integer(number: int) -> bytes:
     """Encode a value of I16, I32 or I64."""
-    return _encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
-
-
-def _encode_varint(number: int) -> bytes:
     out = bytearray()
+    _add_integer(out, number)
+    return bytes(out)
+
+
+def _add_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401
+    match kind:
+        case 4 | 5 | 6:
+            _add_integer(out, value)
+        case 8:
+            _add_varint(out, len(value))
+            out += value
+        case 1 | 2:
+            out.append(BOOLEAN_TRUE if value else BOOLEAN_FALSE)
+        case 3:
+            out += int(value).to_bytes(1, signed=True)
+        case 9 | 10 | 12:
+            out += value
+        case _:
+            message = f"nothing here writes kind {kind}"
+            raise ThriftError(message)
+
+
+def _add_integer(out: bytearray, number: int) -> None:
+    _add_varint(out, (number << 1) ^ (number >> 63) if number < 0 else number << 1)
+
+
+def _add_varint(out: bytearray, number: int) -> None:
     number &= 0xFFFF_FFFF_FFFF_FFFF
     while number > 0x7F:  # noqa: PLR2004 - the continuation bit
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
-    return bytes(out)

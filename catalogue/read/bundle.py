@@ -52,7 +52,8 @@ class Bundle:
         if isinstance(first, ManyKeys):
             return first.joined([each for group in self.groups if isinstance(each := group.read.intervals, ManyKeys)])
         every = chain.from_iterable(group.read.intervals for group in self.groups)
-        return tuple(sorted(set(every)))
+        by_start = {each.start: each for each in every}  # disjoint, as they are those of the query
+        return tuple(map(by_start.__getitem__, sorted(by_start)))
 
     @property
     def size(self) -> int:
