@@ -38,6 +38,9 @@ _OURS = "benchmarks.clients.site_ours"
 _BLOCKS = "benchmarks.clients.site_blocks"
 BLOCKS = "catalogue, list of blocks"
 """``catalogue`` with the CDX index alone."""
+_PAGES = "benchmarks.clients.site_pages"
+PAGES = "catalogue, page indexes"
+"""``catalogue`` with stored footers and page indexes."""
 _TOOLKIT = "benchmarks.clients.site_cdx"
 _PEERS = {
     RECIPE: "benchmarks.clients.site_recipe",
@@ -47,7 +50,9 @@ _PEERS = {
     DATAFUSION: "benchmarks.clients.site_datafusion",
 }
 """Modules, by name in the tables; all request ranges of the files."""
-_PREPARED = (OURS, BLOCKS, RECIPE)
+_STORED = {OURS: _OURS, BLOCKS: _BLOCKS, PAGES: _PAGES}
+"""Modules of ``catalogue``, by what is stored before."""
+_PREPARED = (*_STORED, RECIPE)
 """Clients that store footers on disk."""
 
 
@@ -74,8 +79,8 @@ def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - all benchmarks ha
     with ExitStack() as stack:
         server, rate = stack.enter_context(serving(folder, path_of(CRAWL, FILES - 1)))
         task = Queries(server.url, FILES, sites)
-        turns: dict[str, Turn] = {OURS: partial(task.ask, [_OURS], prepare=True)}
-        turns[BLOCKS] = partial(task.ask, [_BLOCKS], prepare=True)
+        turns: dict[str, Turn] = {}
+        turns |= {name: partial(task.ask, [module], prepare=True) for name, module in _STORED.items()}
         for peer, module in _PEERS.items():
             if peer in pythons:
                 turns[peer] = partial(task.ask, within(pythons[peer], module), prepare=peer == RECIPE)
@@ -203,7 +208,7 @@ def _median(measured: Sequence[Measured], name: str) -> Measured | None:
 
 def _results(sites: Sequence[Site], took: dict[str, list[Measured]], missing: dict[str, str]) -> Iterator[Result]:
     first, *others = sites
-    clients = (OURS, BLOCKS, *_PEERS, CDX_TOOLKIT)
+    clients = (*_STORED, *_PEERS, CDX_TOOLKIT)
     cold = f"One site out of {FILES} files, {first.captures:,} captures, nothing stored"
     yield from (_result(cold, client, (PREPARE, first.domain), took, missing) for client in clients)
     stored = "The same, in a new process, footers stored"

@@ -65,7 +65,9 @@ class SourceError(CatalogueError):
 
 
 class NotFound(SourceError, FileNotFoundError):
-    """The source has no such file."""
+    """The source has no such file, which trying again does not change."""
+
+    exit_status = 1
 
 
 class Forbidden(SourceError, PermissionError):

@@ -169,9 +169,10 @@ def test_says_which_crawl_has_a_capture_whose_archive_is_missing(tmp_path: Path)
     settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
     with (
         catalogue.open(tmp_path / "data", settings=settings) as cat,
-        pytest.raises(NotFound, match=f"does not exist; it has the chosen capture, of {crawl}; choose another"),
+        pytest.raises(NotFound, match=f"does not exist; it has the chosen capture, of {crawl}; choose") as raised,
     ):
         cat.get(url, crawls=crawl)
+    assert raised.value.exit_status == 1
 
 
 def test_search_asks_before_the_twenty_first_request(whole_mirror: Path, tmp_path: Path) -> None:
