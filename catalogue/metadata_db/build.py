@@ -31,8 +31,8 @@ _SUMMARIES = 3000
 """Files whose summaries are in memory at once."""
 _CHUNKED = 1000
 """Files whose column chunks are in memory at once."""
-_FEW = 100
-"""Row groups whose pages are in memory at once."""
+_FEW = 10
+"""Files whose pages are in memory at once."""
 
 
 class Build:
@@ -166,13 +166,11 @@ class Build:
         for path, ordinal in sorted(filter(None, map(row_group_of, keys))):
             changed.setdefault(path, []).append(ordinal)
         numbers = self._numbers(changed)
-        stale = [[numbers[path], ordinal] for path in numbers for ordinal in changed[path]]
+        stale = ", ".join(str((numbers[path], ordinal)) for path in numbers for ordinal in changed[path])
         if not stale:
             return
         for table in ("pages", "key_intervals"):
-            self._db.execute(
-                f"DELETE FROM derived.{table} WHERE list_contains({literals(stale)}, [file, row_group])"  # noqa: S608
-            )
+            self._db.execute(f"DELETE FROM derived.{table} WHERE (file, row_group) IN (VALUES {stale})")  # noqa: S608
         groups = row_groups_at(self._db, stale)
         for start in range(0, len(groups), _FEW):
             found = [pages_of(self._store, self._table.key, each) for each in groups[start : start + _FEW]]

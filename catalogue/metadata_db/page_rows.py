@@ -1,7 +1,7 @@
 """Rows of the view ``pages``, from stored page indexes."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +15,6 @@ from catalogue.parquet.key_ranges import merged
 from catalogue.parquet.model import Footer
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
-from catalogue.query.literals import literals
 from catalogue.store.database import Store
 from catalogue.surt import text_after, text_from
 
@@ -36,13 +35,13 @@ class RowGroups:
     """Offset of each row group in the footer, by ordinal."""
 
 
-def row_groups_at(db: duckdb.DuckDBPyConnection, places: Sequence[Sequence[int]]) -> list[RowGroups]:
-    """Return the row groups with these numbers of files and ordinals, by file."""
+def row_groups_at(db: duckdb.DuckDBPyConnection, places: str) -> list[RowGroups]:
+    """Return row groups by file; ``places`` are pairs of a file's number and an ordinal, such as ``(3, 0), (3, 1)``."""
     rows = db.execute(
         f"""
         SELECT path, file, version, footer_rest, map_from_entries(list((row_group, footer_offset)))
         FROM derived.files JOIN derived.row_groups USING (file)
-        WHERE list_contains({literals(places)}, [file, row_group]) GROUP BY ALL ORDER BY path
+        WHERE (file, row_group) IN (VALUES {places}) GROUP BY ALL ORDER BY path
         """  # noqa: S608 - numbers
     ).fetchall()
     return [RowGroups(*row) for row in rows]
