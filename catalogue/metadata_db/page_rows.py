@@ -104,8 +104,10 @@ def key_pages(footer: Footer, name: str, row_group: int, indexes: Indexes) -> tu
             }
             for page, bounds in enumerate(known.bounds)
         ]
+        if key.bounds and not indexes.own:
+            return rows, []
         filled = merged(chain.from_iterable(known.filled(page) for page in range(len(offsets))))
-        if key.bounds and (len(filled) == 1 or not indexes.own):
+        if key.bounds and len(filled) == 1:
             return rows, []
         return rows, [
             {"min_key": text_from(each.min), "max_key": _greatest(each.max), "bounds_from": source} for each in filled
