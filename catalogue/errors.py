@@ -48,7 +48,8 @@
     └── UnplannedRead              a bug: a read outside of the plan
 
 A message names the file and says what to do next, as a command; in a traceback a note has the call in Python.
-Exit statuses: 1 done in part, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70 a bug.
+Exit statuses: 1 done in part or no such file, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70
+a bug.
 """
 
 

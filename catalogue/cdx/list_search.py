@@ -55,8 +55,10 @@ START = SearchCost(3, 30_000)
 """Of the end of the list, and what a first key takes longer than others; nothing where the size is estimated."""
 NEXT_SEARCH = SearchCost(9, 330_000)
 """Of a key."""
-PREDICTED_SEARCH = SearchCost(3, 280_000)
-"""Of a key whose place is predicted."""
+PREDICTED_SEARCH = SearchCost(3, 400_000)
+"""Of a key whose place the list of another crawl predicts."""
+SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
+"""Of a key whose place row groups predict."""
 
 
 class Predictor(NamedTuple):

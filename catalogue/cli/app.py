@@ -288,8 +288,8 @@ def entry(_: Common) -> None:
 def main() -> NoReturn:
     """Run the command line and exit.
 
-    Exit status: 0 done; 1 partly done; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try again later; 130
-    or 143 stopped; 141 standard output was closed.
+    Exit status: 0 done; 1 partly done, or no such file; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try
+    again later; 130 or 143 stopped; 141 standard output was closed.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)

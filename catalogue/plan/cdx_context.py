@@ -11,7 +11,14 @@ from typing import NamedTuple
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import BlockList, list_path
 from catalogue.cdx.columns import COLUMNS
-from catalogue.cdx.list_search import NEXT_SEARCH, PREDICTED_SEARCH, START, ClusterSearch, Predictor
+from catalogue.cdx.list_search import (
+    NEXT_SEARCH,
+    PREDICTED_SEARCH,
+    SEARCH_BY_ROW_GROUPS,
+    START,
+    ClusterSearch,
+    Predictor,
+)
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index, suggest_crawl
 from catalogue.errors import (
     CatalogueError,
@@ -171,8 +178,9 @@ class CdxContext:
         if not unknown:
             return None
         predictor = self._lists.predictor(crawl)
-        later = PREDICTED_SEARCH if predictor else NEXT_SEARCH
-        first = later if known or (predictor and predictor.size) else START + later
+        by_row_groups = predictor is not None and predictor.size is not None
+        later = SEARCH_BY_ROW_GROUPS if by_row_groups else PREDICTED_SEARCH if predictor else NEXT_SEARCH
+        first = later if known or by_row_groups else START + later
         more = len(unknown) - 1
         return Search(
             crawl,

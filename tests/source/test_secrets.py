@@ -124,7 +124,7 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
             AWS_ENDPOINT_URL=f"http://127.0.0.1:9/?X-Amz-Signature={MARK}",
         )
         exchange, *_ = proxy.log  # the list of crawls, then manifests
-    assert ran.status == 75
+    assert ran.status == 1
     assert exchange.headers["proxy-authorization"]
     assert ran.err.splitlines()[0].split(", ") == [
         "source: http://data.example/a",
