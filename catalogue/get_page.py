@@ -167,7 +167,7 @@ class _Search:
         try:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
-            message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one by its crawl or time"
+            message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
             raise NotFound(message) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Found:

@@ -22,7 +22,13 @@ from catalogue.cli.options import (
     recorder_for,
     scheduler_option,
 )
-from catalogue.cli.select_captures import captures_for, explain_empty_result, read_patterns, select_captures
+from catalogue.cli.select_captures import (
+    captures_for,
+    explain_empty_result,
+    note_of_subsets,
+    read_patterns,
+    select_captures,
+)
 from catalogue.cli.tables import as_json, batches_of, show_plan, table
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
@@ -168,6 +174,7 @@ def query(  # noqa: PLR0913 - an option each
         if folder:
             plans, missing = _write_folder(folder, format_, budget, catalogue, options, parameters)
         else:
+            note = note_of_subsets(options, catalogue, parameters)
             found = select_captures(catalogue, options, parameters, budget)
             if count:
                 rows = _count(budget.approve(found.counting(), options), by_crawl=by is not None)
@@ -175,7 +182,7 @@ def query(  # noqa: PLR0913 - an option each
                 chosen_columns = bool(parameters["columns"]) or options.table is not None
                 batches = batches_of(budget.approve(found, options), options, to_stdout=path is None)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns)
-                options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
+                options.say(f"{plural(rows, 'capture')}{f' in {path}' if path else ''}{note}")
             if not rows and parameters["limit"] != 0:
                 explain_empty_result(options, catalogue, parameters)
             plans, missing = [found.plan], found.plan.missing

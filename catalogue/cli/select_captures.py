@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
@@ -9,7 +10,7 @@ from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
-from catalogue.errors import NotHarvested, QueryError, SourceError
+from catalogue.errors import CatalogueError, NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, join_first, plural
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
     """Read the files of --urls-file, which can be read only once, and split lists at commas."""
     if "-" in parameters["patterns"]:
         raise QueryError("'-' is not a pattern; to read patterns from stdin use --urls-file -")
+    if names := [each for each in parameters["patterns"] if each.startswith("@")]:
+        raise QueryError(f"{names[0]!r} is not a pattern; to read patterns from a file use --urls-file {names[0][1:]}")
     listed: list[tuple[str, str]] = []
     if parameters["urls_files"]:
         from catalogue.cli.input_files import patterns_in
@@ -178,11 +181,29 @@ def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) 
         yield f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
-    if options.table is None and not parameters["subsets"] and _index(parameters) == AUTO:
-        every = _partitions(catalogue, parameters).items()
-        narrow = [(crawl, subsets) for crawl, subsets in every if len(subsets) < len(SUBSETS)]
-        if narrow:
-            crawl, subsets = narrow[0]
-            and_more = f" and {len(narrow) - 1:,} more" if len(narrow) > 1 else ""
-            searched = f"of {crawl}{and_more} only what is stored is searched ({', '.join(subsets)})"
-            yield f"tip: {searched}; --subset all adds redirects, errors and robots.txt"
+    if narrow := _narrow(options, catalogue, parameters):
+        (crawl, subsets), *more = narrow.items()
+        and_more = f" and {len(more):,} more" if more else ""
+        searched = f"of {crawl}{and_more} only what is stored is searched ({', '.join(subsets)})"
+        yield f"tip: {searched}; --subset all adds redirects, errors and robots.txt"
+
+
+def _narrow(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the subsets of the crawls of which some are not searched, because they are not stored."""
+    if options.table is not None or parameters["subsets"] or _index(parameters) != AUTO:
+        return {}
+    every = _partitions(catalogue, parameters).items()
+    return {crawl: subsets for crawl, subsets in every if len(subsets) < len(SUBSETS)}
+
+
+def note_of_subsets(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> str:
+    """Return what to add to a number of captures where other subsets are not searched; it may be empty.
+
+    This must be known before the captures are selected: a search stores something.
+    """
+    with suppress(CatalogueError):
+        found = {*_narrow(options, catalogue, parameters).values()}
+        if len(found) > 1:
+            return " (not all subsets stored)"
+        return "".join(f" (only {', '.join(subsets)} stored)" for subsets in found)
+    return ""
