@@ -202,8 +202,9 @@ def note_of_subsets(options: Common, catalogue: "Catalogue", parameters: dict[st
     This must be known before the captures are selected: a search stores something.
     """
     with suppress(CatalogueError):
-        found = {*_narrow(options, catalogue, parameters).values()}
-        if len(found) > 1:
+        narrow = _narrow(options, catalogue, parameters)
+        found = {*narrow.values()}
+        if len(found) > 1 or (found and len(narrow) < len(_partitions(catalogue, parameters))):
             return " (not all subsets stored)"
         return "".join(f" (only {', '.join(subsets)} stored)" for subsets in found)
     return ""
