@@ -137,10 +137,10 @@ def test_says_that_only_stored_subsets_are_searched(whole_mirror: Path, crawl: s
     indexes = (whole_mirror / "cc-index/collections").iterdir()
     other = next(name for name in sorted(path.name for path in indexes) if name != crawl)
     listed = ("query", "*.example.com", "--limit", "1")
-    for more, note in (((), " (only warc stored)"), (("--crawl", f"{crawl},{other}"), " (not all subsets stored)")):
-        assert command(*listed, *more).err == f"1 capture{note}\n"
-    for more in (("--subset", "all"), ("--index", "cdx", "--crawl", crawl)):
-        assert command(*listed, *more).err == "1 capture\n"
+    for crawls, note in ((crawl, " (only warc stored)"), (f"{crawl},{other}", " (not all subsets stored)")):
+        assert command(*listed, "--crawl", crawls).err == f"1 capture{note}\n"
+    for more in (("--subset", "all"), ("--index", "cdx")):
+        assert command(*listed, *more, "--crawl", crawl).err == "1 capture\n"
     for more in (("--subset", "all"), ("--subset", "warc"), ("--index", "columnar"), ("--index", "cdx")):
         assert "tip:" not in on_a_terminal(command, *words, *more, columns=200)
 

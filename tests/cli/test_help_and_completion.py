@@ -275,7 +275,7 @@ def test_explains_an_empty_result(stored: Command) -> None:
         "tip: nosuch.example is its home page alone; 'nosuch.example/*' is the site, '*.nosuch.example' subdomains too",
     ]
     there = f"nothing in {1 + len(others)} crawls, {others[-1]} to {newest}"
-    assert stored("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures (only warc stored)", there]
+    assert stored("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures (not all subsets stored)", there]
     assert stored("query", "nosuch.example", "--quiet").err == ""
 
 
