@@ -115,12 +115,12 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     warning: str,
 ) -> None:
     refuses = only(manifest_path("CC-MAIN-2026-47"), Kind.DENIED) if on_host and not found else None
-    with FaultServer(files(listed=stored or None)) as server:
-        lists = opened(server.url)
-        if stored:
-            fetch_crawl_list(store, lists)
-            set_age(store, age)
     with FaultServer(files(*(f"CC-MAIN-2026-{week}" for week in on_host)), script=refuses) as server:
+        with FaultServer(files(listed=stored or None)) as listing:  # else the other could get its port
+            lists = opened(listing.url)
+            if stored:
+                fetch_crawl_list(store, lists)
+                set_age(store, age)
         done = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
         probed = [request.path for request in server.log]
     assert probed == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 48 - requests, -1)]
