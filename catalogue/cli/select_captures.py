@@ -25,8 +25,6 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
     """Read the files of --urls-file, which can be read only once, and split lists at commas."""
     if "-" in parameters["patterns"]:
         raise QueryError("'-' is not a pattern; to read patterns from stdin use --urls-file -")
-    if names := [each for each in parameters["patterns"] if each.startswith("@")]:
-        raise QueryError(f"{names[0]!r} is not a pattern; to read patterns from a file use --urls-file {names[0][1:]}")
     listed: list[tuple[str, str]] = []
     if parameters["urls_files"]:
         from catalogue.cli.input_files import patterns_in
@@ -47,6 +45,9 @@ def select_captures(
 
     Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
+    names = [each for each in parameters["patterns"] if each.startswith("@")]
+    if names and options.table is None:  # keys of other datasets may start so
+        raise QueryError(f"{names[0]!r} is not a pattern; to read patterns from a file use --urls-file {names[0][1:]}")
     if budget and parameters["harvest"]:
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")

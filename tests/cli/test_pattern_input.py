@@ -3,6 +3,8 @@
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.test_cli import sentence
@@ -67,8 +69,16 @@ def test_names_the_line_of_an_invalid_pattern(
     assert says in sentence(ran)
 
 
-def test_rejects_a_dash_as_pattern(asking: Command) -> None:
+def test_rejects_a_dash_or_a_named_file_as_pattern(asking: Command) -> None:
     assert sentence(asking("query", "-", "--count")).endswith("to read patterns from stdin use --urls-file -")
+    assert sentence(asking("query", "@a.txt", "--count")).endswith("to read patterns from a file use --urls-file a.txt")
+
+
+def test_keys_of_other_datasets_may_start_with_an_at_sign(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"name": ["@a", "b"]}), tmp_path / "a.parquet")
+    command = Command(tmp_path / "data", str(tmp_path), tmp_path)
+    assert command("harvest", "--table", "mine", "--key", "name", "a.parquet").status == 0
+    assert command("query", "@a", "--table", "mine", "--count").out == "1\n"
 
 
 def test_exact_url_names_lines_that_are_not_urls(asking: Command, tmp_path: Path) -> None:
