@@ -368,8 +368,8 @@ class Session:
         def store() -> Store | None:
             return self.store if self.store_path.exists() else None
 
-        def extents(crawl: str) -> list[tuple[bytes, bytes, int]]:
-            return [*self.metadata().extents(crawl)] if self.store_path.exists() else []
+        def extents(crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
+            return self.metadata().extents(crawl) if self.store_path.exists() else {}
 
         return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
 

@@ -227,11 +227,11 @@ class MetadataSnapshot:
         part = self._bounds.part((crawl, subset))
         return (part.hulls(), part.unbounded, len(part.signed)) if part else ([], 0, 0)
 
-    def extents(self, crawl: str) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield least key, greatest key and number of rows of each stored row group of a crawl that has bounds."""
-        for pair in self._counts.files:
-            if pair[0] == crawl and (part := self._bounds.part(pair)):
-                yield from part.extents()
+    def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
+        """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
+        parts = {pair[1]: self._bounds.part(pair) for pair in self._counts.files if pair[0] == crawl}
+        found = {subset: [*part.extents()] for subset, part in parts.items() if part}
+        return {subset: groups for subset, groups in found.items() if groups}
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``; the last ones are cached."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
@@ -16,8 +17,8 @@ from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
 from catalogue.store.stored_lists import listed_crawls
 
 AnyList: TypeAlias = StoredList | ClusterSearch
-Extents: TypeAlias = Callable[[str], list[tuple[bytes, bytes, int]]]
-"""Returns the stored row groups of a crawl; see ``list_search.predict_from``."""
+Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]
+"""Returns the stored row groups of a crawl by subset; see ``list_search.predict_from``."""
 
 
 class BlockLists:
@@ -105,7 +106,7 @@ class BlockLists:
     def _new_predictor(self, crawl: str) -> Predictor | None:
         with suppress(StoreError):  # answers do not depend on it
             if extents := self._extents(crawl):
-                return predict_from(extents)
+                return predict_from(chain(*extents.values()), extents)
             if others := [other for other in self._stored if other != crawl]:
                 around = newest_first([*others, crawl])
                 nearest = others[max(0, around.index(crawl) - 1)]

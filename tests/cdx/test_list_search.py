@@ -15,6 +15,7 @@ from benchmarks.cluster import make_list, row_groups
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
 from catalogue.cdx.list_search import PROBE, ClusterSearch, Predictor, predict_from
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.http import HttpSource
@@ -126,8 +127,9 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
         assert [each.range_header for each in exchanges[:half]] == [each.range_header for each in exchanges[half:]]
 
 
-def test_predictions_from_row_groups_save_requests(listed: bytes, blocks: BlockList) -> None:
-    predict = predict_from(row_groups(blocks))
+@pytest.mark.parametrize("subsets", [SUBSETS, ("warc",), ("warc", "robotstxt")])
+def test_predictions_from_row_groups_save_requests(listed: bytes, blocks: BlockList, subsets: tuple[str, ...]) -> None:
+    predict = predict_from(row_groups(blocks, subsets), subsets)
     first, second = [], []
     with served(listed) as server:
         for one, other in zip(sample(blocks, 30), sample(blocks, 30, 2), strict=True):
@@ -185,6 +187,14 @@ def test_predict_from_row_groups() -> None:
     assert share(b"d") * size < 70
     share, size = predict_from([])
     assert (share(b"a"), size) == (0, 0)
+
+
+def test_subsets_that_are_not_stored_are_estimated() -> None:
+    groups = [(b"a", b"b", 3_000_000)]
+    complete = predict_from(groups)
+    assert complete.size
+    estimated = [predict_from(groups, subsets).size for subsets in (SUBSETS[:1], SUBSETS[:2], SUBSETS, ["unknown"])]
+    assert [size and round(complete.size / size, 2) for size in estimated] == [0.81, 0.97, 1, 1]
 
 
 WRONG: dict[str, Callable[[bytes], float]] = {

@@ -39,7 +39,7 @@ def without_store(source: PoliteSource) -> BlockLists:
     def create() -> Store:
         raise AssertionError("nothing is to be stored")
 
-    return BlockLists(lambda: source, lambda: None, create, lambda _: [], lambda _: None)
+    return BlockLists(lambda: source, lambda: None, create, lambda _: {}, lambda _: None)
 
 
 def pieces_of(source: PoliteSource) -> ListPieces:
