@@ -56,11 +56,11 @@ def _measure(folder: Path, keys: pa.Array, title: str) -> None:
         home = Path(temporary)
         given = home / "keys.parquet"
         pq.write_table(pa.table({"id": pa.array(range(len(keys))), "url_surtkey": keys}), given)
-        _ours(home, folder, "harvest", "-", "-")
+        _harvest(home, folder)
         for how in HOW:
             ours, theirs = home / f"{how}.parquet", home / f"{how}-duckdb.parquet"
             wait_for_quiet()
-            mine = _ours(home, folder, how, str(given), str(ours))
+            mine = _join(home, folder, how, given, ours)
             wait_for_quiet()
             other = run(
                 ["benchmarks.clients.join_duckdb", how, f"{folder}/**/*.parquet", str(given), str(theirs)], home=home
@@ -79,17 +79,26 @@ def _measure_urls(folder: Path, urls: list[str]) -> None:
         home = Path(temporary)
         given, found = home / "urls.txt", home / "found.parquet"
         given.write_text("\n".join(urls), encoding="utf-8")
-        _ours(home, folder, "harvest", "-", "-")
+        _harvest(home, folder)
         wait_for_quiet()
-        mine = _ours(home, folder, "semi", str(given), str(found))
+        mine = _join(home, folder, "semi", given, found)
         cpu, rows = mine.cost.cpu_seconds, pq.read_metadata(found).num_rows
         names = ["rows", "CPU s", "peak MB", "URLs per CPU s"]
         title = f"{len(urls):,} URLs as text, half of them there"
         table(title, ["", *names], [["semi", rows, cpu, mine.cost.peak_bytes / 1e6, len(urls) / cpu]])
 
 
-def _ours(home: Path, folder: Path, how: str, keys: str, output: str) -> Ran:
-    return run(["benchmarks.clients.join_ours", how, str(folder), CRAWL, str(home / "data"), keys, output], home=home)
+def _harvest(home: Path, folder: Path) -> None:
+    _command(home, folder, "harvest", "--pages")
+
+
+def _join(home: Path, folder: Path, how: str, keys: Path, output: Path) -> Ran:
+    return _command(home, folder, "join", str(keys), "--how", how, "--output", str(output), "--json")
+
+
+def _command(home: Path, folder: Path, *arguments: str) -> Ran:
+    settings = ["--crawl", CRAWL, "--source", str(folder), "--data", str(home / "data")]
+    return run(["catalogue", *arguments, *settings], home=home)
 
 
 def _equal_rows(how: str, ours: Path, theirs: Path) -> int:

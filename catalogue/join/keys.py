@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.join.batch_file import BatchFile, one_batch
+from catalogue.join.batch_file import BatchFile
 from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, LookupFile, Lookups, StoredLookups, WideLookups
-from catalogue.parquet.arrow_arrays import binaries, flags, integers
+from catalogue.parquet.arrow_arrays import binaries, flags, integers, numbers, positions, texts_of_keys
 from catalogue.surt import KeyInterval
 
 ROW = "row_id"
@@ -19,6 +19,11 @@ ROW = "row_id"
 PREFIX = "input_"
 """Of the columns of the input."""
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
+
+
+def same_as_keys(name: str) -> pa.Field:
+    """Return a column without values, for one of the input whose values are those of the keys."""
+    return pa.field(name, pa.null(), metadata={"values": "keys"})
 
 
 class JoinKeys:
@@ -36,6 +41,11 @@ class JoinKeys:
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._file = LookupFile(self._lookups)
+        schema = self._inputs.schema
+        self._same = next((place for place, field in enumerate(schema) if field.metadata), None)
+        """Place of the column that has the values of the keys, of which each is an interval then."""
+        self.input_schema = schema if self._same is None else schema.set(self._same, _with_texts(schema[self._same]))
+        """Of the rows of the input, with the number of their pattern."""
         self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T
         """Least and greatest number of a pattern in each batch of rows of the input."""
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
@@ -50,32 +60,42 @@ class JoinKeys:
         """Return the number of intervals."""
         return self._lookups.starts[-1]
 
-    @property
-    def input_schema(self) -> pa.Schema:
-        """Of the rows of the input, with the number of their pattern."""
-        return self._inputs.schema
-
-    def rows_between(self, first: int, last: int) -> pa.RecordBatch:
+    def rows_between(self, first: int, last: int) -> pa.Table:
         """Return the rows of the input whose pattern has a number between two, inclusive; sorted by number."""
         start = bisect_left(self._inputs.places, first, key=itemgetter(1))
         stop = bisect_right(self._inputs.places, last, key=itemgetter(0))
-        rows = self._inputs.read(range(start, max(start, stop)))
-        known = integers(rows.column(NUMBER))
+        batches = [self._rows(number) for number in range(start, max(start, stop))]
+        rows = pa.Table.from_batches(batches, self.input_schema)
+        known = numbers(rows[NUMBER])
         begin, end = np.searchsorted(known, first), np.searchsorted(known, last, side="right")
         return rows.slice(begin, end - begin)
 
-    def rows_of(self, patterns: np.ndarray) -> pa.RecordBatch:
+    def rows_of(self, patterns: np.ndarray) -> pa.Table:
         """Return the rows of the input that have one of some patterns, given by ascending numbers; sorted by number."""
         parts = []
         firsts, lasts = self._input_numbers
         begins, ends = np.searchsorted(patterns, firsts), np.searchsorted(patterns, lasts, side="right")
         for number in np.flatnonzero(begins < ends).tolist():
-            batch = self._inputs.read(range(number, number + 1))
+            batch = self._rows(number)
             of = integers(batch.column(NUMBER))
             at = np.searchsorted(patterns, of)
             is_there = patterns[np.minimum(at, len(patterns) - 1)] == of
             parts.append(batch if is_there.all() else batch.filter(flags(is_there)))
-        return one_batch(pa.Table.from_batches(parts, self._inputs.schema))
+        return pa.Table.from_batches(parts, self.input_schema)
+
+    def _rows(self, number: int) -> pa.RecordBatch:
+        """Return a batch of rows of the input."""
+        batch = self._inputs.read(range(number, number + 1))
+        if self._same is None:
+            return batch
+        first, last = self._inputs.places[number]
+        parts = [part.column("start") for part in self._file.parts(first, last + 1)]
+        keys = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        if len(keys) < len(batch):
+            keys = keys.take(positions(integers(batch.column(NUMBER)) - first))
+        columns = batch.columns
+        columns[self._same] = texts_of_keys(keys)
+        return pa.RecordBatch.from_arrays(columns, schema=self.input_schema)
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield first and last number of consecutive patterns, of about as many rows of the input."""
@@ -123,3 +143,7 @@ class JoinKeys:
         begins = pc.if_else(pc.less(begins, low), low, begins)
         ends = pc.if_else(pc.greater(ends, high), high, ends)
         return WideLookups(pa.RecordBatch.from_arrays([begins, ends, chosen.column(NUMBER)], schema=LOOKUPS))
+
+
+def _with_texts(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, pa.string())

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.errors import QueryError
+from catalogue.join.batch_file import one_batch
 from catalogue.join.lookups import NUMBER
 from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
 
@@ -34,7 +35,7 @@ class Kind:
 
     It is sorted by number.
     """
-    result: Callable[[pa.Table, pa.RecordBatch, np.ndarray], pa.Table] | None = None
+    result: Callable[[pa.Table, pa.Table, np.ndarray], pa.Table] | None = None
     """Returns the result for some patterns: of what was kept, the rows of the input, and numbers that are unread."""
 
 
@@ -45,14 +46,17 @@ def distinct(patterns: np.ndarray) -> np.ndarray:
 
 
 def is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
-    """Return whether each value is one of some ascending others."""
-    if not len(inorder):
+    """Return whether each of some ascending values is one of some ascending others, which are close together."""
+    if not len(inorder) or not len(values):
         return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(inorder, values), len(inorder) - 1)
-    return np.asarray(inorder[at] == values)
+    start = min(int(inorder[0]), int(values[0]))
+    is_there = np.zeros(max(int(inorder[-1]), int(values[-1])) - start + 1, np.bool_)
+    is_there[inorder - start] = True
+    found: np.ndarray = is_there[values - start]
+    return found
 
 
-def pairs(captures: pa.Table, inputs: pa.RecordBatch) -> Iterator[pa.Table]:
+def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
     """Yield each capture with each row of the input that has its pattern, some at a time.
 
     Args:
@@ -60,7 +64,7 @@ def pairs(captures: pa.Table, inputs: pa.RecordBatch) -> Iterator[pa.Table]:
         inputs: the rows, sorted by the number of their pattern.
     """
     of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
-    patterns, given = integers(inputs.column(NUMBER)), inputs.drop_columns([NUMBER])
+    patterns, given = numbers(inputs[NUMBER]), one_batch(inputs.drop_columns([NUMBER]))
     first = np.searchsorted(patterns, of)
     counts = np.searchsorted(patterns, of, side="right") - first
     ends = np.cumsum(counts)
@@ -83,17 +87,17 @@ def _present(captures: pa.Table) -> pa.Table:
     return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
 
 
-def _found(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
-    return _rows(inputs, is_in(integers(inputs.column(NUMBER)), numbers(kept[NUMBER])))
+def _found(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
+    return _rows(inputs, is_in(numbers(inputs[NUMBER]), numbers(kept[NUMBER])))
 
 
-def _absent(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:
-    of = integers(inputs.column(NUMBER))
+def _absent(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
+    of = numbers(inputs[NUMBER])
     return _rows(inputs, ~(is_in(of, numbers(kept[NUMBER])) | is_in(of, unread)))
 
 
-def _rows(inputs: pa.RecordBatch, chosen: np.ndarray) -> pa.Table:
-    return pa.Table.from_batches([inputs.drop_columns([NUMBER]).filter(flags(chosen))])
+def _rows(inputs: pa.Table, chosen: np.ndarray) -> pa.Table:
+    return inputs.drop_columns([NUMBER]).filter(flags(chosen))
 
 
 # ---- crawls ----
@@ -156,8 +160,8 @@ def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, np.flatnonzero(is_first)
 
 
-def _in_crawls(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:
-    of, wanted = numbers(kept[NUMBER]), integers(inputs.column(NUMBER))
+def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
+    of, wanted = numbers(kept[NUMBER]), numbers(inputs[NUMBER])
     order, starts = _groups(of)
     patterns = of[starts]
     none = len(patterns)  # the place of what holds for patterns without captures
@@ -170,7 +174,7 @@ def _in_crawls(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa
         "last": summed["last"],
         "statuses": _lists(of, patterns, kept["fetch_status"]),
     }
-    found = pa.Table.from_batches([inputs.drop_columns([NUMBER])])
+    found = inputs.drop_columns([NUMBER])
     for name, values in columns.items():
         found = found.append_column(name, values.take(positions(at)))
     return found.append_column("complete", flags(~is_in(wanted, unread)))
@@ -221,7 +225,7 @@ def _newest(captures: pa.Table) -> pa.Table:
 _PLACE = ["crawl", "warc_filename", "warc_record_offset", "subset"]
 
 
-def _newest_of_inputs(kept: pa.Table, inputs: pa.RecordBatch, unread: np.ndarray) -> pa.Table:  # noqa: ARG001
+def _newest_of_inputs(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001
     given = inputs.schema.remove(0)
     captures = kept.schema.remove(0)
     return pa.concat_tables([pa.Table.from_batches([], pa.schema([*given, *captures])), *pairs(kept, inputs)])

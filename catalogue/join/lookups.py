@@ -41,15 +41,19 @@ class Lookups(ABC):
     def find(self, keys: pa.BinaryArray) -> _Found:
         """Return places of keys and numbers of the patterns that match them, as pairs; both shape (n,), int64."""
 
-    def numbered(self, batches: Iterable[pa.RecordBatch], key: str) -> Iterator[pa.RecordBatch]:
+    def numbered(self, batches: Iterable[pa.RecordBatch], key: str, *, alone: bool) -> Iterator[pa.RecordBatch]:
         """Yield rows with the number of each pattern that they match as the first column, once for each.
 
         Args:
             batches: of rows.
             key: name of the column with their keys.
+            alone: yield the numbers alone.
         """
         for batch in batches:
             rows, patterns = self.find(batch.column(key).cast(pa.binary()))
+            if alone:
+                yield pa.RecordBatch.from_arrays([positions(patterns)], names=[NUMBER])
+                continue
             chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
             names = [NUMBER, *batch.schema.names]
             yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
@@ -134,6 +138,15 @@ class LookupFile:
         """The least key of each batch."""
         self.read = lru_cache(_BATCHES)(lambda number: file.read(range(number, number + 1)))
 
+    def parts(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield consecutive rows in batches."""
+        while first < stop:
+            number = bisect_right(self.starts, first) - 1
+            begin, batch = self.starts[number], self.read(number)
+            after = min(stop, begin + len(batch))
+            yield batch.slice(first - begin, after - first)
+            first = after
+
     def place(self, key: bytes) -> int:
         """Return how many intervals start before a key."""
         if key >= END or not self.firsts:
@@ -200,13 +213,7 @@ class StoredKeys(ManyKeys):
 
     def parts(self, start: bytes, end: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows between two keys, the second exclusive, in batches."""
-        first, stop = (self.rows.start + self.place(key) for key in (start, end))
-        while first < stop:
-            number = bisect_right(self._file.starts, first) - 1
-            begin, batch = self._file.starts[number], self._file.read(number)
-            after = min(stop, begin + len(batch))
-            yield batch.slice(first - begin, after - first)
-            first = after
+        return self._file.parts(*(self.rows.start + self.place(key) for key in (start, end)))
 
     def near(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, pa.RecordBatch]]:
         """Yield rows in batches, each with the places of ascending keys that are not outside of it."""

@@ -60,7 +60,7 @@ def write_part(
     temporary = path.with_name(f".{path.name}")
     try:
         with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
-            found = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
+            found = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
             of = _write_collected(kind, found, temporary) if kind.collect else _write_joined(found, keys, temporary)
         if of is None:
             return Part("", 0, 0, 0, 0)

@@ -18,11 +18,19 @@ from catalogue.errors import QueryError
 from catalogue.formatting import plural
 from catalogue.join.batch_file import BatchFile, BatchWriter
 from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW, same_as_keys
 from catalogue.join.lookups import LOOKUPS, NUMBER
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.join.spilling import database, parquet_files
-from catalogue.parquet.arrow_arrays import binaries, booleans, bounds_and_bytes, flags, positions, sorted_pieces
+from catalogue.parquet.arrow_arrays import (
+    binaries,
+    booleans,
+    bounds_and_bytes,
+    flags,
+    positions,
+    sorted_pieces,
+    texts_of_keys,
+)
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
@@ -71,7 +79,7 @@ def sort_keys(
     with ExitStack() as stack:
         parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
         inorder = stack.enter_context(_sorted(parsing, batch, folder))
-        patterns = _write_numbered(folder, inorder, batch, wide=match is not Match.EXACT)
+        patterns = _write_numbered(folder, inorder, batch, parsing.keys_column, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)
         for path in folder.iterdir():
             if path.is_file():
@@ -86,12 +94,15 @@ def _what(match: Match) -> str:
     return {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}.get(match, f"the name of a {match.value}")
 
 
-def _write_numbered(folder: Path, inorder: pa.RecordBatchReader, batch: int, *, wide: bool) -> int:
+def _write_numbered(
+    folder: Path, inorder: pa.RecordBatchReader, batch: int, keys_column: str | None, *, wide: bool
+) -> int:
     """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
     count, before = 0, None
     with ExitStack() as stack:
-        names = [name for name in inorder.schema.names if name not in {FIRST, OTHERS}]
-        schema = pa.schema([(NUMBER, pa.int64()), *(inorder.schema.field(name) for name in names)])
+        fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
+        fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
+        schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
         is_large = (folder / _PARSED_FILE).exists()
         inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema, compress=is_large))
         lookups = stack.enter_context(_LookupWriter(folder, batch, wide=wide, compress=is_large))
@@ -102,7 +113,8 @@ def _write_numbered(folder: Path, inorder: pa.RecordBatchReader, batch: int, *, 
             is_new = _changes(firsts, others, before)
             numbered = count - 1 + np.cumsum(is_new)
             before = firsts[-1].as_py(), others[-1].as_py()
-            rows = pa.RecordBatch.from_arrays([positions(numbered), *map(some.column, names)], schema=schema)
+            columns = [pa.nulls(len(some)) if each.name == keys_column else some.column(each.name) for each in fields]
+            rows = pa.RecordBatch.from_arrays([positions(numbered), *columns], schema=schema)
             inputs.write(rows, (int(numbered[0]), int(numbered[-1])))
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
@@ -139,8 +151,9 @@ class _WaitingRows:
         """Bytes."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        same = self._parsing.keys_column
-        others = batch.drop_columns([FIRST, same] if same else [FIRST])
+        same = [name for name in (self._parsing.keys_column,) if name]
+        empty = [OTHERS] if not _longest(batch.column(OTHERS)) else []
+        others = batch.drop_columns([FIRST, *same, *empty])
         bounds, data = bounds_and_bytes(batch.column(FIRST))
         self._ends.append(bounds[1:] - bounds[0] + len(self._keys))
         self._keys += data[bounds[0] : bounds[-1]]
@@ -157,8 +170,8 @@ class _WaitingRows:
 
     def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows sorted by key, about ``rows`` at a time."""
-        keys, same = self._all_keys(), self._parsing.keys_column
-        if same is None:  # some batches may lack a column that others have
+        keys = self._all_keys()
+        if len({each.schema for each in self._others}) > 1:  # some lack a column that others have
             self._others = [batch.drop_columns([FIRST]) for batch in self.batches()]
         if not len(keys):
             return
@@ -174,10 +187,13 @@ class _WaitingRows:
         return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(self._keys)])
 
     def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns; those that ``add`` left out have the values of the keys."""
+        """Return rows with all columns; those that ``add`` left out are empty, or have the values of the keys."""
         schema = self._parsing.schema
         known = {*others.schema.names}
-        columns = [others.column(each.name) if each.name in known else keys.cast(each.type) for each in schema]
+        nothing = pa.repeat(binaries([b""])[0], len(keys))
+        same = texts_of_keys(keys)
+        left_out = {FIRST: keys, OTHERS: nothing}
+        columns = [others.column(each.name) if each.name in known else left_out.get(each.name, same) for each in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -213,7 +229,7 @@ class _LookupWriter:
         """Write the intervals of patterns, given by their first starts, their other intervals, and numbers."""
         if not len(firsts):
             return
-        if not self._wide and not (pc.max(pc.binary_length(others)).as_py() or 0):
+        if not self._wide and not _longest(others):
             self._write(
                 pa.RecordBatch.from_arrays([firsts, pa.nulls(len(firsts), pa.binary()), positions(of)], schema=LOOKUPS)
             )
@@ -257,6 +273,11 @@ class _LookupWriter:
         unsorted.close()
         self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
         self._unsorted.rename(self._path)
+
+
+def _longest(values: pa.BinaryArray) -> int:
+    """Return the length of the longest value; 0 if there is none."""
+    return pc.max(pc.binary_length(values)).as_py() or 0
 
 
 def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:

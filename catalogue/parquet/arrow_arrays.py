@@ -27,6 +27,12 @@ def texts(values: Sequence[str | None]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(values), [valid, ends, data])
 
 
+def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:
+    """Return keys, which are valid UTF-8 and not null, as texts."""
+    _, ends, data = keys.buffers()
+    return pa.StringArray.from_buffers(len(keys), ends, data, offset=keys.offset)
+
+
 def text(value: str) -> pa.StringScalar:
     return texts([value])[0]
 

@@ -32,6 +32,8 @@ from catalogue.source.checks import Response, Source
 if TYPE_CHECKING:
     import duckdb
 
+_FEW_ROWS = 1 << 12
+"""Rows of a piece with which following steps take longer than a copy of many pieces."""
 _MOST_DECIDED = 1 << 30
 """Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
 
@@ -303,7 +305,9 @@ class _Reading:
 
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
         """Yield the chosen rows of a bundle after its bytes have arrived."""
-        bundle, decided = each.bundle, each.decided.combine_chunks()
+        bundle, decided = each.bundle, each.decided
+        if decided.num_rows < _FEW_ROWS * decided.column(0).num_chunks:
+            decided = decided.combine_chunks()
         columns = {
             name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
         }

@@ -48,6 +48,8 @@ class Residual:
 
         def filtered(mask: pa.ChunkedArray) -> None:
             nonlocal rows, numbers
+            if pc.all(mask, skip_nulls=False, min_count=0).as_py():
+                return
             rows, numbers = rows.filter(mask), numbers[_true_positions(mask)]
 
         if new(table.key):
