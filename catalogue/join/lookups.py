@@ -32,10 +32,22 @@ class Lookups(ABC):
     def intervals(self) -> Sequence[KeyInterval]:
         """The same keys as disjoint ascending intervals."""
 
+    def noting(self) -> Sequence[KeyInterval]:
+        """Return the same intervals for a read of which only the patterns that have rows are needed.
+
+        They may keep the rows back, and note the patterns, which ``numbered`` yields after the rows.
+        """
+        return self.intervals
+
     @property
     @abstractmethod
     def patterns(self) -> np.ndarray:
         """The numbers of the patterns; shape (n,), int64."""
+
+    @property
+    def noted(self) -> np.ndarray:
+        """The numbers of the patterns that were noted; shape (n,), int64."""
+        return np.arange(0)
 
     @abstractmethod
     def find(self, keys: pa.BinaryArray) -> _Found:
@@ -47,16 +59,22 @@ class Lookups(ABC):
         Args:
             batches: of rows.
             key: name of the column with their keys.
-            alone: yield the numbers alone.
+            alone: yield the numbers alone, those of ``noting`` too.
         """
         for batch in batches:
             rows, patterns = self.find(batch.column(key).cast(pa.binary()))
             if alone:
-                yield pa.RecordBatch.from_arrays([positions(patterns)], names=[NUMBER])
+                yield _numbers_alone(patterns)
                 continue
             chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
             names = [NUMBER, *batch.schema.names]
             yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
+        if alone:
+            yield _numbers_alone(self.noted)
+
+
+def _numbers_alone(patterns: np.ndarray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([positions(patterns)], names=[NUMBER])
 
 
 class ExactLookups(Lookups):
@@ -160,11 +178,26 @@ class StoredLookups(Lookups):
 
     def __init__(self, file: LookupFile, first: int, stop: int) -> None:
         """Use consecutive rows."""
+        self._file = file
         self._keys = StoredKeys(file, first, stop)
+        self._noted: np.ndarray | None = None
 
     @property
     def intervals(self) -> "StoredKeys":
         return self._keys
+
+    def noting(self) -> "StoredKeys":
+        rows = self._keys.rows
+        noted = self._noted = np.zeros(len(rows), np.bool_)
+
+        def note(first: int, is_there: np.ndarray) -> None:
+            noted[first - rows.start : first - rows.start + len(is_there)] |= is_there
+
+        return StoredKeys(self._file, rows.start, rows.stop, note)
+
+    @property
+    def noted(self) -> np.ndarray:
+        return np.arange(0) if self._noted is None else self.patterns[self._noted]
 
     @property
     def patterns(self) -> np.ndarray:
@@ -173,7 +206,7 @@ class StoredLookups(Lookups):
     def find(self, keys: pa.BinaryArray) -> _Found:
         rows, patterns = [np.arange(0)], [np.arange(0)]
         inorder, places = ascending(keys)
-        for some, part in self._keys.near(inorder):
+        for some, _, part in self._keys.near(inorder):
             at, found = ExactLookups(part).find(inorder[some])
             rows.append(at + some.start)
             patterns.append(found)
@@ -184,9 +217,20 @@ class StoredLookups(Lookups):
 class StoredKeys(ManyKeys):
     """ASCII keys in a file."""
 
-    def __init__(self, file: LookupFile, first: int, stop: int) -> None:
-        """Use consecutive rows."""
+    def __init__(
+        self, file: LookupFile, first: int, stop: int, note: Callable[[int, np.ndarray], None] | None = None
+    ) -> None:
+        """Use consecutive rows.
+
+        Args:
+            file: of the rows.
+            first: number of the first row.
+            stop: number after the last one.
+            note: called, instead of keeping rows of others, with the number of a row and whether the key of this one
+                and each that follows is among those of others.
+        """
         self._file = file
+        self._note = note
         self.rows = range(first, max(first, stop))
         """Numbers of the rows."""
 
@@ -196,7 +240,7 @@ class StoredKeys(ManyKeys):
     def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - an interval, or a slice with some
         if isinstance(at, slice):
             some = self.rows[at]
-            return StoredKeys(self._file, some.start, some.stop)
+            return StoredKeys(self._file, some.start, some.stop, self._note)
         place = self.rows[at]
         number = bisect_right(self._file.starts, place) - 1
         return exact_interval(self._file.read(number).column("start")[place - self._file.starts[number]].as_py())
@@ -215,29 +259,35 @@ class StoredKeys(ManyKeys):
         """Yield the rows between two keys, the second exclusive, in batches."""
         return self._file.parts(*(self.rows.start + self.place(key) for key in (start, end)))
 
-    def near(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, pa.RecordBatch]]:
-        """Yield rows in batches, each with the places of ascending keys that are not outside of it."""
+    def near(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, int, pa.RecordBatch]]:
+        """Yield the places of ascending keys, and number of the first row and rows among which they may be."""
         if not len(keys):
             return
         texts, first = KeyTexts(keys), 0
+        after = self.rows.start + self.place(texts[0])
         for part in self.parts(texts[0], texts[-1] + b"\0"):
+            row, after = after, after + len(part)
             starts = KeyTexts(part.column("start"))
             first = bisect_left(texts, starts[0], lo=first)
             stop = bisect_right(texts, starts[-1], lo=first)
             if first < stop:
-                yield slice(first, stop), part
+                yield slice(first, stop), row, part
 
     def mask(self, keys: pa.BinaryArray | pa.ChunkedArray) -> pa.BooleanArray:
         inorder, places = ascending(keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys)
         is_there = np.zeros(len(keys), np.bool_)
-        for some, part in self.near(inorder):
+        for some, row, part in self.near(inorder):
+            if self._note:
+                self._note(row, booleans(pc.is_in(part.column("start"), value_set=inorder[some])))
+                continue
             found = booleans(pc.is_in(inorder[some], value_set=part.column("start")))
             is_there[some if places is None else places[some]] |= found
         return flags(is_there)
 
     def joined(self, others: Sequence[ManyKeys]) -> "StoredKeys":
         parts = [self.rows, *(other.rows for other in others if isinstance(other, StoredKeys))]
-        return StoredKeys(self._file, min(part.start for part in parts), max(part.stop for part in parts))
+        first, stop = min(part.start for part in parts), max(part.stop for part in parts)
+        return StoredKeys(self._file, first, stop, self._note)
 
     @property
     def not_ascii(self) -> np.ndarray:
@@ -245,4 +295,4 @@ class StoredKeys(ManyKeys):
 
     def take(self, places: np.ndarray) -> "StoredKeys":
         start = self.rows.start + int(places[0]) if len(places) else 0
-        return StoredKeys(self._file, start, start + len(places))  # consecutive, as all are ASCII
+        return StoredKeys(self._file, start, start + len(places), self._note)  # consecutive, as all are ASCII

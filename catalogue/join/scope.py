@@ -62,7 +62,7 @@ class Scope:
         """
         if session.dataset != COMMON_CRAWL:
             raise QueryError(f"a join needs crawls, which {session.dataset.name} does not have")
-        self._session, self._index = session, query.index
+        self._session, self._kind, self._index = session, kind, query.index
         self.sizes = sizes
         shown = session.metadata() if session.store_path.exists() else None
         stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
@@ -110,8 +110,10 @@ class Scope:
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:
-        """Return the captures of the keys of a slice."""
-        intervals = lookups.intervals
+        """Return the captures of the keys of a slice; none that ``lookups`` can note instead."""
+        keys_decide = {*self.query.read_columns} == {self._session.dataset.key}
+        notes = self._kind.columns == () and each.index == COLUMNAR and keys_decide
+        intervals = lookups.noting() if notes else lookups.intervals
         query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
         if each.index == COLUMNAR:
             return run_query(self._session, query, [each.crawl], [each.subset])

@@ -211,9 +211,29 @@ def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) 
 def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, index: str, tmp_path: Path) -> None:
     texts = [text for text in texts_of(some, 100, seed=6) if all(key.isascii() for key in keys_of(text))]
     sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, batch=64)
-    for how in ("inner", "anti"):
+    for how in ("inner", "semi", "anti"):
         done = run(both, texts, tmp_path / how, how, sizes=sizes, index=index, crawls=some.crawls)
         assert of_result(done) == expected(some, texts, how, Match.EXACT)
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_lists_of_keys_alone(both: Catalogue, some: Oracle, how: str, tmp_path: Path) -> None:
+    keys = [key for text in texts_of(some, 100, seed=7) for key in keys_of(text)]
+    texts = [*keys, *keys[::3]]
+    for batch in (4, 64):
+        sizes = replace(SMALL, keys=1_000, row_groups=1_000, batch=batch)
+        done = run(both, texts, tmp_path / f"{batch}", how, sizes=sizes, index="columnar", crawls=some.crawls)
+        assert of_result(done) == expected(some, texts, how, Match.EXACT)
+
+
+def test_inner_join_of_which_only_keys_are_wanted(both: Catalogue, some: Oracle) -> None:
+    texts = [text for text in texts_of(some, 50, seed=8) if all(key.isascii() for key in keys_of(text))]
+    found = [
+        both.join(texts, how="inner", crawls=some.crawls, index="columnar", columns=columns).to_arrow()["url_surtkey"]
+        for columns in (["url_surtkey"], ["url_surtkey", "fetch_time"])
+    ]
+    assert len(found[0])
+    assert sorted(found[0].to_pylist()) == sorted(found[1].to_pylist())
 
 
 def keys_of(text: str) -> tuple[str, ...]:
