@@ -306,7 +306,7 @@ class _Reading:
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
         """Yield the chosen rows of a bundle after its bytes have arrived."""
         bundle, decided = each.bundle, each.decided
-        if decided.num_rows < _FEW_ROWS * decided.column(0).num_chunks:
+        if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
             name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
