@@ -21,9 +21,12 @@ PREFIX = "input_"
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
 
 
+_SAME = {b"values": b"keys"}
+
+
 def same_as_keys(name: str) -> pa.Field:
     """Return a column without values, for one of the input whose values are those of the keys."""
-    return pa.field(name, pa.null(), metadata={"values": "keys"})
+    return pa.field(name, pa.null(), metadata=_SAME)
 
 
 class JoinKeys:
@@ -42,10 +45,13 @@ class JoinKeys:
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._file = LookupFile(self._lookups)
         schema = self._inputs.schema
-        self._same = next((place for place, field in enumerate(schema) if field.metadata), None)
+        same = [place for place, field in enumerate(schema) if field.metadata == _SAME and field.type == pa.null()]
+        self._same = same[0] if same else None
         """Place of the column that has the values of the keys, of which each is an interval then."""
-        self.input_schema = schema if self._same is None else schema.set(self._same, _with_texts(schema[self._same]))
+        self.input_schema = schema
         """Of the rows of the input, with the number of their pattern."""
+        if self._same is not None:
+            self.input_schema = schema.set(self._same, pa.field(schema[self._same].name, pa.string()))
         self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T
         """Least and greatest number of a pattern in each batch of rows of the input."""
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
@@ -143,7 +149,3 @@ class JoinKeys:
         begins = pc.if_else(pc.less(begins, low), low, begins)
         ends = pc.if_else(pc.greater(ends, high), high, ends)
         return WideLookups(pa.RecordBatch.from_arrays([begins, ends, chosen.column(NUMBER)], schema=LOOKUPS))
-
-
-def _with_texts(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, pa.string())

@@ -197,11 +197,20 @@ class StoredLookups(Lookups):
 
     @property
     def noted(self) -> np.ndarray:
-        return np.arange(0) if self._noted is None else self.patterns[self._noted]
+        if self._noted is None:
+            return np.arange(0)
+        found, row = [np.arange(0)], 0
+        for some in self._numbers():
+            found.append(some[self._noted[row : row + len(some)]])
+            row += len(some)
+        return np.concatenate(found)
 
     @property
     def patterns(self) -> np.ndarray:
-        return np.concatenate([np.arange(0), *(integers(part.column(NUMBER)) for part in self._keys.parts(b"", END))])
+        return np.concatenate([np.arange(0), *self._numbers()])
+
+    def _numbers(self) -> Iterator[np.ndarray]:
+        return (integers(part.column(NUMBER)) for part in self._keys.parts(b"", END))
 
     def find(self, keys: pa.BinaryArray) -> _Found:
         rows, patterns = [np.arange(0)], [np.arange(0)]
@@ -226,8 +235,8 @@ class StoredKeys(ManyKeys):
             file: of the rows.
             first: number of the first row.
             stop: number after the last one.
-            note: called, instead of keeping rows of others, with the number of a row and whether the key of this one
-                and each that follows is among those of others.
+            note: called by ``mask``, which keeps no row then, with the number of a row and, for it and those that
+                follow, whether its key is in the rows.
         """
         self._file = file
         self._note = note

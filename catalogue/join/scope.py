@@ -110,9 +110,8 @@ class Scope:
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:
-        """Return the captures of the keys of a slice; none that ``lookups`` can note instead."""
-        keys_decide = {*self.query.read_columns} == {self._session.dataset.key}
-        notes = self._kind.columns == () and each.index == COLUMNAR and keys_decide
+        """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
+        notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
         intervals = lookups.noting() if notes else lookups.intervals
         query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
         if each.index == COLUMNAR:

@@ -171,7 +171,7 @@ class _WaitingRows:
     def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows sorted by key, about ``rows`` at a time."""
         keys = self._all_keys()
-        if len({each.schema for each in self._others}) > 1:  # some lack a column that others have
+        if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
             self._others = [batch.drop_columns([FIRST]) for batch in self.batches()]
         if not len(keys):
             return
@@ -188,13 +188,16 @@ class _WaitingRows:
 
     def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns; those that ``add`` left out are empty, or have the values of the keys."""
+
+        def column(name: str) -> pa.Array:
+            if name in others.schema.names:
+                return others.column(name)
+            if name == OTHERS:
+                return pa.repeat(binaries([b""])[0], len(keys))
+            return keys if name == FIRST else texts_of_keys(keys)
+
         schema = self._parsing.schema
-        known = {*others.schema.names}
-        nothing = pa.repeat(binaries([b""])[0], len(keys))
-        same = texts_of_keys(keys)
-        left_out = {FIRST: keys, OTHERS: nothing}
-        columns = [others.column(each.name) if each.name in known else left_out.get(each.name, same) for each in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:

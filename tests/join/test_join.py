@@ -216,6 +216,24 @@ def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, index: str, tmp_p
         assert of_result(done) == expected(some, texts, how, Match.EXACT)
 
 
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        ("url_surtkey LIKE 'org,%'", pc.starts_with(pc.field("url_surtkey"), "org,")),
+        ("subset = 'warc'", pc.field("subset") == "warc"),
+    ],
+)
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_conditions_that_need_no_other_column(
+    both: Catalogue, rows: pa.Table, some: Oracle, how: str, where: str, chosen: pc.Expression, tmp_path: Path
+) -> None:
+    texts = [text for text in texts_of(some, 100, seed=9) if all(key.isascii() for key in keys_of(text))]
+    wanted = expected(Oracle(rows.filter(chosen), some.crawls), texts, how, Match.EXACT)
+    done = run(both, texts, tmp_path / "out", how, index="columnar", where=where, crawls=some.crawls)
+    assert of_result(done) == wanted
+    assert wanted != expected(some, texts, how, Match.EXACT)
+
+
 @pytest.mark.parametrize("how", KINDS)
 def test_lists_of_keys_alone(both: Catalogue, some: Oracle, how: str, tmp_path: Path) -> None:
     keys = [key for text in texts_of(some, 100, seed=7) for key in keys_of(text)]

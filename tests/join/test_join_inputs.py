@@ -181,6 +181,31 @@ def test_keeps_texts_and_types_of_parquet(both: Catalogue, crawl: str, last: lis
     assert {"com,example)/"} <= {*found[0]["input_url"].to_pylist()} <= {"com,example)/", *last}
 
 
+class _Own(pa.ExtensionType):  # type: ignore[misc]
+    """A type that is not registered, so that files say of its columns what type they had."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "tests.own")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> "_Own":
+        return cls()
+
+
+@pytest.mark.parametrize("keys", [["com,example)/", "com,example)/zz"], ["com,example)/", "https://example.com/zz"]])
+def test_columns_of_types_of_others(both: Catalogue, crawl: str, keys: list[str], tmp_path: Path) -> None:
+    own = pa.ExtensionArray.from_storage(_Own(), pa.array([7, 8], pa.int64()))
+    given = pa.table({"own": own, "url": keys})
+    found = [both.join(given, tmp_path / how, on="url", how=how, crawls=crawl).to_arrow() for how in ("semi", "anti")]
+    assert [each.drop_columns("row_id").to_pylist() for each in found] == [
+        [{"input_own": 7, "input_url": keys[0]}],
+        [{"input_own": 8, "input_url": keys[1]}],
+    ]
+
+
 def test_reads_captures(both: Catalogue, crawl: str) -> None:
     keys = both.captures("example.com/*", crawls=crawl, columns=["url"], limit=5)
     found = both.join(keys, how="semi", crawls=crawl).to_arrow()
