@@ -191,7 +191,7 @@ class StoredLookups(Lookups):
         noted = self._noted = np.zeros(len(rows), np.bool_)
 
         def note(first: int, is_there: np.ndarray) -> None:
-            noted[first - rows.start : first - rows.start + len(is_there)] |= is_there
+            noted[first - rows.start + np.flatnonzero(is_there)] = True  # threads write nothing but true
 
         return StoredKeys(self._file, rows.start, rows.stop, note)
 
