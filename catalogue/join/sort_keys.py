@@ -161,8 +161,12 @@ class _WaitingRows:
         self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and forget their other columns."""
-        keys, start = self._all_keys(), 0
+        """Yield the batches, and forget them."""
+        yield from self._complete(self._all_keys())
+
+    def _complete(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, given all their keys, and forget their other columns."""
+        start = 0
         while self._others:
             others = self._others.pop(0)
             yield self._with_keys(keys[start : start + len(others)], others)
@@ -172,7 +176,7 @@ class _WaitingRows:
         """Yield the rows sorted by key, about ``rows`` at a time."""
         keys = self._all_keys()
         if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
-            self._others = [batch.drop_columns([FIRST]) for batch in self.batches()]
+            self._others = [batch.drop_columns([FIRST]) for batch in self._complete(keys)]
         if not len(keys):
             return
         (others,) = pa.Table.from_batches(self._others).combine_chunks().to_batches()
@@ -183,8 +187,10 @@ class _WaitingRows:
             yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
 
     def _all_keys(self) -> pa.BinaryArray:
-        ends = np.concatenate(self._ends)
-        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(self._keys)])
+        """Return the keys, and forget them."""
+        ends, data = np.concatenate(self._ends), pa.py_buffer(self._keys)
+        self._keys, self._ends = bytearray(), []
+        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data])
 
     def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns; those that ``add`` left out are empty, or have the values of the keys."""
