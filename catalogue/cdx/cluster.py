@@ -47,7 +47,8 @@ STAMP = 15
 _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
 """No key has control characters, so lines in the order of their bytes are in the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
-_LINES = re.compile(rb"(?:%b)*+" % _LINE)
+_LINES = re.compile(rb"(?:%b){1,4096}" % _LINE)
+"""Some lines, as many take memory. A possessive group would end within an invalid line in Python before 3.11.5."""
 _PART = MAX_LINE * 5 // 4
 """Bytes of a list that are parsed at once; each part has the end of a line."""
 
@@ -213,7 +214,10 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
         raise BadCdx(f"{path} is empty" if begins and ends else f"{path}: no lines at byte {start:,}")
     if len(data) > MAX_LIST:
         raise BadCdx(f"{path} has {len(data):,} bytes; at most {MAX_LIST:,} are accepted")
-    if (valid := _LINES.match(data).end()) != len(data):  # type: ignore[union-attr]  # it matches anything
+    valid = 0
+    while lines := _LINES.match(data, valid):
+        valid = lines.end()
+    if valid != len(data):
         text = data[valid : valid + 120].partition(b"\n")[0]
         raise BadCdx(f"{path}, {_position(data, start, valid)}: {text!r} is not a line of a list of blocks")
     columns = _columns(data)

@@ -62,7 +62,11 @@ def parse_key_prefix(text: str) -> KeyPattern:
         return KeyPattern(typed, found, _form(base, b"[./:?].*", ending if scheme else b""))
     start = base + port + (b"" if rest.startswith("/") else b"/") + rest.encode()
     if ended:
-        return KeyPattern(typed, prefix_interval(start), _form(start, b".*", ending if scheme else b""))
+        if scheme:
+            return KeyPattern(typed, prefix_interval(start), _form(start, b".*", ending))
+        # The scheme at the end of a key is no part of what was typed; some keys have none.
+        either = rb"%b.*:https?|(?!.*:https?\Z)%b.*" % (2 * (re.escape(start),))
+        return KeyPattern(typed, prefix_interval(start), re.compile(either, re.DOTALL))
     return KeyPattern(typed, prefix_interval(start + b":http"), _form(start, b"", ending))
 
 

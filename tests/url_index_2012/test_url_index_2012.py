@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import catalogue
@@ -80,6 +80,7 @@ def scanned(items: list[Item], pattern: str) -> list[Capture]:
 
 
 @settings(max_examples=100)
+@example(some=["http://example.com/blog"], pattern="example.com/blog:http*", limit=0, size=144, repeats=True)
 @given(
     st.lists(urls, min_size=1, max_size=120),
     patterns,
