@@ -296,7 +296,7 @@ def main() -> NoReturn:
         signal.signal(number, _stop)
     _open_closed_streams()
     gc.set_threshold(_GC_OBJECTS)
-    atexit.register(gc.freeze)  # the search for cycles when Python ends takes a sixth of a short command
+    atexit.register(gc.freeze)  # the search for cycles when Python ends takes a fifth of a short command
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts a thread per core, and no command needs them
     try:
         status = entry(standalone_mode=False, prog_name="catalogue")

@@ -19,9 +19,8 @@ ROW = "row_id"
 PREFIX = "input_"
 """Of the columns of the input."""
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
-
-
 _SAME = {b"values": b"keys"}
+"""Metadata of a column without values."""
 
 
 def same_as_keys(name: str) -> pa.Field:

@@ -286,7 +286,7 @@ class StoredKeys(ManyKeys):
         inorder, places = ascending(keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys)
         is_there = np.zeros(len(keys), np.bool_)
         for some, row, part in self.near(inorder):
-            if self._note:
+            if self._note:  # no row is kept
                 self._note(row, booleans(pc.is_in(part.column("start"), value_set=inorder[some])))
                 continue
             found = booleans(pc.is_in(inorder[some], value_set=part.column("start")))

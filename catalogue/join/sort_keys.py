@@ -151,9 +151,10 @@ class _WaitingRows:
         """Bytes."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        same = [name for name in (self._parsing.keys_column,) if name]
-        empty = [OTHERS] if not _longest(batch.column(OTHERS)) else []
-        others = batch.drop_columns([FIRST, *same, *empty])
+        left_out = {FIRST, self._parsing.keys_column}
+        if not _longest(batch.column(OTHERS)):
+            left_out.add(OTHERS)
+        others = batch.select([name for name in batch.schema.names if name not in left_out])
         bounds, data = bounds_and_bytes(batch.column(FIRST))
         self._ends.append(bounds[1:] - bounds[0] + len(self._keys))
         self._keys += data[bounds[0] : bounds[-1]]
