@@ -1,7 +1,8 @@
 """Decode the ``ColumnChunk`` structs of a footer, and check each against its column and the file.
 
-Decoding has two steps. The first reads and checks all fields. The second interprets those of one chunk when they are
-used: few are, and bounds need the end of the footer, which states how they were compared.
+Decoding has two steps. The first reads and checks all fields, and keeps where the chunk is in the footer. The second
+reads and interprets those of one chunk when they are used: few are, and bounds need the end of the footer, which states
+how they were compared.
 """
 
 import re
@@ -68,7 +69,7 @@ _IS_EXACT: Final = (7, 8)
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
-    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "numbers", "path", "start", "statistics")
+    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "numbers", "path", "statistics")
 
     def __init__(self) -> None:
         self.numbers = _NO_NUMBERS.copy()
@@ -83,12 +84,17 @@ class ChunkFields:
         """Offset of the struct in the footer; 0 without."""
         self.dictionary_coded: int | None = None
         """See ``ColumnChunk``."""
-        self.start = 0
-        """Offset of the first page in the file; 0 before it is checked."""
 
     @property
     def codec(self) -> int:
         return self.numbers[_CODEC]
+
+    @property
+    def start(self) -> int:
+        """Return the offset of the first page in the file."""
+        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
+        data_page, dictionary_page = self.numbers[_DATA_PAGE], self.numbers[_DICTIONARY_PAGE]
+        return dictionary_page if 0 < dictionary_page < data_page else data_page
 
     @property
     def size(self) -> int:
@@ -118,14 +124,10 @@ class ChunkFields:
         if column.flat and numbers[_NUM_VALUES] != num_rows:
             message = f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows"
             raise BadFooter(message)
-        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
-        data_page, dictionary_page = numbers[_DATA_PAGE], numbers[_DICTIONARY_PAGE]
-        start = dictionary_page if 0 < dictionary_page < data_page else data_page
-        size = numbers[_COMPRESSED_SIZE]
+        start, size = self.start, self.size
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
             message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
             raise BadFooter(message)
-        self.start = start
 
 
 def read_chunk(reader: Reader) -> ChunkFields:
@@ -202,9 +204,9 @@ class ChunkContext:
         self._trusted = _TRUSTWORTHY_DEPRECATED.match(created_by) is not None
         self._ordered = ordered
 
-    def chunk(self, name: str, fields: ChunkFields) -> ColumnChunk:
-        """Interpret the fields of a column's chunk, which were checked."""
-        column = self._columns[name]
+    def chunk(self, name: str, offset: int) -> ColumnChunk:
+        """Interpret a column's chunk, whose fields were checked, at an offset in the footer."""
+        column, fields = self._columns[name], read_chunk(Reader(self._data, offset))
         statistics = _Statistics(Reader(self._data, fields.statistics)) if fields.statistics else None
         numbers, start = fields.numbers, fields.start
         return ColumnChunk(
@@ -270,24 +272,25 @@ class _Statistics:
 class LazyChunks(Mapping[str, ColumnChunk]):
     """The column chunks of a row group, checked, and interpreted at first use."""
 
-    def __init__(self, context: ChunkContext, fields: dict[str, ChunkFields]) -> None:
+    def __init__(self, context: ChunkContext, offsets: dict[str, int]) -> None:
+        """Take the offsets of the chunks in the footer, by name of the column."""
         self._context = context
-        self._fields = fields
+        self._offsets = offsets
         self._chunks: dict[str, ColumnChunk] = {}
 
     def __getitem__(self, name: str) -> ColumnChunk:
         if (chunk := self._chunks.get(name)) is None:
-            chunk = self._chunks[name] = self._context.chunk(name, self._fields[name])
+            chunk = self._chunks[name] = self._context.chunk(name, self._offsets[name])
         return chunk
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(self._offsets)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._offsets)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._fields
+        return name in self._offsets
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:

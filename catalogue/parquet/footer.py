@@ -123,7 +123,8 @@ class _RowGroup:
         self.compressed = 0
         self.start = 0
         self.codecs: list[int] = []
-        self.chunks: dict[str, ChunkFields] = {}
+        self.chunks: dict[str, int] = {}
+        """Offsets in the footer, by name of the column."""
 
 
 class _Decoder:
@@ -239,6 +240,7 @@ class _Decoder:
     def _row_group(self, reader: Reader, ordinal: int) -> _RowGroup:
         group = _RowGroup(ordinal, reader.position)
         chunks: list[ChunkFields] = []
+        offsets: list[int] = []
         field = 0
         while reader.next_field(field):
             field = reader.number
@@ -247,7 +249,10 @@ class _Decoder:
                 if kind != STRUCT:
                     message = f"the list of columns of row group {ordinal} is invalid"
                     raise BadFooter(message)
-                chunks = [read_chunk(reader) for _ in range(count)]
+                chunks, offsets = [], []
+                for _ in range(count):
+                    offsets.append(reader.position)
+                    chunks.append(read_chunk(reader))
             elif field == _TOTAL_BYTE_SIZE:
                 group.uncompressed = reader.integer()
             elif field == _NUM_ROWS:
@@ -256,6 +261,7 @@ class _Decoder:
                 reader.skip(reader.kind, 2)
         if group.num_rows:  # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them
             self._check_row_group(group, chunks)
+            group.chunks = dict(zip(self.columns, offsets, strict=True))
         return group
 
     def _check_row_group(self, group: _RowGroup, chunks: list[ChunkFields]) -> None:
@@ -271,7 +277,6 @@ class _Decoder:
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length
             codecs[chunk.codec] = True
-            group.chunks[column.name] = chunk
         group.codecs = list(codecs)
 
     def _check_extents(self) -> None:

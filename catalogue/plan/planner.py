@@ -197,7 +197,7 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
     by_pages = bool(choice.offset_indexes)
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
     columns, seconds = _cheapest(choice, reads, query, likely, cost)
-    if choice.missing:
+    if choice.missing and seconds > cost.latency:
         awaited, needed = _await(choice, query, odds.of(choice), cost)
         if needed < seconds:
             return _Draft(choice, None, awaited)
@@ -221,36 +221,25 @@ def _cheapest(
     choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
     """Return which columns are read in the first wave and which later, and the price in seconds if it matters."""
-    splits = list(_splits(choice, reads, query, likely))
+    shares = ({query.table.key}, 1.0), ({*query.deciding_columns}, 1.0 if query.keys_decide else SELECTIVITY)
+    # Of the other columns so many units would then be needed.
+    splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared
         return reads, 0.0
-    best = (reads, _price(choice, reads, len(choice.units), cost))
-    for split, needed in splits:
-        seconds = _price(choice, split, needed, cost)
-        if seconds < best[1]:
+    best = (reads, _fetching(choice, (part for read in reads for part in read.parts(0)), cost))
+    if best[1] <= cost.latency:  # every other way takes another round trip
+        return best
+    for first, needed in splits:
+        split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
+        if any(read.later for read in split) and (seconds := _price(choice, split, needed, cost)) < best[1]:
             best = (split, seconds)
     return best
-
-
-def _splits(
-    choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float
-) -> Iterator[tuple[tuple[ColumnRead, ...], float]]:
-    """Yield which columns could be read later, and how many units would then be needed of them."""
-    deciding = set(query.deciding_columns)
-    for first, share in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
-        if likely * share >= len(choice.units):
-            continue  # waiting saves nothing
-        split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
-        if any(read.later for read in split):
-            yield split, likely * share
 
 
 def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
     """Return the price of a row group of which so many units are needed in a second wave."""
     first, later = ([read for read in reads if read.later is when] for when in (False, True))
     seconds = _fetching(choice, (part for read in first for part in read.parts(0)), cost)
-    if not later:
-        return seconds
     requested = _requests(choice, (part for read in later for part in read.parts(0)), cost)
     units = len(choice.units)
     runs = likely * (units - likely + 1) / units  # expected for randomly needed units
