@@ -1,7 +1,8 @@
 """Decode and check page headers, and derive an offset index from them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
@@ -40,8 +41,9 @@ _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
 """By field number."""
 
 
-class PageHeader(NamedTuple):
-    """A decoded page header."""
+@dataclass(init=False, slots=True)
+class PageHeader:
+    """A decoded page header. It is not changed; see ``ByteRange``."""
 
     data_page: bool
     size: int
@@ -53,8 +55,27 @@ class PageHeader(NamedTuple):
     encoding: int | None
     """Of the values; None for other pages, or if unknown."""
     has_crc: bool
-    levels: int | None = None
+    levels: int | None
     """Encoding of the definition levels, in a data page of version 1."""
+
+    def __init__(
+        self,
+        size: int,
+        inflated: int,
+        num_values: int,
+        encoding: int | None,
+        levels: int | None = None,
+        *,
+        data_page: bool,
+        has_crc: bool,
+    ) -> None:
+        self.data_page = data_page
+        self.size = size
+        self.inflated = inflated
+        self.num_values = num_values
+        self.encoding = encoding
+        self.has_crc = has_crc
+        self.levels = levels
 
     @property
     def needs_dictionary(self) -> bool:
@@ -103,13 +124,13 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
         message = "a number is missing or negative"
         raise ThriftError(message)
     return PageHeader(
-        data_page,
         reader.position - start + stored,
         inflated,
         values,
         None if encoding == _UNKNOWN else encoding,
-        has_crc,
         None if levels == _UNKNOWN else levels,
+        data_page=data_page,
+        has_crc=has_crc,
     )
 
 

@@ -9,8 +9,8 @@ from catalogue.errors import BadPageIndex
 from catalogue.parquet.key_ranges import disjoint
 from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, ThriftError, typed
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, Reader, ThriftError, typed
+from catalogue.parquet.thrift_encode import encode_integer_structs, encode_list, encode_struct
 
 _OFFSET_INDEXES, _COLUMN_INDEXES = 1024, 128
 """Decoded indexes, of about 6 and 20 kB each, that are cached: queries for one site need the same ones."""
@@ -172,12 +172,11 @@ def _above(cut: bytes, greatest: bytes) -> bool:
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
-    sizes = (end - start for start, end in pairwise(index.offsets))
-    locations = [
-        encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)])
-        for offset, size, row in zip(index.offsets, sizes, index.first_rows, strict=False)
-    ]
-    return encode_struct([(1, LIST, encode_list(STRUCT, locations))])
+    locations: list[Sequence[int]] = []
+    for page in range(len(index)):
+        start = index.offsets[page]
+        locations.append((start, index.offsets[page + 1] - start, index.first_rows[page]))
+    return encode_struct([(1, LIST, encode_integer_structs((I64, I32, I64), locations))])
 
 
 def encode_column_index(index: ColumnIndex) -> bytes:

@@ -13,18 +13,23 @@ _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
 _start, _end = attrgetter("start"), attrgetter("end")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(init=False, slots=True, order=True, unsafe_hash=True)
 class KeyInterval:
-    """All keys from ``start`` up to ``end``, exclusive."""
+    """All keys from ``start`` up to ``end``, exclusive. It is not changed; see ``ByteRange``."""
 
     start: bytes
     """The lowest key."""
     end: bytes
     """Above the highest key; ``END`` if there is no limit."""
 
-    def __post_init__(self) -> None:
-        if not self.start < self.end:
-            raise ValueError(f"not an interval of keys: {self.start!r} to {self.end!r}")
+    def __init__(self, start: bytes, end: bytes) -> None:
+        if not start < end:
+            raise ValueError(f"not an interval of keys: {start!r} to {end!r}")
+        self.start = start
+        self.end = end
+
+    def __reduce__(self) -> tuple[type["KeyInterval"], tuple[bytes, bytes]]:
+        return KeyInterval, (self.start, self.end)
 
     def __contains__(self, key: bytes) -> bool:
         return self.start <= key < self.end
