@@ -197,7 +197,8 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
     by_pages = bool(choice.offset_indexes)
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
     columns, seconds = _cheapest(choice, reads, query, likely, cost)
-    if choice.missing and seconds > cost.latency:
+    small = bool(choice.missing) and seconds <= cost.latency
+    if choice.missing and not small:
         awaited, needed = _await(choice, query, odds.of(choice), cost)
         if needed < seconds:
             return _Draft(choice, None, awaited)
@@ -210,6 +211,7 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         whole=choice.whole,
+        small=small,
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),

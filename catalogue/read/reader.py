@@ -197,7 +197,9 @@ class _Reading:
         Where something is wrong, the row groups are tried one by one.
         """
         for group in bundle.groups:
-            if group.read.whole:
+            if group.read.small:
+                group.teaches = False
+            elif group.read.whole:
                 names = [read.chunk.column.name for read in group.read.columns]
                 group.teaches = self._events.would_learn(group.file.file, group.read.ordinal, names)
         if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
