@@ -44,15 +44,15 @@ def main() -> None:
             cat.harvest(CRAWL)
             steps = [
                 measure(source, "footers stored", lambda: ask(urls)),
-                measure(source, "page indexes stored", lambda: ask(urls)),
+                measure(source, "the same a second time", lambda: ask(urls)),
                 measure(source, "some URLs, one by one", ask_one_by_one),
             ]
             with suppress(UnknownCrawl):
                 cat.harvest(CRAWL, index="cdx")
                 steps += [
                     measure(source, "list of blocks stored, too", lambda: ask(urls)),
-                    measure(source, "the same again", lambda: ask(urls)),
-                    measure(source, "the same, one by one", ask_one_by_one),
+                    measure(source, "the same by both again", lambda: ask(urls)),
+                    measure(source, "the same by both, one by one", ask_one_by_one),
                 ]
     print(json.dumps([asdict(step) for step in steps]))
 

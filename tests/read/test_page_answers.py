@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import catalogue
@@ -116,6 +117,22 @@ def test_complete_chunk_teaches_its_pages(cheap: Catalogue) -> None:
     learned = cheap.pages(crawl)
     assert set(learned.pages_from) == {"scan"}
     assert (learned.min_url_surtkey <= learned.max_url_surtkey).all()
+
+
+def test_learns_pages_of_small_row_groups_only_where_the_file_has_no_index(
+    data: Path, settings: Settings, all_rows: pa.Table
+) -> None:
+    """They are read whole in less than a round trip."""
+    with catalogue.open(data, settings=priced(settings, 1e9, 10.0)) as cat:
+        without = str(cat.files().query("not has_page_index").crawl.min())
+        for crawl, learned in (sorted_crawl(cat), set()), (without, {"scan"}):
+            of_crawl = all_rows.filter(pc.field("crawl") == crawl)
+            for url in random.Random(3).sample(of_crawl["url"].to_pylist(), 5):
+                found = cat.captures(url, crawls=crawl, exact_url=True, columns=COLUMNS)
+                assert learned or found.plan.chunks > 0 == found.plan.pages
+                expected = of_crawl.filter(pc.field("url") == url)
+                assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS))
+            assert {*cat.pages(crawl).pages_from} == learned
 
 
 def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
