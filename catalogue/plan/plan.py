@@ -101,8 +101,8 @@ class PlannedRowGroup:
     """Whether the bounds of its keys are known."""
     whole: bool = False
     """Whether every row matches for certain, so that page indexes were not needed."""
-    small: bool = False
-    """Whether it is read whole in less than a round trip, so that its page index, which the file has, is not needed."""
+    indexed: bool = True
+    """Whether a page index is built if it is read whole; not of what is as small as a page, and has one in the file."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
     drawn: DrawnRows | None = field(default=None, compare=False)

@@ -197,8 +197,7 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
     by_pages = bool(choice.offset_indexes)
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
     columns, seconds = _cheapest(choice, reads, query, likely, cost)
-    small = bool(choice.missing) and seconds <= cost.latency
-    if choice.missing and not small:
+    if choice.missing and seconds > cost.latency:
         awaited, needed = _await(choice, query, odds.of(choice), cost)
         if needed < seconds:
             return _Draft(choice, None, awaited)
@@ -211,12 +210,22 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         whole=choice.whole,
-        small=small,
+        indexed=not (choice.missing and seconds <= cost.latency and _is_page(choice, query, odds)),
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),
     )
     return _Draft(choice, group)
+
+
+def _is_page(choice: Choice, query: ResolvedQuery, odds: _Odds) -> bool:
+    """Return whether a row group is as small as a page, and its pages need not be known.
+
+    Pages whose rows all match are counted without reading them. Where odds are low, nearly every query reads the row
+    group in vain until its pages are known.
+    """
+    needed = query.counts or not choice.bounded or odds.of(choice) < 1
+    return not needed and all(expected_pages(chunk) == 1 for chunk in read_chunks(query, choice.metadata, choice.group))
 
 
 def _cheapest(

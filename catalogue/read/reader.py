@@ -197,7 +197,7 @@ class _Reading:
         Where something is wrong, the row groups are tried one by one.
         """
         for group in bundle.groups:
-            if group.read.small:
+            if not group.read.indexed:
                 group.teaches = False
             elif group.read.whole:
                 names = [read.chunk.column.name for read in group.read.columns]

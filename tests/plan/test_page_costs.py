@@ -18,6 +18,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
+from catalogue.parquet.footer import with_trailer
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_headers import walk
 from catalogue.plan.requests import Purpose
@@ -25,6 +26,8 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, rows_of, scanned
 from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.footers import made
 from tests.support.mirrors import read_footer
 
 CHEAP = (1e5, 0.02)
@@ -270,3 +273,35 @@ def test_learned_intervals_prune_zipped_streams(cat: Catalogue, all_rows: pa.Tab
         ends = [end for each in row.key_intervals for end in (each["min"], each["max"])]
         assert ends == sorted(ends)
         assert row.min_url_surtkey <= ends[0] <= ends[-1] <= row.max_url_surtkey
+
+
+def _without_bounds(path: Path) -> None:
+    """Take the keys' statistics out of a footer; the page indexes stay."""
+    data = path.read_bytes()
+    footer = made(data)
+    for ordinal in range(len(read_footer(data).row_groups)):
+        del footer.meta(ordinal, 0)[12]
+    path.write_bytes(data[: footer.file_size - 8 - len(footer.footer)] + with_trailer(footer.footer))
+
+
+@pytest.mark.parametrize("kind", ["sorted", "zipped", "without bounds"])
+def test_learns_pages_of_small_row_groups_that_queries_read_in_vain(
+    tmp_path: Path, settings: Settings, kind: str
+) -> None:
+    """Each is read whole in less than a round trip. Where a query reads no other, its pages are not worth knowing."""
+    keys = [f"com,example{n:05})/" for n in range(4000)]
+    if kind == "zipped":
+        keys = [key for pair in zip(keys[:2000], keys[2000:], strict=True) for key in pair]
+    change = _without_bounds if kind == "without bounds" else (lambda _: None)
+    source = crawl_of(tmp_path / "crawl", table(keys), change=change, row_group_size=200)
+    chosen = replace(priced(settings, 1e9, 10.0), source=str(source), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=chosen) as cat:
+        cat.harvest(CRAWL)
+        sizes = []
+        for key in random.Random(5).sample(keys, 30):
+            found = cat.captures(f"example{key[11:16]}.com/", columns=["url"])
+            sizes.append(found.plan.row_groups)
+            assert found.to_arrow()["url"].to_pylist() == [f"https://example.com/{keys.index(key):07}"]
+        assert sizes[0] == {"sorted": 1, "zipped": 8, "without bounds": 20}[kind]
+        assert sum(sizes[1:]) / 29 < 2
+        assert {*cat.pages(CRAWL).pages_from} == (set() if kind == "sorted" else {"scan"})
