@@ -101,8 +101,8 @@ class ChunkFields:
         """Return the bytes of all pages, compressed."""
         return self.numbers[_COMPRESSED_SIZE]
 
-    def check(self, column: Column, num_rows: int, data_end: int) -> None:
-        """Check it against its column and row group, and the end of the file's data.
+    def check(self, column: Column, num_rows: int, data_end: int) -> int:
+        """Check it against its column and row group, and the end of the file's data; return ``start``.
 
         Raises:
             BadFooter: if it contradicts them.
@@ -124,10 +124,11 @@ class ChunkFields:
         if column.flat and numbers[_NUM_VALUES] != num_rows:
             message = f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows"
             raise BadFooter(message)
-        start, size = self.start, self.size
+        start, size = self.start, numbers[_COMPRESSED_SIZE]
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
             message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
             raise BadFooter(message)
+        return start
 
 
 def read_chunk(reader: Reader) -> ChunkFields:

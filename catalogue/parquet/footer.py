@@ -271,8 +271,7 @@ class _Decoder:
             raise BadFooter(message)
         codecs = {}
         for column, chunk in zip(self.columns.values(), chunks, strict=True):
-            chunk.check(column, group.num_rows, self.data_end)
-            start, length = chunk.start, chunk.size
+            start, length = chunk.check(column, group.num_rows, self.data_end), chunk.size
             self.extents.append((start, start + length))
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length

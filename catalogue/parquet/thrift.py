@@ -203,7 +203,7 @@ class Reader:
         if count and kind != BINARY:
             message = f"a list at byte {self.position} has elements of type {kind} instead of texts"
             raise ThriftError(message)
-        return b".".join([self.binary() for _ in range(count)])
+        return self.binary() if count == 1 else b".".join([self.binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
         """Pass over the value of a struct's field.
@@ -214,12 +214,12 @@ class Reader:
         if depth > MAX_DEPTH:
             message = "nested too deeply"
             raise ThriftError(message)
-        if I16 <= kind <= I64:
+        if kind == STRUCT:
+            self._skip_struct(depth)
+        elif I16 <= kind <= I64:
             self._varint()
         elif kind == BINARY:
             self._take(self._varint())
-        elif kind == STRUCT:
-            self._skip_struct(depth)
         elif kind in (LIST, SET):
             element, count = self.list_header()
             for _ in range(count):
@@ -312,7 +312,8 @@ class Reader:
         count = header >> 4
         if count == _SMALL_LIST:
             count = self._varint()
-        self._check_count(count)
+        if count >= _SMALL_LIST or self.position + count > len(self.data):
+            self._check_count(count)
         return header & 0x0F, count
 
     def _spend(self, depth: int) -> None:
