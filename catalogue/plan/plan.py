@@ -102,7 +102,7 @@ class PlannedRowGroup:
     whole: bool = False
     """Whether every row matches for certain, so that page indexes were not needed."""
     indexed: bool = True
-    """Whether a page index is built if it is read whole; not of what is as small as a page, and has one in the file."""
+    """Whether a page index is derived if it is read whole; see ``planner``."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
     drawn: DrawnRows | None = field(default=None, compare=False)
