@@ -17,7 +17,7 @@ from catalogue.errors import FormatError
 from catalogue.metadata_db.blocks_view import list_rows, show_rows
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.incoming import incoming
-from catalogue.metadata_db.page_rows import pages_of, row_groups_at
+from catalogue.metadata_db.page_rows import add_pages, row_groups_at
 from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.parquet.summary import FileSummary, examine_footer
 from catalogue.query.literals import literals
@@ -31,7 +31,7 @@ _SUMMARIES = 3000
 """Files whose summaries are in memory at once."""
 _CHUNKED = 1000
 """Files whose column chunks are in memory at once."""
-_FEW = 10
+_FEW = 50
 """Files whose pages are in memory at once."""
 
 
@@ -173,9 +173,7 @@ class Build:
             self._db.execute(f"DELETE FROM derived.{table} WHERE (file, row_group) IN (VALUES {stale})")  # noqa: S608
         groups = row_groups_at(self._db, stale)
         for start in range(0, len(groups), _FEW):
-            found = [pages_of(self._store, self._table.key, each) for each in groups[start : start + _FEW]]
-            self._insert("pages", [row for rows, _ in found for row in rows])
-            self._insert("key_intervals", [row for _, rows in found for row in rows])
+            add_pages(self._db, self._store, self._table.key, groups[start : start + _FEW], self._folder)
 
     def _small_tables(self, files: list[str]) -> None:
         """Update the list of crawls, the counts of manifests, and the failures."""
