@@ -41,7 +41,7 @@ _ENCODINGS = {"first_key": "DELTA_BYTE_ARRAY", "first_time": "PLAIN"} | dict.fro
 )
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
-    "compression_level": 9,
+    "compression_level": 1,  # level 9 saves 5 % and takes 3.5 times as long
     "use_dictionary": ["crawl"],
     "column_encoding": _ENCODINGS,
     "write_page_checksum": True,

@@ -1,18 +1,20 @@
 """Fetch the complete list of blocks of a crawl's CDX index into the store.
 
 The list is fetched in parts of one version into a file, which the next run continues after an interruption. It is
-parsed and checked as a whole, and stored as a Parquet file.
+parsed, checked and written as a Parquet file while it arrives; that file is used only when it is complete.
 """
 
 import hashlib
+import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
@@ -44,8 +46,9 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import listed_crawls, stored_response
 
 _END = 16 << 10
-_AT_ONCE = 2
-"""Requests at a time: the next part arrives while one is written."""
+_AT_ONCE = 3
+"""Requests at a time; their parts are in memory."""
+_READ = 1 << 20
 
 
 def harvest_blocks(
@@ -104,12 +107,14 @@ def _fetch_list(
     make_folder(blocks_folder(store))
     part = _part_file(store, source, crawl, end)
     try:
-        with named(part), resume(part) as file:
-            _fetch_parts(crawl, file, source, end, report)
-            file.seek(0)
-            with whole_file(list_file(store, crawl)) as output:
-                parsed = parse_file(crawl, file, end.total_size, shards=shards)
-                directory = write_blocks(output, crawl, parsed)
+        with (
+            named(part),
+            resume(part) as file,
+            closing(_pieces(crawl, file, source, end, report)) as pieces,
+            whole_file(list_file(store, crawl)) as output,
+        ):
+            lines = io.BufferedReader(_Arriving(pieces))
+            directory = write_blocks(output, crawl, parse_file(crawl, lines, end.total_size, shards=shards))
     except FormatError:
         part.unlink(missing_ok=True)
         raise
@@ -138,14 +143,31 @@ def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) ->
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 
 
-def _fetch_parts(
+class _Arriving(io.RawIOBase):
+    """A file whose contents are yielded piece by piece."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as the base class has it
+        self._piece = self._piece or memoryview(next(self._pieces, b""))
+        part = self._piece[: len(buffer)]
+        buffer[: len(part)] = part
+        self._piece = self._piece[len(part) :]
+        return len(part)
+
+
+def _pieces(
     crawl: str, file: BinaryIO, source: PoliteSource, end: Response, report: Callable[[Progress], None]
-) -> None:
-    """Append what is missing of a list to its file."""
+) -> Generator[bytes, None, None]:
+    """Yield a list in pieces: what its file has, and what is missing there, which is appended."""
     size, pin = end.total_size, FileVersion(end.total_size, end.etag)
     there = min(file.seek(0, 2), end.start)
     file.truncate(there)
-    file.seek(there)
     ranges = [ByteRange(at, min(at + MAX_DOCUMENT, end.start)) for at in range(there, end.start, MAX_DOCUMENT)]
     progress = Progress(f"{crawl} blocks", 1 + len(ranges), 1, bytes=len(end.body))
     report(progress)
@@ -154,13 +176,17 @@ def _fetch_parts(
         with closing(
             map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
         ) as parts:
+            file.seek(0)
+            yield from iter(partial(file.read, _READ), b"")
             for each in parts:
                 file.write(each.body)
                 progress.done, progress.bytes = progress.done + 1, progress.bytes + len(each.body)
                 report(progress)
+                yield each.body
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
     file.write(end.body)
     file.flush()
     if file.tell() != size:
         raise BadCdx(f"{list_path(crawl)} has {file.tell():,} bytes instead of {size:,}")
+    yield end.body
