@@ -39,9 +39,7 @@ _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
 _SHORT = re.compile("(-?)0*([0-9]{1,5})")
 _NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
-_STAMP = np.frombuffer(b"0000-00-00T00:00:00", np.uint8)
-_DIGITS = [place for place, code in enumerate(_STAMP) if chr(code).isdigit()]
-"""Places of the digits of a stamp in the form that NumPy reads."""
+_STAMP = len("YYYYMMDDHHMMSS")
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
@@ -138,13 +136,20 @@ def _numbers(digits: pa.StringArray) -> pa.Int64Array:
 
 
 def _times(stamps: Sequence[bytes]) -> pa.Array:
+    """Convert times. NumPy's conversion of texts crashes the process if one of more than 500 is invalid."""
     digits = b"".join(stamps)
-    if any(len(stamp) != len(_DIGITS) for stamp in stamps) or not (digits.isdigit() or not digits):
+    if any(len(stamp) != _STAMP for stamp in stamps) or not (digits.isdigit() or not digits):
         raise _Invalid("the time does not have 14 digits")
-    written = np.tile(_STAMP, (len(stamps), 1))
-    written[:, _DIGITS] = np.frombuffer(digits, np.uint8).reshape(len(stamps), len(_DIGITS))
-    milliseconds = written.view(f"S{len(_STAMP)}").ravel().astype("datetime64[ms]").astype(np.int64)
-    return positions(milliseconds).cast(SCHEMA.field("fetch_time").type)
+    values = (np.frombuffer(digits, np.uint8) - ord("0")).astype(np.int64).reshape(len(stamps), _STAMP)
+    century, year, month, day, hour, minute, second = (10 * values[:, ::2] + values[:, 1::2]).T
+    months = 12 * (100 * century + year - 1970) + month - 1
+    start, end = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    in_year = (month >= 1) & (month <= 12) & (day >= 1) & (day <= end - start)  # noqa: PLR2004
+    in_day = (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004
+    if not (in_year & in_day).all():
+        raise _Invalid("a time is not one of the calendar")
+    seconds = 60 * (60 * (24 * (start + day - 1) + hour) + minute) + second
+    return positions(1000 * seconds).cast(SCHEMA.field("fetch_time").type)
 
 
 def _statuses(written: pa.StringArray) -> pa.Array:

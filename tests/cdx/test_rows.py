@@ -150,6 +150,10 @@ def test_errors_name_the_file_of_the_line(around: int) -> None:
         captures_of(CRAWL, [good, bad])
 
 
+def at(time: str) -> bytes:
+    return replaced(b" 20220816185132 ", f" {time} ".encode())
+
+
 def replaced(old: bytes, new: bytes) -> bytes:
     assert old in line()
     return line().replace(old, new)
@@ -179,7 +183,14 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "a huge offset": (line(offset="9" * 20), "invalid offset"),
     "another crawl": (line(filename=FILE.replace("2022-33", "2022-27")), f"not one of {CRAWL}"),
     "a file of no subset": (line(filename=FILE.replace("/warc/", "/wat/")), f"not one of {CRAWL}"),
-    "month 13": (line().replace(b" 202208", b" 202213"), "invalid key, time or text"),
+    "month 0": (at("20220016185132"), "invalid key, time or text"),
+    "month 13": (at("20221316185132"), "invalid key, time or text"),
+    "day 0": (at("20220800185132"), "invalid key, time or text"),
+    "day 29 of February": (at("20220229185132"), "invalid key, time or text"),
+    "day 31 of June": (at("20220631185132"), "invalid key, time or text"),
+    "hour 24": (at("20220816245132"), "invalid key, time or text"),
+    "minute 60": (at("20220816186032"), "invalid key, time or text"),
+    "second 60": (at("20220816185160"), "invalid key, time or text"),
     "a short time": (line().replace(b" 202208", b" 2022"), "invalid key, time or text"),
     "a key that is not UTF-8": (line().replace(b")/ ", b")/\xe9 "), "invalid key, time or text"),
     "a text that is not UTF-8": (replaced(b"text/html", b"text/\xe9"), "invalid key, time or text"),
@@ -189,7 +200,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("around", [0, 2, 60])
+@pytest.mark.parametrize("around", [0, 2, 60, 600])
 def test_errors_name_the_line(fault: str, around: int) -> None:
     bad, message = FAULTS[fault]
     with pytest.raises(BadCdx, match=message) as raised:
@@ -219,6 +230,12 @@ def test_any_text_survives(url: str, mime: str | None, *, ascii_only: bool) -> N
     fields = FIELDS | {"url": url} | ({"mime": mime} if mime is not None else {"mime": "x"})
     (row,) = rows(b"com,example)/ 20220816185132 " + json.dumps(fields, ensure_ascii=ascii_only).encode())
     assert (row["url"], row["content_mime_type"]) == (fields["url"], fields["mime"])
+
+
+@given(st.lists(st.datetimes(), min_size=1))
+def test_times_are_those_of_the_calendar(times: list[datetime]) -> None:
+    found = rows(*(at(f"{time.year:04}{time:%m%d%H%M%S}") for time in times))
+    assert [row["fetch_time"] for row in found] == [time.replace(microsecond=0, tzinfo=UTC) for time in times]
 
 
 def in_some_order(table: pa.Table) -> pa.Table:
