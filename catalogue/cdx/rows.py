@@ -20,7 +20,7 @@ from catalogue.cdx.blocks import FoundLines, block_error
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import binaries, integers, positions, texts
+from catalogue.parquet.arrow_arrays import bounds_and_bytes, integers, positions, text, texts
 
 _STATUS = "status"
 _REQUIRED = ("url", "filename", *NUMBERS.values())
@@ -40,6 +40,8 @@ _MAX_DIGITS = 15
 _SHORT = re.compile("(-?)0*([0-9]{1,5})")
 _NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
 _STAMP = len("YYYYMMDDHHMMSS")
+_PARTS = 3
+"""Of a line: key, time and JSON object, which may have blanks."""
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
@@ -49,9 +51,8 @@ def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
         BadCdx: if a line has no valid key, time or JSON object, lacks a field, or is of another crawl. The message
             names file, offset of the block, and line.
     """
-    parts = [line.split(b" ", 2) for each in found for line in each.data.split(b"\n")[:-1]]
     try:
-        return _convert(crawl, parts)
+        return _convert(crawl, b"".join(each.data for each in found))
     except (_Invalid, ValueError, RecursionError) as error:  # pa.ArrowInvalid is a ValueError
         raise _first_fault(crawl, found) or block_error(found[0].path, found[0].offset, f"{error}") from error
 
@@ -60,37 +61,53 @@ class _Invalid(Exception):
     """A line is invalid."""
 
 
-def _convert(crawl: str, parts: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
-    keys, times, objects = zip(*parts, strict=True) if parts else ((), (), ())
+def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
+    """Convert lines by arrays; a Python list for each of them would start collections of garbage."""
+    keys, times, objects = _parts(data)
     fields = _objects(objects)
     if any(fields[name].null_count for name in _REQUIRED):
         raise _Invalid
-    folders = [name.rpartition("/")[0] for name in fields["filename"].to_pylist()]
-    places = {folder: _place(crawl, folder) for folder in {*folders}}
+    archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
+    folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
+    places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
     columns = {name: fields[field] for name, field in TEXTS.items()}
     columns |= {name: _numbers(fields[field]) for name, field in NUMBERS.items()}
-    columns |= {"url_surtkey": binaries(keys).cast(pa.string()), "fetch_time": _times(times)}
-    columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": texts([crawl] * len(folders))}
-    columns |= {"warc_segment": texts([places[folder][0] for folder in folders])}
-    columns |= {"subset": texts([places[folder][1] for folder in folders])}
+    columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
+    columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": pa.repeat(text(crawl), len(keys))}
+    columns |= {"warc_segment": texts([segment for segment, _ in places]).take(folders.indices)}
+    columns |= {"subset": texts([subset for _, subset in places]).take(folders.indices)}
     rows = pa.RecordBatch.from_arrays([columns[name] for name in COLUMNS], schema=_CAPTURES)
     rows.validate(full=True)
     return rows
 
 
-def _objects(objects: Sequence[bytes]) -> pa.RecordBatch:
+def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
+    """Return the keys, times and JSON objects of lines."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    starts = np.concatenate([[0], ends + 1]).astype(np.int32)
+    lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(starts), pa.py_buffer(data)])
+    parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
+    if (np.diff(integers(parts.offsets)) != _PARTS).any():
+        raise _Invalid
+    values = parts.flatten()
+    keys, times, objects = (values.take(positions(np.arange(at, len(values), _PARTS))) for at in range(_PARTS))
+    return keys, times, pc.binary_slice(objects, 0, -1)
+
+
+def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
     """Parse JSON objects, one a text.
 
     Arrow reads consecutive objects wherever their lines end. Each text starts and ends as an object and has no line
     feed, so it has at least one; the number of rows tells whether one has more. Arrow reads in a thread of its own, and
     starting it takes longer than parsing a few texts here.
     """
-    if not all(text.startswith(b"{") and text.endswith(b"}") for text in objects):
+    complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}"))
+    if not pc.all(complete, min_count=0).as_py():
         raise _Invalid
     if len(objects) <= _FEW:
         with suppress(RecursionError):  # Arrow has no limit of depth
             return _parsed(objects)
-    data = b"\n".join(objects)
+    data = b"\n".join(objects.to_pylist())
     try:
         table = pa.json.read_json(
             pa.BufferReader(data),
@@ -105,8 +122,8 @@ def _objects(objects: Sequence[bytes]) -> pa.RecordBatch:
     return batch
 
 
-def _parsed(objects: Sequence[bytes]) -> pa.RecordBatch:
-    values = [_parse(text) for text in objects]
+def _parsed(objects: pa.BinaryArray) -> pa.RecordBatch:
+    values = [_parse(written) for written in objects.to_pylist()]
     columns = [texts([each.get(name) for each in values]) for name in _FIELDS]
     return pa.RecordBatch.from_arrays(columns, schema=_JSON)
 
@@ -135,12 +152,13 @@ def _numbers(digits: pa.StringArray) -> pa.Int64Array:
     return digits.cast(pa.int64())
 
 
-def _times(stamps: Sequence[bytes]) -> pa.Array:
+def _times(stamps: pa.BinaryArray) -> pa.Array:
     """Convert times. NumPy's conversion of texts crashes the process if one of more than 500 is invalid."""
-    digits = b"".join(stamps)
-    if any(len(stamp) != _STAMP for stamp in stamps) or not (digits.isdigit() or not digits):
+    bounds, data = bounds_and_bytes(stamps)
+    digits = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] - ord("0")
+    if (np.diff(bounds) != _STAMP).any() or (digits > 9).any():  # noqa: PLR2004 - below 0 they wrap around
         raise _Invalid("the time does not have 14 digits")
-    values = (np.frombuffer(digits, np.uint8) - ord("0")).astype(np.int64).reshape(len(stamps), _STAMP)
+    values = digits.astype(np.int64).reshape(len(stamps), _STAMP)
     century, year, month, day, hour, minute, second = (10 * values[:, ::2] + values[:, 1::2]).T
     months = 12 * (100 * century + year - 1970) + month - 1
     start, end = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
@@ -182,7 +200,7 @@ def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
 
 def _fault(crawl: str, line: bytes) -> str | None:
     parts = line.split(b" ", 2)
-    if len(parts) != 3 or not parts[2].startswith(b"{"):  # noqa: PLR2004
+    if len(parts) != _PARTS or not parts[2].startswith(b"{"):
         return "no JSON object"
     try:
         pairs = _decoded(parts[2])
@@ -203,7 +221,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
     except _Invalid:
         return f"the archive is not one of {crawl}"
     try:
-        _convert(crawl, [parts])
+        _convert(crawl, line + b"\n")
     except (_Invalid, ValueError, RecursionError) as error:
         return f"invalid key, time or text ({error})"
     return None
