@@ -261,7 +261,7 @@ class _Batch:
 
     def add_file(self, path: str, fetched: FetchedFile) -> None:
         self._files.append((path, fetched))
-        self._size += len(fetched.value)
+        self._size += len(fetched.value) + sum(map(len, fetched.indexes.values()))
         self._commit_if_large()
 
     def add_failure(self, path: str, failure: StoredFile) -> None:
@@ -281,9 +281,8 @@ class _Batch:
             self._store.put_encoded("files", [(path, each.value) for path, each in files], facts=facts)
         if failures:
             self._store.put("failures", failures)
-        for path, each in files:
-            if each.indexes:
-                self._store.add_indexes(path, each.indexes, each.version)
+        if learned := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
+            self._store.add_all_indexes(learned)
 
 
 def _in_parallel(

@@ -20,7 +20,7 @@ from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode, version_of
+from catalogue.store.stored_file import StoredFile, encode, encode_indexes, version_of
 from catalogue.store.stored_lists import stored_response
 
 FIRST_TAIL = 128 << 10
@@ -28,6 +28,8 @@ FIRST_TAIL = 128 << 10
 FIRST_TAIL_WITH_PAGES = 1 << 20
 """The same with page indexes, which precede the footer: about 0.9 MB for 11 row groups of 30 columns."""
 
+_SPARE = 16
+"""The part of the largest footer, with page indexes, that a tail may be longer. Few files have a new largest one."""
 _LENGTHS = 256
 """Added in turn, so that a response to the request before or after states another range."""
 _DECODING = Lock()
@@ -67,7 +69,7 @@ class Tails:
         with self._lock:
             largest = self._largest.get(subset)
             more = next(self._turn) % _LENGTHS
-        return more + (self._first if largest is None else largest * 5 // 4 + 4096)
+        return more + (self._first if largest is None else largest + largest // _SPARE + 4096)
 
     def learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
         """Note where footer and page indexes of a file of ``size`` bytes were."""
@@ -76,9 +78,12 @@ class Tails:
             self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
 
-def digest_of(part: bytes) -> bytes:
+def digest_of(*parts: bytes) -> bytes:
     """Return a digest of a footer or of page indexes."""
-    return blake2b(part, digest_size=16).digest()
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,8 @@ class FetchedFile:
     """Without the footer."""
     digests: tuple[bytes, ...]
     """Of the footer and of the page indexes."""
-    indexes: dict[int, Indexes] = field(default_factory=dict)
+    indexes: Mapping[int, bytes] = field(default_factory=dict)
+    """Page indexes by row group."""
     exchange: Exchange | None = None
 
     @classmethod
@@ -106,9 +112,11 @@ class FetchedFile:
     ) -> "FetchedFile":
         value = encode(stored)
         facts = encode(packed(summary, stored, version_of(value)), compress_small=False) if summary else None
-        learned = b"".join(index.pack() for _, index in sorted(indexes.items()))
-        digests = tuple(map(digest_of, filter(None, (stored.data, learned))))
-        return cls(value, facts, replace(stored, data=b""), digests, indexes, exchange)
+        packed_indexes = {ordinal: index.pack() for ordinal, index in sorted(indexes.items())}
+        parts = (stored.data,), packed_indexes.values()
+        digests = tuple(digest_of(*part) for part in parts if any(part))
+        known = replace(stored, data=b"")
+        return cls(value, facts, known, digests, encode_indexes(packed_indexes, known), exchange)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from catalogue.source.cache import CachedSource
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_file import StoredFile, encode_indexes
 
 _DECODED = 300
 """Maximum decoded footers in memory, about 30 kB a row group."""
@@ -322,5 +322,7 @@ class PlanContext:
         if learned:
             with suppress(*self._suppressed):
                 self._footers.store.add_all_indexes(
-                    (path, indexes, self._files[path].version) for path, indexes in learned.items()
+                    (path, encode_indexes({n: each.pack() for n, each in indexes.items()}, version), version)
+                    for path, indexes in learned.items()
+                    for version in [self._files[path].version]
                 )

@@ -10,8 +10,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +20,7 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.locks import harvesting
 from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, snapshot, transaction
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of, version_of
+from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, encode_indexes, label_of, version_of
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
@@ -197,23 +195,23 @@ class Store:
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
         """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
-        self.add_all_indexes([(path, indexes, version)])
+        self.add_all_indexes(
+            [(path, encode_indexes({n: each.pack() for n, each in indexes.items()}, version), version)]
+        )
 
-    def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, Indexes], StoredFile]]) -> None:
+    def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction.
 
         Args:
-            learned: path, indexes by row group, and the stored file.
+            learned: path, values of ``encode_indexes``, and the stored file.
         """
-        now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction("index_changes"):
-            for path, indexes, version in learned:
-                stored = self.indexes(path, indexes, version)
-                packed = {n: (stored.get(n, added).joined(added)).pack() for n, added in indexes.items()}
-                values = [
-                    (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
-                ]
-                connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
+            for path, added, version in learned:
+                stored = self.indexes(path, added, version)
+                joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)).pack() for n, old in stored.items()}
+                values = {**added, **encode_indexes(joined, version)}
+                rows = [(index_key(path, ordinal), value) for ordinal, value in values.items()]
+                connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)
 
     @contextmanager
     def _short_busy_timeout(self) -> Iterator[None]:

@@ -7,7 +7,8 @@ SQLite's integrity check does not detect a flipped bit in a value.
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import get_type_hints
 
@@ -85,6 +86,12 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
     large = compress_small or len(stored.data) >= _SMALL
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
     return _joined(len(stored.data), header, compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0))
+
+
+def encode_indexes(packed: Mapping[int, bytes], file: StoredFile) -> dict[int, bytes]:
+    """Encode packed page indexes of a file for the store, by row group."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {ordinal: encode(replace(file, data=data, taken=now)) for ordinal, data in packed.items()}
 
 
 def with_note(value: bytes, note: str) -> bytes:
