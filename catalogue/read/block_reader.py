@@ -78,7 +78,7 @@ def block_tables(
         for job, response in _noting(fetched, jobs, events):
             for rows in _matching(job, response, residuals):
                 for subset in job.planned.subsets:
-                    some = rows.filter(pc.equal(rows.column("subset"), text(subset))).select(plan.row_schema.names)
+                    some = rows.select(plan.row_schema.names).filter(pc.equal(rows.column("subset"), text(subset)))
                     place = order.place(job.planned.crawl, subset)
                     if some.num_rows and place.subset == first:
                         yield place, some
