@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.cluster import BlockList, list_path
+from catalogue.cdx.cluster import MAX_READ, BlockList, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import (
     NEXT_SEARCH,
@@ -213,7 +213,9 @@ class CdxContext:
             some = intervals[run.start : run.stop]
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
-            reads = tuple(found.reads(found.blocks_for(hull)))
+            blocks = found.blocks_for(hull)
+            size = sum(len(read.range) for read in found.reads(blocks))
+            reads = tuple(found.reads(blocks, max_length=min(MAX_READ, self._cost.quickest(size))))
             pins = tuple(self._lists.version(crawl, read.path) for read in reads)
             yield PlannedBlocks(crawl, tuple(self._subsets[crawl]), found, reads, some, pins)
 

@@ -1,6 +1,7 @@
 """The cost of requests and bytes. Common Crawl's hosts limit requests; in its cloud region bytes cost more."""
 
 from dataclasses import dataclass
+from math import ceil, sqrt
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class Cost:
     def max_gap(self) -> int:
         """Bytes between two ranges up to which one request is cheaper than two."""
         return int(self.request * self.bandwidth)
+
+    def quickest(self, size: int) -> int:
+        """Return the bytes of each of the requests that read ``size`` bytes in the shortest time.
+
+        Several connections have more bandwidth than one, so reads are divided where requests are not limited.
+        """
+        if self.rate:
+            return size
+        several = sqrt(size / self.bandwidth / self.request) if self.request else self.connections
+        return ceil(size / max(1, min(round(several), self.connections)))
 
     def price(self, requests: float, size: float) -> float:
         """Return the seconds that requests and bytes add to a plan of many requests."""

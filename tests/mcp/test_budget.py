@@ -154,14 +154,17 @@ def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) 
 
 
 def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: Settings, source: FaultServer) -> None:
-    """What it reads before is not known, since reading stops when there are enough rows; either request may win."""
+    """What it reads before is not known, since reading stops when there are enough rows; either request may win.
+
+    The refusal of the other one may end the call before the first one has reached the server.
+    """
 
     async def talk(assistant: Assistant) -> None:
         before = source.requests
         asked = {"patterns": ["*"], "crawls": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
         refused = await assistant.refused("query", **asked, max_requests=1)
         assert "this call made 1 request and did not finish, since its max_requests is 1" in refused["error"]
-        assert source.requests == before + 1
+        assert source.requests <= before + 1
         assert refused["cost"]["requests"] == 1
         assert len((await assistant.ask("query", **asked))["captures"]) == 100
 

@@ -159,6 +159,15 @@ def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
     assert Cost(rate=None, latency=0.1, connections=10).max_gap == pytest.approx(100_000)
 
 
+def test_reads_are_divided_where_requests_are_not_limited() -> None:
+    assert Cost(rate=5.0).quickest(100_000_000) == 100_000_000
+    unlimited = Cost(rate=None, bandwidth=40e6, latency=0.03, connections=16)
+    assert unlimited.quickest(100) == 100
+    assert unlimited.quickest(756_001) == 252_001
+    assert unlimited.quickest(160_000_000) == 10_000_000
+    assert Cost(rate=None, latency=0.0, connections=4).quickest(400) == 100
+
+
 def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
     with (

@@ -23,7 +23,7 @@ from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.read.test_answers import in_order, random_patterns
-from tests.support.cdx_indexes import make_index
+from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
@@ -47,6 +47,13 @@ def small_mirror(whole_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) ->
     (folder / shards_path(crawl)).parent.mkdir(parents=True)
     (folder / shards_path(crawl)).write_bytes((whole_mirror / shards_path(crawl)).read_bytes())
     return folder
+
+
+def write_index(folder: Path, index: CdxIndex) -> None:
+    shards = gzip.compress("\n".join(index.shards).encode())
+    for path, data in (index.files | {shards_path(index.crawl): shards}).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
 
 
 def comparable(table: pa.Table) -> pa.Table:
@@ -151,9 +158,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         crawl_of(folder, rows, crawl=crawl)
         (batch,) = rows.to_batches()
         index = make_index(crawl, lines_of(batch), lines_a_block=1)
-        for path, data in (index.files | {shards_path(crawl): gzip.compress("\n".join(index.shards).encode())}).items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(data)
+        write_index(folder, index)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
         cat.harvest(["2014-10", "2022-33"])
         for index_name in ("columnar", "cdx"):
@@ -184,6 +189,27 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, 
         assert extent.start >= ends.get(path, 0)
         ends[path] = extent.end
     assert len(read) == other.plan.requests
+
+
+def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
+    columnar: Catalogue, crawls: tuple[str, ...], tmp_path: Path
+) -> None:
+    crawl = newest_first(crawls)[0]
+    (batch,) = columnar.captures("*.com", crawls=crawl, columns=READ, ordered=True).to_arrow().to_batches()
+    write_index(tmp_path / "mirror", make_index(crawl, lines_of(batch)))
+    with FaultServer(tmp_path / "mirror") as server:
+        answers, requests = [], []
+        for rate in (None, 1000.0):
+            settings = Settings(source=server.url, cache_size=0, rate=rate, bandwidth=10_000, latency=0.01)
+            with catalogue.open(tmp_path / f"data-{rate}", settings=settings) as cat:
+                cat.harvest(crawl, index="cdx")
+                found = cat.captures("*.com", crawls=crawl, index="cdx")
+                server.reset()
+                answers.append(found.to_arrow())
+                assert len(server.log) == found.plan.requests
+                requests.append([(request.path, request.headers["range"]) for request in server.log])
+        assert answers[0] == answers[1]
+        assert len(requests[0]) > len(requests[1]) == len({path for path, _ in requests[1]})
 
 
 def test_first_question_needs_nothing_stored(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
