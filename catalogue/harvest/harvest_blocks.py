@@ -46,7 +46,7 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import listed_crawls, stored_response
 
 _END = 16 << 10
-_AT_ONCE = 3
+_AT_ONCE = 4
 """Requests at a time; their parts are in memory."""
 _READ = 1 << 20
 
