@@ -82,7 +82,7 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
-    """Return the keys, times and JSON objects of lines."""
+    """Return the keys, times and JSON objects of lines, each of which ends with a line feed."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     starts = np.concatenate([[0], ends + 1]).astype(np.int32)
     lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(starts), pa.py_buffer(data)])
@@ -161,12 +161,13 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
     values = digits.astype(np.int64).reshape(len(stamps), _STAMP)
     century, year, month, day, hour, minute, second = (10 * values[:, ::2] + values[:, 1::2]).T
     months = 12 * (100 * century + year - 1970) + month - 1
-    start, end = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    in_year = (month >= 1) & (month <= 12) & (day >= 1) & (day <= end - start)  # noqa: PLR2004
+    # Of the month and the next one, since 1970.
+    first_day, next_day = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    in_year = (month >= 1) & (month <= 12) & (day >= 1) & (day <= next_day - first_day)  # noqa: PLR2004
     in_day = (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004
     if not (in_year & in_day).all():
         raise _Invalid("a time is not one of the calendar")
-    seconds = 60 * (60 * (24 * (start + day - 1) + hour) + minute) + second
+    seconds = 60 * (60 * (24 * (first_day + day - 1) + hour) + minute) + second
     return positions(1000 * seconds).cast(SCHEMA.field("fetch_time").type)
 
 
@@ -190,12 +191,26 @@ def _decoded(text: bytes) -> list[tuple[str, Any]]:
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
-    """Return the error of the first invalid line."""
+    """Return the error of the first invalid line; None if each is valid on its own."""
     for each in found:
-        for number, line in enumerate(each.data.split(b"\n")[:-1], each.line):
+        lines = [line + b"\n" for line in each.data.split(b"\n")[:-1]]
+        start, stop = 0, len(lines)
+        if not _can_convert(crawl, lines):
+            while stop - start > 1:
+                middle = (start + stop) // 2
+                start, stop = (middle, stop) if _can_convert(crawl, lines[start:middle]) else (start, middle)
+            line = lines[start][:-1]
             if what := _fault(crawl, line):
-                return block_error(each.path, each.offset, f"{what} in {line[:300]!r}", number)
+                return block_error(each.path, each.offset, f"{what} in {line[:300]!r}", each.line + start)
     return None
+
+
+def _can_convert(crawl: str, lines: Sequence[bytes]) -> bool:
+    try:
+        _convert(crawl, b"".join(lines))
+    except (_Invalid, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _fault(crawl: str, line: bytes) -> str | None:

@@ -9,7 +9,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -106,18 +106,22 @@ def _fetch_list(
         raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
     make_folder(blocks_folder(store))
     part = _part_file(store, source, crawl, end)
+    executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
     try:
         with (
             named(part),
             resume(part) as file,
-            closing(_pieces(crawl, file, source, end, report)) as pieces,
+            closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
             whole_file(list_file(store, crawl)) as output,
         ):
             lines = io.BufferedReader(_Arriving(pieces))
             directory = write_blocks(output, crawl, parse_file(crawl, lines, end.total_size, shards=shards))
     except FormatError:
+        executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
         part.unlink(missing_ok=True)
         raise
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
     put_list(store, crawl, stored_response(end, source), directory)
     return True
 
@@ -162,29 +166,30 @@ class _Arriving(io.RawIOBase):
 
 
 def _pieces(
-    crawl: str, file: BinaryIO, source: PoliteSource, end: Response, report: Callable[[Progress], None]
+    crawl: str,
+    file: BinaryIO,
+    source: PoliteSource,
+    end: Response,
+    executor: Executor,
+    report: Callable[[Progress], None],
 ) -> Generator[bytes, None, None]:
-    """Yield a list in pieces: what its file has, and what is missing there, which is appended."""
+    """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
     size, pin = end.total_size, FileVersion(end.total_size, end.etag)
     there = min(file.seek(0, 2), end.start)
     file.truncate(there)
     ranges = [ByteRange(at, min(at + MAX_DOCUMENT, end.start)) for at in range(there, end.start, MAX_DOCUMENT)]
     progress = Progress(f"{crawl} blocks", 1 + len(ranges), 1, bytes=len(end.body))
     report(progress)
-    executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
-    try:
-        with closing(
-            map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
-        ) as parts:
-            file.seek(0)
-            yield from iter(partial(file.read, _READ), b"")
-            for each in parts:
-                file.write(each.body)
-                progress.done, progress.bytes = progress.done + 1, progress.bytes + len(each.body)
-                report(progress)
-                yield each.body
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+    file.seek(0)
+    yield from iter(partial(file.read, _READ), b"")
+    with closing(
+        map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
+    ) as parts:
+        for each in parts:
+            file.write(each.body)
+            progress.done, progress.bytes = progress.done + 1, progress.bytes + len(each.body)
+            report(progress)
+            yield each.body
     file.write(end.body)
     file.flush()
     if file.tell() != size:

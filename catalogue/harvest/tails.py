@@ -112,11 +112,11 @@ class FetchedFile:
     ) -> "FetchedFile":
         value = encode(stored)
         facts = encode(packed(summary, stored, version_of(value)), compress_small=False) if summary else None
-        packed_indexes = {ordinal: index.pack() for ordinal, index in sorted(indexes.items())}
-        parts = (stored.data,), packed_indexes.values()
-        digests = tuple(digest_of(*part) for part in parts if any(part))
+        digests = [digest_of(stored.data)] if stored.data else []
+        if indexes:
+            digests.append(digest_of(*(part for index in indexes.values() for part in index.parts())))
         known = replace(stored, data=b"")
-        return cls(value, facts, known, digests, encode_indexes(packed_indexes, known), exchange)
+        return cls(value, facts, known, tuple(digests), encode_indexes(indexes, known), exchange)
 
 
 @dataclass(frozen=True, slots=True)

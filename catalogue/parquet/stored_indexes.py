@@ -105,20 +105,22 @@ class Indexes:
         """Return the part that is in the file and can be compared with the source; None if some of it was derived."""
         return None if self.own else Indexes(self.column_index, self.offset_indexes)
 
+    def parts(self) -> list[bytes]:
+        """Return all of them: of the key column's bounds, and of each column's offsets."""
+        return [self.column_index or b"", *self.offset_indexes.values()]
+
     def pack(self) -> bytes:
         """Encode for the store: a line of JSON, then the indexes."""
-        parts = [("", self.column_index or b""), *self.offset_indexes.items()]
-        header = {"own": self.own, "column_index": len(parts[0][1])}
-        sizes = [[name, len(data)] for name, data in parts[1:]]
-        clusters = {
-            page: [[each.min.decode("latin-1"), each.max.decode("latin-1")] for each in filled]
-            for page, filled in self.clusters.items()
+        header = {
+            "own": self.own,
+            "column_index": len(self.column_index or b""),
+            "offset_indexes": [[name, len(data)] for name, data in self.offset_indexes.items()],
+            "clusters": {
+                page: [[each.min.decode("latin-1"), each.max.decode("latin-1")] for each in filled]
+                for page, filled in self.clusters.items()
+            },
         }
-        return (
-            json.dumps({**header, "offset_indexes": sizes, "clusters": clusters}).encode()
-            + b"\n"
-            + b"".join(data for _, data in parts)
-        )
+        return json.dumps(header).encode() + b"\n" + b"".join(self.parts())
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Indexes":

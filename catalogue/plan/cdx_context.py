@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.cluster import MAX_READ, BlockList, list_path
+from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.cdx.list_search import (
     NEXT_SEARCH,
@@ -144,6 +144,9 @@ class CdxContext:
             else:
                 with self._refusing(crawl):
                     blocks += [*self._blocks(crawl)]
+        if query.limit is None or query.ordered:  # otherwise they are read in turn until there are enough rows
+            most = self._cost.quickest(sum(len(read.range) for each in blocks for read in each.reads))
+            blocks = [self._divided(each, most) for each in blocks]
         requests = tuple(request for each in blocks for request in self._requests(each))
         return ReadPlan(
             query=query,
@@ -213,11 +216,21 @@ class CdxContext:
             some = intervals[run.start : run.stop]
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
-            blocks = found.blocks_for(hull)
-            size = sum(len(read.range) for read in found.reads(blocks))
-            reads = tuple(found.reads(blocks, max_length=min(MAX_READ, self._cost.quickest(size))))
-            pins = tuple(self._lists.version(crawl, read.path) for read in reads)
-            yield PlannedBlocks(crawl, tuple(self._subsets[crawl]), found, reads, some, pins)
+            yield self._planned(crawl, found, found.reads(found.blocks_for(hull)), some)
+
+    def _planned(
+        self, crawl: str, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]
+    ) -> PlannedBlocks:
+        pins = tuple(self._lists.version(crawl, read.path) for read in reads)
+        return PlannedBlocks(crawl, tuple(self._subsets[crawl]), blocks, tuple(reads), intervals, pins)
+
+    def _divided(self, planned: PlannedBlocks, most: int) -> PlannedBlocks:
+        """Return the same blocks in requests of at most ``most`` bytes, or of one block."""
+        if all(len(read.range) <= most for read in planned.reads):
+            return planned
+        places = range(planned.reads[0].blocks.start, planned.reads[-1].blocks.stop)
+        reads = planned.blocks.reads(places, max_length=min(most, MAX_READ))
+        return self._planned(planned.crawl, planned.blocks, reads, planned.intervals)
 
     def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
         source = self.source()

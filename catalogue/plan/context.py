@@ -322,7 +322,6 @@ class PlanContext:
         if learned:
             with suppress(*self._suppressed):
                 self._footers.store.add_all_indexes(
-                    (path, encode_indexes({n: each.pack() for n, each in indexes.items()}, version), version)
+                    (path, encode_indexes(indexes, self._files[path].version), self._files[path].version)
                     for path, indexes in learned.items()
-                    for version in [self._files[path].version]
                 )

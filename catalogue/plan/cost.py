@@ -37,7 +37,7 @@ class Cost:
         if self.rate:
             return size
         several = sqrt(size / self.bandwidth / self.request) if self.request else self.connections
-        return ceil(size / max(1, min(round(several), self.connections)))
+        return ceil(size / max(1, round(min(several, self.connections))))
 
     def price(self, requests: float, size: float) -> float:
         """Return the seconds that requests and bytes add to a plan of many requests."""

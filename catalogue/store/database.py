@@ -195,9 +195,7 @@ class Store:
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
         """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
-        self.add_all_indexes(
-            [(path, encode_indexes({n: each.pack() for n, each in indexes.items()}, version), version)]
-        )
+        self.add_all_indexes([(path, encode_indexes(indexes, version), version)])
 
     def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction.
@@ -208,7 +206,7 @@ class Store:
         with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction("index_changes"):
             for path, added, version in learned:
                 stored = self.indexes(path, added, version)
-                joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)).pack() for n, old in stored.items()}
+                joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)) for n, old in stored.items()}
                 values = {**added, **encode_indexes(joined, version)}
                 rows = [(index_key(path, ordinal), value) for ordinal, value in values.items()]
                 connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)

@@ -14,6 +14,7 @@ from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
+from catalogue.parquet.stored_indexes import Indexes
 
 try:
     from isal.isal_zlib import compress
@@ -88,10 +89,10 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
     return _joined(len(stored.data), header, compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0))
 
 
-def encode_indexes(packed: Mapping[int, bytes], file: StoredFile) -> dict[int, bytes]:
-    """Encode packed page indexes of a file for the store, by row group."""
+def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
+    """Encode page indexes of a file for the store, by row group."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {ordinal: encode(replace(file, data=data, taken=now)) for ordinal, data in packed.items()}
+    return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
 
 
 def with_note(value: bytes, note: str) -> bytes:

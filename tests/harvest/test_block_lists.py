@@ -1,8 +1,10 @@
 """Lists of blocks of the CDX index: harvested, shown, checked, used and forgotten."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -11,12 +13,14 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
+from catalogue.progress import Progress
 from catalogue.settings import Settings
 from catalogue.surt import KeyInterval, exact_interval
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
+from tests.support.gates import Gate
 from tests.support.snapshot_lists import LINES, mirror
 
 __all__ = ["mirror"]  # a fixture
@@ -80,12 +84,17 @@ def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
         assert [found.ends_shard(place) for place in places] == [expected.ends_shard(place) for place in wanted]
 
 
-def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
-    lines = b"".join(
+def large_list() -> bytes:
+    """A list of more than one part."""
+    return b"".join(
         b"com,example)/%06d/%b 20220807000000\tcdx-00000.gz\t%d\t100\t%d\n"
         % (number, b"x" * 4000, number * 100, number + 1)
         for number in range(4500)
     )
+
+
+def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
+    lines = large_list()
     write_list(mirror, lines)
     parts = -(-(len(lines) - (16 << 10)) // PART)
     assert parts > 1
@@ -146,6 +155,34 @@ def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path) -> None:
         assert not [*(cat.session.data / "blocks").iterdir()]
     write_list(mirror, LINES)
     assert cat.harvest(CRAWL, index="cdx")[0].fetched
+
+
+def test_requests_for_an_invalid_list_end_before_the_harvest_does(mirror: Path, tmp_path: Path) -> None:
+    """The first part is found invalid while the second one arrives, which counts for this crawl."""
+    write_list(mirror, large_list().replace(b"\t2\n", b"\t3\n", 1))
+    gate = Gate(lambda request: request.headers.get("range", "").startswith(f"bytes={PART}-"))
+    first_part = Event()
+
+    def report(progress: Progress) -> None:
+        if progress.done > 1:
+            first_part.set()
+
+    with (
+        FaultServer(mirror, gate=gate) as server,
+        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+        ThreadPoolExecutor(1) as executor,
+    ):
+        running = executor.submit(cat.harvest, CRAWL, index="cdx", report=report)
+        gate.wait()
+        first_part.wait()
+        with pytest.raises(TimeoutError):
+            running.result(timeout=0.3)
+        gate.open()
+        (outcome,) = running.result()
+        assert "the number of the block is not the next one" in outcome.failures[list_path(CRAWL)]
+        log = [exchange for exchange in server.log if exchange.path != "collinfo.json"]
+        assert outcome.progress.requests == len(log)
+        assert outcome.progress.bytes == sum(exchange.body_bytes_sent for exchange in log)
 
 
 def test_crawls_without_an_index_are_named(cat: Catalogue) -> None:

@@ -208,6 +208,8 @@ def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
                 answers.append(found.to_arrow())
                 assert len(server.log) == found.plan.requests
                 requests.append([(request.path, request.headers["range"]) for request in server.log])
+                some = cat.captures("*.com", crawls=crawl, index="cdx", limit=1).plan
+                assert some.requests == len({path for path, _ in requests[-1]})  # one after another
         assert answers[0] == answers[1]
         assert len(requests[0]) > len(requests[1]) == len({path for path, _ in requests[1]})
 
