@@ -34,6 +34,10 @@ _ARCHIVE = re.compile(
 )
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
+_AT_ONCE = 256 << 10
+"""Bytes that Arrow parses at once, a fifth of a block. Buffers for more of them are returned to the system after each
+use, and new memory takes longer than parsing.
+"""
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
@@ -111,10 +115,10 @@ def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
     try:
         table = pa.json.read_json(
             pa.BufferReader(data),
-            pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pa.json.ReadOptions(use_threads=False, block_size=_AT_ONCE),
             pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid:  # perhaps of a field that is not used
+    except pa.ArrowInvalid:  # perhaps of a field that is not used, or of a longer text
         return _parsed(objects)
     if len(table) != len(objects):
         raise _Invalid
