@@ -35,8 +35,8 @@ _ARCHIVE = re.compile(
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
-"""Bytes that Arrow parses at once, a fifth of a block. Buffers for more of them are returned to the system after each
-use, and new memory takes longer than parsing.
+"""Bytes that Arrow parses at once, a fifth of a block. Its allocator returns larger buffers to the system after each
+use, and new memory can take longer than parsing.
 """
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])

@@ -49,6 +49,7 @@ _END = 16 << 10
 _AT_ONCE = 4
 """Requests at a time; their parts are in memory."""
 _READ = 1 << 20
+"""Bytes of an unfinished file that are read at once."""
 
 
 def harvest_blocks(

@@ -29,7 +29,7 @@ FIRST_TAIL_WITH_PAGES = 1 << 20
 """The same with page indexes, which precede the footer: about 0.9 MB for 11 row groups of 30 columns."""
 
 _SPARE = 16
-"""The part of the largest footer, with page indexes, that a tail may be longer. Few files have a new largest one."""
+"""A tail is longer than the largest footer so far, with page indexes, by this part of it; few files exceed that."""
 _LENGTHS = 256
 """Added in turn, so that a response to the request before or after states another range."""
 _DECODING = Lock()

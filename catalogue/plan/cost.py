@@ -30,9 +30,10 @@ class Cost:
         return int(self.request * self.bandwidth)
 
     def quickest(self, size: int) -> int:
-        """Return the bytes of each of the requests that read ``size`` bytes in the shortest time.
+        """Return the size of the requests that read ``size`` bytes in the shortest time.
 
-        Several connections have more bandwidth than one, so reads are divided where requests are not limited.
+        Several connections have more bandwidth than one, so reads are divided where requests are not limited. Other
+        estimates count the bandwidth of one, so they do not show what is gained.
         """
         if self.rate:
             return size
