@@ -20,7 +20,7 @@ from catalogue.parquet.model import (
     Order,
     number,
 )
-from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, LIST, STRUCT, Reader, ThriftError
+from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, I32, LIST, STRUCT, Reader, ThriftError
 from catalogue.source.byte_ranges import ByteRange
 
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
@@ -64,6 +64,14 @@ _NULL_COUNT: Final = 3
 _MAX_VALUE: Final = 5
 _MIN_VALUE: Final = 6
 _IS_EXACT: Final = (7, 8)
+
+# PageEncodingStats in seven bytes: the headers of three numbers, each followed by the number, and the struct's end
+_HEADER: Final = 1 << 4 | I32
+_SHORT_STATS: Final = 7
+_SHORT_STATS_HEADERS: Final = bytes([_HEADER, _HEADER, _HEADER, 0])
+_SHORT_DICTIONARY_STATS: Final = frozenset(
+    bytes([_HEADER, page << 1, _HEADER, encoding << 1]) for page in DATA_PAGES for encoding in DICTIONARY_ENCODINGS
+)
 
 
 class ChunkFields:
@@ -180,6 +188,14 @@ def _read_encoding_stats(reader: Reader) -> int:
         raise ThriftError(message)
     coded = 0
     for _ in range(count):
+        # Nearly always three numbers of a byte each, which take a third of the time without a call.
+        start = reader.position
+        short = reader.data[start : start + _SHORT_STATS]
+        if short[::2] == _SHORT_STATS_HEADERS and short.isascii():
+            reader.position = start + _SHORT_STATS
+            if short[:4] in _SHORT_DICTIONARY_STATS:
+                coded += (short[5] >> 1) ^ -(short[5] & 1)
+            continue
         stats = [0, _MISSING, _MISSING, _MISSING]  # from field 1 on: page type, encoding, count
         field = 0
         while reader.next_other_field(field, stats):

@@ -308,7 +308,13 @@ class Reader:
 
     def list_header(self) -> tuple[int, int]:
         """Decode the kind and the number of a list's elements."""
-        header = self._byte()
+        start = self.position
+        try:
+            header = self.data[start]
+        except IndexError:
+            message = f"cut short at byte {start}"
+            raise ThriftError(message) from None
+        self.position = start + 1
         count = header >> 4
         if count == _SMALL_LIST:
             count = self._varint()

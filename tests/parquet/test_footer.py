@@ -19,11 +19,13 @@ from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer, decode_row_groups, footer_length
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
 from catalogue.parquet.summary import examine_footer
-from catalogue.parquet.thrift import BINARY, I32, I64, STRUCT, Reader
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import (
     KEY,
     TIME,
+    Items,
+    Struct,
     confused,
     decoded,
     field,
@@ -306,6 +308,24 @@ def test_finds_dictionaries_that_the_footer_does_not_list(claimed: int | str | N
         field(meta, 11, 0 if claimed == 0 else start + 1)
     chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
     assert (chunk.dictionary_page_offset, chunk.data_page_offset, chunk.range.start) == (None, start, start)
+
+
+@pytest.mark.parametrize("kind", [I32, I64], ids=["I32", "I64"])
+@pytest.mark.parametrize("extra", [False, True], ids=["three fields", "more fields"])
+def test_counts_data_pages_with_dictionary_indices(kind: int, *, extra: bool) -> None:
+    """Whatever the length of the numbers: short structs are decoded in a way of their own."""
+    footer = made(small_file())
+    for page in [-1, 0, 1, 2, 3, 64]:
+        for encoding in [-2, 0, 2, 3, 8, 64, 1 << 20]:
+            for count in [-64, -1, 0, 1, 63, 64, 1 << 30]:
+                stats: Struct = {number: (kind, value) for number, value in enumerate([page, encoding, count], 1)}
+                if extra:
+                    stats[4] = (BINARY, b"more")
+                plain = {number: (I32, value) for number, value in enumerate([0, 0, 5], 1)}
+                items = Items(STRUCT, [plain, stats, plain, stats])
+                footer.meta(0, KEY)[13] = (LIST, items)
+                coded = 2 * count if page in {0, 3} and encoding in {2, 8} else 0
+                assert decoded(footer).row_groups[0].chunks[KEY_COLUMN].dictionary_coded == coded
 
 
 @pytest.mark.parametrize(
