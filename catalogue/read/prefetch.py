@@ -115,8 +115,12 @@ class Prefetcher:
         Raises:
             UnplannedRead: if the plan's requests are not those of its row groups.
         """
-        groups = [LoadedRowGroup(file, group) for file in self._plan.files for group in file.row_groups]
-        left = {(g.file.file.path, g.read.ordinal): g for g in groups}
+        # A row group that was yielded is not kept here, so that its bytes can be freed.
+        left = {
+            (file.file.path, group.ordinal): LoadedRowGroup(file, group)
+            for file in self._plan.files
+            for group in file.row_groups
+        }
         missing = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
         for fetch, body in self._bodies(self._plan.waves[0] if self._plan.waves else ()):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -9,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -192,6 +194,25 @@ def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:
             before = cat.requests
             assert cat.captures("*", columns=["url"], limit=limit).to_arrow().num_rows == limit
             assert cat.requests - before <= most
+
+
+def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
+    """So a large answer takes no more memory than a small one."""
+    drawn = Random(1)
+    urls = [pa.array([f"https://example.com/{drawn.randbytes(25_000).hex()}" for _ in range(ROWS)]) for _ in range(12)]
+    with harvested(tmp_path, *(rows(url=each) for each in urls), use_dictionary=False, compression="none") as cat:
+        found = cat.captures(
+            "*", columns=["url"], index="columnar", limit=ROWS * len(urls)
+        )  # few requests are made ahead of a limit
+        assert found.plan.bytes > 24_000_000
+        tracemalloc.start()
+        try:
+            read = sum(batch.num_rows for batch in found.batches())
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert read == ROWS * len(urls)
+        assert most < found.plan.bytes / 2
 
 
 @pytest.mark.parametrize(
