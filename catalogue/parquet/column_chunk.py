@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted
+from catalogue.native_class import mypyc_attr
 from catalogue.parquet.model import (
     DATA_PAGES,
     DICTIONARY_ENCODINGS,
@@ -74,6 +75,7 @@ _SHORT_DICTIONARY_STATS: Final = frozenset(
 )
 
 
+@mypyc_attr(acyclic=True)
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
@@ -263,6 +265,7 @@ class ChunkContext:
         return bounds if _plausible(column.physical_type, bounds) else None
 
 
+@mypyc_attr(acyclic=True)
 class _Statistics:
     """The fields of a ``Statistics`` struct that was skipped before, and so is valid."""
 

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "catalogue"
 
 ORDER = [
     "errors",
+    "native_class",
     "formatting",
     "atomic_files",
     "resource_limits",
@@ -53,7 +54,7 @@ ORDER = [
     "demo",
     "cli",
 ]
-PURE = ["errors", "formatting", "surt", "commoncrawl", "parquet"]
+PURE = ["errors", "native_class", "formatting", "surt", "commoncrawl", "parquet"]
 IMPURE_MODULES = {
     "asyncio",
     "os",
