@@ -24,6 +24,10 @@ MAX_INFLATED = 64 << 20
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _start, _end = attrgetter("start"), attrgetter("end")
+_AT_ONCE = 96 << 10
+"""Bytes compared at once. Larger results are returned to the system after each use, and new memory takes longer than
+comparing.
+"""
 _MANY = 32
 """Keys from which on all lines are compared with them at once."""
 
@@ -59,14 +63,9 @@ class Block:
         self._data = data
         if not data.endswith(b"\n"):
             raise self.error("the last line does not end" if data else "it is empty")
-        codes = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(codes < _FIRST_PRINTABLE)
-        breaks = codes[ends] == _LF
-        starts = np.zeros(np.count_nonzero(breaks) + 1, np.int32)
-        starts[1:] = ends[breaks] + 1
-        self._starts = starts
-        lines = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(starts), pa.py_buffer(data)])
-        if not (breaks.all() and pc.all(pc.less_equal(lines[:-1], lines[1:]), min_count=0).as_py()):
+        self._starts, plain = line_starts(data)
+        lines = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(data)])
+        if not (plain and pc.all(pc.less_equal(lines[:-1], lines[1:]), min_count=0).as_py()):
             self._check_keys()
         if self.key(len(self) - 1) >= END:
             raise self.error("a key is not text", len(self))
@@ -134,6 +133,25 @@ class Block:
 
     def error(self, what: str, line: int | None = None) -> BadCdx:
         return block_error(self.path, self.offset, what, line)
+
+
+def line_starts(data: bytes) -> tuple[np.ndarray, bool]:
+    """Find lines, each of which ends with a line feed.
+
+    Returns:
+        Where each line starts, as 32-bit numbers, and where the last one ends; whether the line feeds are the only
+        control characters.
+    """
+    codes, plain = np.frombuffer(data, np.uint8), True
+    marks = np.empty(_AT_ONCE, np.bool_)
+    starts = [np.zeros(1, np.int32)]
+    for at in range(0, len(codes), _AT_ONCE):
+        part = codes[at : at + _AT_ONCE]
+        ends = np.flatnonzero(np.less(part, _FIRST_PRINTABLE, out=marks[: len(part)]))
+        breaks = part[ends] == _LF
+        plain = plain and bool(breaks.all())
+        starts.append((ends[breaks] + (at + 1)).astype(np.int32))
+    return np.concatenate(starts), plain
 
 
 def block_error(path: str, offset: int, what: str, line: int | None = None) -> BadCdx:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from catalogue.cdx.blocks import FoundLines, block_error
+from catalogue.cdx.blocks import FoundLines, block_error, line_starts
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
@@ -86,39 +86,38 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
-    """Return the keys, times and JSON objects of lines, each of which ends with a line feed."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    starts = np.concatenate([[0], ends + 1]).astype(np.int32)
-    lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(starts), pa.py_buffer(data)])
+    """Return the keys, times and JSON objects of lines, each of which ends with a line feed; so does each object."""
+    starts, _ = line_starts(data)
+    lines = pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
     parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
     if (np.diff(integers(parts.offsets)) != _PARTS).any():
         raise _Invalid
     values = parts.flatten()
     keys, times, objects = (values.take(positions(np.arange(at, len(values), _PARTS))) for at in range(_PARTS))
-    return keys, times, pc.binary_slice(objects, 0, -1)
+    return keys, times, objects
 
 
 def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
-    """Parse JSON objects, one a text.
+    """Parse JSON objects, one a line.
 
-    Arrow reads consecutive objects wherever their lines end. Each text starts and ends as an object and has no line
-    feed, so it has at least one; the number of rows tells whether one has more. Arrow reads in a thread of its own, and
-    starting it takes longer than parsing a few texts here.
+    Arrow reads consecutive objects wherever their lines end. Each line starts and ends as an object, so it has at least
+    one; the number of rows tells whether one has more. Arrow reads in a thread of its own, and starting it takes longer
+    than parsing a few lines here.
     """
-    complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}"))
+    complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}\n"))
     if not pc.all(complete, min_count=0).as_py():
         raise _Invalid
     if len(objects) <= _FEW:
         with suppress(RecursionError):  # Arrow has no limit of depth
             return _parsed(objects)
-    data = b"\n".join(objects.to_pylist())
+    bounds, data = bounds_and_bytes(objects)
     try:
         table = pa.json.read_json(
-            pa.BufferReader(data),
+            pa.BufferReader(data[bounds[0] : bounds[-1]]),
             pa.json.ReadOptions(use_threads=False, block_size=_AT_ONCE),
             pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid:  # perhaps of a field that is not used, or of a longer text
+    except pa.ArrowInvalid:  # perhaps of a field that is not used, or of a longer line
         return _parsed(objects)
     if len(table) != len(objects):
         raise _Invalid
@@ -162,8 +161,9 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
     digits = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] - ord("0")
     if (np.diff(bounds) != _STAMP).any() or (digits > 9).any():  # noqa: PLR2004 - below 0 they wrap around
         raise _Invalid("the time does not have 14 digits")
-    values = digits.astype(np.int64).reshape(len(stamps), _STAMP)
-    century, year, month, day, hour, minute, second = (10 * values[:, ::2] + values[:, 1::2]).T
+    tens, ones = digits[::2], digits[1::2]
+    pairs = (10 * tens + ones).astype(np.int64).reshape(len(stamps), _STAMP // 2)  # of at most 99, which is a byte
+    century, year, month, day, hour, minute, second = pairs.T
     months = 12 * (100 * century + year - 1970) + month - 1
     # Of the month and the next one, since 1970.
     first_day, next_day = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))

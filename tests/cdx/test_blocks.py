@@ -4,12 +4,13 @@ import gzip
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, find_lines
+from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, find_lines, line_starts
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.surt import END, EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
@@ -161,6 +162,15 @@ def test_control_characters_hide_no_keys() -> None:
     assert [each.line for key in keys for each in block.find([exact_interval(key)])] == [1, 2, 3]
     with pytest.raises(BadCdx, match="line 2"):
         Block("cdx-00000.gz", 0, b"".join(b"%b 20220801000000 {}\n" % key for key in (keys[1], keys[0])))
+
+
+@given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12), st.booleans())
+def test_finds_where_lines_of_any_length_start(lengths: list[int], control: bool) -> None:  # noqa: FBT001
+    lines = [b"x" * length + b"\n" for length in lengths]
+    lines[-1] = b"\x1f" + lines[-1] if control else lines[-1]
+    starts, plain = line_starts(b"".join(lines))
+    assert starts.tolist() == [0, *accumulate(map(len, lines))]
+    assert plain is not control
 
 
 def test_a_line_without_blanks_is_found_by_its_text() -> None:
