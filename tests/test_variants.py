@@ -1,6 +1,5 @@
 """What is tested is what was asked for: the compiled wheel or the sources, and which DuckDB."""
 
-import gc
 import os
 import tomllib
 from importlib import import_module
@@ -10,10 +9,7 @@ import duckdb
 import pytest
 
 import catalogue
-from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import KeyInterval
 
 COMPILED = os.environ.get("CATALOGUE_TEST_COMPILED") == "1"
 DUCKDB = os.environ.get("CATALOGUE_TEST_DUCKDB")
@@ -27,11 +23,6 @@ def test_listed_modules_are_compiled_in_the_wheel(path: str) -> None:
     file = import_module(path.strip("/").removesuffix(".py").replace("/", ".")).__file__
     assert file
     assert file.endswith(".py") is not COMPILED
-
-
-@pytest.mark.parametrize("one", [ByteRange(0, 1), KeyInterval(b"a", b"b"), OffsetIndex((4, 5), (0, 1))], ids=repr)
-def test_the_garbage_collector_passes_over_acyclic_objects(one: object) -> None:
-    assert gc.is_tracked(one) is not COMPILED
 
 
 def test_doctor_reports_compiled_code(mirror: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted
-from catalogue.native_class import mypyc_attr
 from catalogue.parquet.model import (
     DATA_PAGES,
     DICTIONARY_ENCODINGS,
@@ -75,7 +74,6 @@ _SHORT_DICTIONARY_STATS: Final = frozenset(
 )
 
 
-@mypyc_attr(acyclic=True)
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
@@ -265,7 +263,6 @@ class ChunkContext:
         return bounds if _plausible(column.physical_type, bounds) else None
 
 
-@mypyc_attr(acyclic=True)
 class _Statistics:
     """The fields of a ``Statistics`` struct that was skipped before, and so is valid."""
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.native_class import mypyc_attr
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
@@ -111,7 +110,6 @@ def _decoded(decode: Callable[[], Footer]) -> Footer:
         raise BadFooter(message) from error
 
 
-@mypyc_attr(acyclic=True)
 class _RowGroup:
     """A row group whose chunks lack what only the end of the footer tells."""
 

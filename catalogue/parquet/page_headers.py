@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from catalogue.errors import BadPageIndex
-from catalogue.native_class import mypyc_attr
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.parquet.page_index import tiled
 from catalogue.parquet.stored_indexes import OffsetIndex
@@ -42,7 +41,6 @@ _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
 """By field number."""
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(init=False, slots=True)
 class PageHeader:
     """A decoded page header. It is not changed; see ``ByteRange``."""

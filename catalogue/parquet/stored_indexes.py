@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.native_class import mypyc_attr
 from catalogue.parquet.model import Bounds, Footer
 from catalogue.parquet.thrift import typed
 from catalogue.source.byte_ranges import ByteRange
@@ -16,7 +15,6 @@ LONGEST_BOUND = 256
 """Bytes; longer bounds of our own are cut. parquet-mr cuts at 64."""
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
     """Offsets and rows of the data pages of a column chunk; pages are numbered from 0."""
@@ -53,7 +51,6 @@ class OffsetIndex:
         return tuple(runs)
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
     """Bounds of the data pages of a column chunk."""

@@ -9,8 +9,6 @@ import struct as _struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from catalogue.native_class import mypyc_attr
-
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an unboxed int where this is compiled
 
@@ -54,7 +52,6 @@ class ThriftError(ValueError):
     """Invalid input, or more than the limits allow."""
 
 
-@mypyc_attr(acyclic=True)
 class Reader:
     """Decode values one after another."""
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from catalogue.errors import WrongRange
-from catalogue.native_class import mypyc_attr
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(init=False, slots=True, order=True, unsafe_hash=True)
 class ByteRange:
     """A range of bytes of a file; it is not changed. Plans make very many, and a frozen one takes twice as long."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from catalogue.native_class import mypyc_attr
-
 END = b"\xff"
 """Above every key: the byte 0xff never occurs in UTF-8 (RFC 3629, section 1)."""
 
@@ -15,7 +13,6 @@ _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
 _start, _end = attrgetter("start"), attrgetter("end")
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(init=False, slots=True, order=True, unsafe_hash=True)
 class KeyInterval:
     """All keys from ``start`` up to ``end``, exclusive. It is not changed; see ``ByteRange``."""

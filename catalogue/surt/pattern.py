@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from catalogue.errors import QueryError
-from catalogue.native_class import mypyc_attr
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
 from catalogue.surt.key import (
     ERAS,
@@ -88,7 +87,6 @@ class Match(enum.Enum):
     """
 
 
-@mypyc_attr(acyclic=True)
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A pattern and the keys that it matches."""

@@ -13,7 +13,6 @@ PACKAGE = ROOT / "catalogue"
 
 ORDER = [
     "errors",
-    "native_class",
     "formatting",
     "atomic_files",
     "resource_limits",
@@ -54,7 +53,7 @@ ORDER = [
     "demo",
     "cli",
 ]
-PURE = ["errors", "native_class", "formatting", "surt", "commoncrawl", "parquet"]
+PURE = ["errors", "formatting", "surt", "commoncrawl", "parquet"]
 IMPURE_MODULES = {
     "asyncio",
     "os",
