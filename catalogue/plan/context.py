@@ -48,6 +48,8 @@ class DecodedFile:
     footer: Footer
     least: str
     """See ``Candidate``."""
+    states: tuple[str, str]
+    """States of the store and of its page indexes when the query was planned."""
 
 
 @dataclass(slots=True)
@@ -71,36 +73,37 @@ class FooterCache:
         self._decoded: dict[str, _Decoded] = {}
         """By path, least recently used first."""
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
-        """By path, row group, version of the file and state of the store; None for those without."""
+        """By path, row group, version of the file and states of the store; None for those without."""
 
     def get(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
         """Return files as stored now, with the row groups of the candidates."""
-        state = self.store.state()
-        return [self._known(candidate, state) for candidate in candidates]
+        states = self.store.state(), self.store.index_state()  # the first changes if a file is deleted
+        return [self._known(candidate, states) for candidate in candidates]
 
-    def _known(self, candidate: Candidate, state: str) -> DecodedFile:
+    def _known(self, candidate: Candidate, states: tuple[str, str]) -> DecodedFile:
         entry = self._decoded.pop(candidate.path, None)
         if entry and entry.version != candidate.version:
             entry = None
         there = entry.row_groups if entry else {}
         missing = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
-        if not entry or missing or entry.state != state:
-            decoded = self._decode(candidate, missing)
+        if not entry or missing or entry.state != states[0]:
+            decoded = self._decode(candidate, missing, states)
             there |= {group.ordinal: group for group in decoded.footer.row_groups}
             entry = _Decoded(
-                replace(decoded, footer=replace(decoded.footer, row_groups=())), there, candidate.version, state
+                replace(decoded, footer=replace(decoded.footer, row_groups=())), there, candidate.version, states[0]
             )
         self._decoded[candidate.path] = entry
         if len(self._decoded) > _DECODED:
             del self._decoded[next(iter(self._decoded))]
         groups = tuple(there[ordinal] for ordinal, _ in candidate.row_groups if ordinal in there)
-        return replace(entry.decoded, footer=replace(entry.decoded.footer, row_groups=groups), least=candidate.least)
+        footer = replace(entry.decoded.footer, row_groups=groups)
+        return replace(entry.decoded, footer=footer, least=candidate.least, states=states)
 
     def indexes(self, decoded: DecodedFile) -> dict[int, Indexes]:
         """Return the stored page indexes of the row groups of a file, by ordinal."""
-        state = (self.store.state(), self.store.index_state())  # the first changes if a file is deleted
         path, version = decoded.file.path, decoded.version
-        keys = {group.ordinal: (path, group.ordinal, version.version, state) for group in decoded.footer.row_groups}
+        common = version.version, decoded.states
+        keys = {group.ordinal: (path, group.ordinal, *common) for group in decoded.footer.row_groups}
         found: dict[int, Indexes | None] = {}
         for ordinal, key in keys.items():
             with suppress(KeyError):  # other threads add and delete some
@@ -113,9 +116,9 @@ class FooterCache:
                 self._indexes.pop(old, None)
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
-    def _decode(self, candidate: Candidate, row_groups: dict[int, int]) -> DecodedFile:
-        stored, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
-        if stored is None or file is None or self.store.version(candidate.path) != candidate.version:
+    def _decode(self, candidate: Candidate, row_groups: dict[int, int], states: tuple[str, str]) -> DecodedFile:
+        stored, file = self.store.file(candidate.path, candidate.version), self._table.file(candidate.path)
+        if stored is None or file is None:
             message = f"{candidate.path} was harvested again or deleted by another process; run the query again"
             raise StoreLocked(message)
         rest = candidate.footer_rest
@@ -124,7 +127,7 @@ class FooterCache:
             if rest is None
             else decode_row_groups(stored.data, stored.size, row_groups, rest)
         )
-        return DecodedFile(file, replace(stored, data=b""), footer, candidate.least)
+        return DecodedFile(file, replace(stored, data=b""), footer, candidate.least, states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +294,8 @@ class PlanContext:
         self.fetch_indexes(plan.indexes, lambda fetch: report(len(fetch.range)))
 
     def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Whether reading these columns of a row group teaches something that is not stored."""
-        stored = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
+        """Whether reading these columns of a row group teaches something that was not stored for the plan."""
+        stored = self._footers.indexes(self._files[file.path]).get(row_group)
         return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:

@@ -108,10 +108,23 @@ class Store:
         """
         with self._exclusive_connection() as connection:
             row = connection.execute(f'SELECT value FROM "{_valid(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
-        if row is None:
+        return None if row is None else self._decode(key, row[0])
+
+    def file(self, path: str, version: bytes) -> StoredFile | None:
+        """Return an index file; None if it is not stored, or its value has another digest.
+
+        Raises:
+            StoreDamaged: if the value is damaged.
+        """
+        with self._exclusive_connection() as connection:
+            row = connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
+        if row is None or (isinstance(row[0], bytes) and version_of(row[0]) != version):
             return None
+        return self._decode(path, row[0])
+
+    def _decode(self, key: str, value: object) -> StoredFile:
         try:
-            return decode(row[0])
+            return decode(value)
         except StoreDamaged as error:
             message = f"{key} in {self.path}: {error}; run: catalogue check --repair"
             raise StoreDamaged(message) from error
@@ -180,11 +193,7 @@ class Store:
         """
         requested = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._exclusive_connection() as connection:
-            rows = [
-                row
-                for key in requested
-                for row in connection.execute('SELECT key, value FROM "indexes" WHERE key = ?', [key])
-            ]
+            rows = [*_rows_of(connection, 'SELECT key, value FROM "indexes"', requested)]
         indexes = {}
         for key, value in rows:
             with suppress(StoreDamaged, BadPageIndex):
