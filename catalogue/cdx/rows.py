@@ -86,7 +86,7 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
-    """Return the keys, times and JSON objects of lines, each of which ends with a line feed; so does each object."""
+    """Return the keys, times and JSON objects of lines; lines and objects each end with a line feed."""
     starts, _ = line_starts(data)
     lines = pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
     parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
@@ -225,6 +225,8 @@ def _fault(crawl: str, line: bytes) -> str | None:
         pairs = _decoded(parts[2])
     except (ValueError, RecursionError) as error:
         return f"invalid JSON ({error})"
+    if not parts[2].endswith(b"}"):
+        return "blanks after the JSON object"
     names = [name for name, _ in pairs if name in _FIELDS]
     if len({*names}) != len(names):
         return f"the field {max(names, key=names.count)} occurs twice"

@@ -176,9 +176,9 @@ class _Reading:
         groups = self._arrivals.groups()
         try:
             for count in bundle_sizes(self._plan):
-                for each in self._choose(Bundle(list(islice(groups, count)))):
-                    waiting.append(each)
-                    size += each.size
+                # No variable, which would keep the bytes of the last one while those of the next are awaited.
+                for _ in map(waiting.append, self._choose(Bundle(list(islice(groups, count))))):
+                    size += waiting[-1].size
                 # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
                 while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
                     size -= waiting[0].size

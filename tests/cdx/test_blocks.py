@@ -160,17 +160,18 @@ def test_control_characters_hide_no_keys() -> None:
     keys = [b"com,a)/", b"com,a)/\x01", b"com,a)/b"]  # as bytes, the lines of the first two are the other way round
     block = Block("cdx-00000.gz", 0, b"".join(b"%b 20220801000000 {}\n" % key for key in keys))
     assert [each.line for key in keys for each in block.find([exact_interval(key)])] == [1, 2, 3]
-    with pytest.raises(BadCdx, match="line 2"):
-        Block("cdx-00000.gz", 0, b"".join(b"%b 20220801000000 {}\n" % key for key in (keys[1], keys[0])))
+    for after in (0, 200_000):
+        more = b"com,c)/ 20220801000000 {%b}\n" % (b" " * after)
+        with pytest.raises(BadCdx, match="line 2"):
+            Block("cdx-00000.gz", 0, b"".join(b"%b 20220801000000 {}\n" % key for key in (keys[1], keys[0])) + more)
 
 
-@given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12), st.booleans())
-def test_finds_where_lines_of_any_length_start(lengths: list[int], control: bool) -> None:  # noqa: FBT001
-    lines = [b"x" * length + b"\n" for length in lengths]
-    lines[-1] = b"\x1f" + lines[-1] if control else lines[-1]
+@given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12), st.integers(0, 20))
+def test_finds_where_lines_of_any_length_start(lengths: list[int], control: int) -> None:
+    lines = [(b"\x1f" if number == control else b"") + b"x" * length + b"\n" for number, length in enumerate(lengths)]
     starts, plain = line_starts(b"".join(lines))
     assert starts.tolist() == [0, *accumulate(map(len, lines))]
-    assert plain is not control
+    assert plain is (control >= len(lines))
 
 
 def test_a_line_without_blanks_is_found_by_its_text() -> None:

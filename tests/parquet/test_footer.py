@@ -315,8 +315,8 @@ def test_finds_dictionaries_that_the_footer_does_not_list(claimed: int | str | N
 def test_counts_data_pages_with_dictionary_indices(kind: int, *, extra: bool) -> None:
     """Whatever the length of the numbers: short structs are decoded in a way of their own."""
     footer = made(small_file())
-    for page in [-1, 0, 1, 2, 3, 64]:
-        for encoding in [-2, 0, 2, 3, 8, 64, 1 << 20]:
+    for page in [-1, 0, 1, 2, 3, 64, 1344]:
+        for encoding in [-11, -2, 0, 2, 3, 8, 64, 1 << 20]:
             for count in [-64, -1, 0, 1, 63, 64, 1 << 30]:
                 stats: Struct = {number: (kind, value) for number, value in enumerate([page, encoding, count], 1)}
                 if extra:
