@@ -294,8 +294,8 @@ class PlanContext:
         self.fetch_indexes(plan.indexes, lambda fetch: report(len(fetch.range)))
 
     def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Whether reading these columns of a row group teaches something that was not stored for the plan."""
-        stored = self._footers.indexes(self._files[file.path]).get(row_group)
+        """Whether reading these columns of a row group teaches something that is not stored."""
+        stored = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
         return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
