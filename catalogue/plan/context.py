@@ -117,7 +117,8 @@ class FooterCache:
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
     def _decode(self, candidate: Candidate, row_groups: dict[int, int], states: tuple[str, str]) -> DecodedFile:
-        stored, file = self.store.file(candidate.path, candidate.version), self._table.file(candidate.path)
+        stored = self.store.get("files", candidate.path, candidate.version)
+        file = self._table.file(candidate.path)
         if stored is None or file is None:
             message = f"{candidate.path} was harvested again or deleted by another process; run the query again"
             raise StoreLocked(message)

@@ -100,31 +100,18 @@ class Store:
                 self._connection = self._connect()
             yield self._connection
 
-    def get(self, table: str, key: str) -> StoredFile | None:
-        """Return the value of a key.
+    def get(self, table: str, key: str, version: bytes | None = None) -> StoredFile | None:
+        """Return the value of a key; None if it does not exist, or has another digest than ``version``.
 
         Raises:
             StoreDamaged: if the value is damaged.
         """
         with self._exclusive_connection() as connection:
             row = connection.execute(f'SELECT value FROM "{_valid(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
-        return None if row is None else self._decode(key, row[0])
-
-    def file(self, path: str, version: bytes) -> StoredFile | None:
-        """Return an index file; None if it is not stored, or its value has another digest.
-
-        Raises:
-            StoreDamaged: if the value is damaged.
-        """
-        with self._exclusive_connection() as connection:
-            row = connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
-        if row is None or (isinstance(row[0], bytes) and version_of(row[0]) != version):
+        if row is None or (version and isinstance(row[0], bytes) and version_of(row[0]) != version):
             return None
-        return self._decode(path, row[0])
-
-    def _decode(self, key: str, value: object) -> StoredFile:
         try:
-            return decode(value)
+            return decode(row[0])
         except StoreDamaged as error:
             message = f"{key} in {self.path}: {error}; run: catalogue check --repair"
             raise StoreDamaged(message) from error
@@ -207,18 +194,28 @@ class Store:
         self.add_all_indexes([(path, encode_indexes(indexes, version), version)])
 
     def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
-        """Merge page indexes into the stored ones, in one transaction.
+        """Merge page indexes into the stored ones, in one transaction; if that changes none, nothing is written.
 
         Args:
             learned: path, values of ``encode_indexes``, and the stored file.
         """
-        with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction("index_changes"):
-            for path, added, version in learned:
-                stored = self.indexes(path, added, version)
-                joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)) for n, old in stored.items()}
-                values = {**added, **encode_indexes(joined, version)}
-                rows = [(index_key(path, ordinal), value) for ordinal, value in values.items()]
-                connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)
+        files = list(learned)
+        with self._exclusive_connection() as connection, self._short_busy_timeout():
+            if not any(self._news(*each) for each in files):
+                return
+            with self._transaction("index_changes"):
+                for path, added, version in files:
+                    rows = [
+                        (index_key(path, ordinal), value) for ordinal, value in self._news(path, added, version).items()
+                    ]
+                    connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)
+
+    def _news(self, path: str, added: Mapping[int, bytes], version: StoredFile) -> dict[int, bytes]:
+        """Return the values of row groups that a merge changes."""
+        stored = self.indexes(path, added, version)
+        joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)) for n, old in stored.items()}
+        changed = {ordinal: each for ordinal, each in joined.items() if each != stored[ordinal]}
+        return {n: value for n, value in added.items() if n not in stored} | encode_indexes(changed, version)
 
     @contextmanager
     def _short_busy_timeout(self) -> Iterator[None]:

@@ -144,6 +144,8 @@ def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
             assert found.to_arrow().num_rows > 0
             assert found.plan.pages < found.plan.chunks
             states.append(store.index_state())
+            found.to_arrow()
+            assert store.index_state() == states[-1]
     assert states[0] == states[1] != states[2] == states[3]
 
 
