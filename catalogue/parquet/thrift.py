@@ -310,7 +310,7 @@ class Reader:
         """Decode the kind and the number of a list's elements."""
         start = self.position
         try:
-            header = self.data[start]
+            header = self.data[start]  # as by _byte; a footer has more than a thousand lists
         except IndexError:
             message = f"cut short at byte {start}"
             raise ThriftError(message) from None

@@ -205,6 +205,7 @@ class Store:
                 return
             with self._transaction("index_changes"):
                 for path, added, version in files:
+                    # Merged again, because another process may have written before the transaction.
                     rows = [
                         (index_key(path, ordinal), value) for ordinal, value in self._news(path, added, version).items()
                     ]

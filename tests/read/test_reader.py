@@ -201,9 +201,8 @@ def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
     drawn = Random(1)
     urls = [pa.array([f"https://example.com/{drawn.randbytes(25_000).hex()}" for _ in range(ROWS)]) for _ in range(12)]
     with harvested(tmp_path, *(rows(url=each) for each in urls), use_dictionary=False, compression="none") as cat:
-        found = cat.captures(
-            "*", columns=["url"], index="columnar", limit=ROWS * len(urls)
-        )  # few requests are made ahead of a limit
+        # With a limit, few requests are made ahead.
+        found = cat.captures("*", columns=["url"], index="columnar", limit=ROWS * len(urls))
         assert found.plan.bytes > 24_000_000
         tracemalloc.start()
         try:
