@@ -1,7 +1,7 @@
 """``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from catalogue.catalogue import Catalogue
     from catalogue.output.fetch import FetchEstimate
+    from catalogue.output.ledger import RecordKey
 
 _HOSTS = 10
 _record_options = combine(
@@ -100,15 +101,20 @@ class RecordOutput:
                 agree=agree,
             )
         if json_:
-            failed = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
-            as_json(asdict(done) | {"failed": failed})
+            as_json(asdict(done) | {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)})
         else:
             where = f" in {', '.join(done.files)}" if done.files else "; no file was written" * (self.output != "-")
             others = f", which also has {done.others:,} of other queries" if done.others else ""
             options.say(f"{plural(done.records, 'record')}{where}{others}")
             for reason in [*done.failed.values(), *done.unusable]:
                 warn(f"not fetched: {reason}")
-        return not (done.failed or done.unusable)
+            for reason in done.undecoded.values():
+                warn(f"not decoded: {reason}")
+        return not (done.failed or done.unusable or done.undecoded)
+
+
+def _reasons(failed: Mapping["RecordKey", str]) -> list[dict[str, object]]:
+    return [{"filename": archive, "offset": offset, "reason": reason} for (archive, offset), reason in failed.items()]
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,7 +197,9 @@ def fetch(
 
             rows = captures_in(file)
         else:
-            captures = select_captures(catalogue, options, parameters | {"columns": record_columns()}, budget)
+            captures = select_captures(
+                catalogue, options, parameters | {"columns": record_columns(records.form)}, budget
+            )
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
         complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
@@ -207,10 +215,11 @@ def _format_of(output: str | None) -> str:
     return "warc" if output in {None, "-"} else format_of(output)
 
 
-def record_columns() -> list[str]:
-    from catalogue.commoncrawl.capture import RECORD_COLUMNS
+def record_columns(form: str) -> list[str]:
+    """Return the columns of the index that locate records and, if payloads are decoded, describe these."""
+    from catalogue.commoncrawl.capture import PAYLOAD_COLUMNS, RECORD_COLUMNS
 
-    return [*RECORD_COLUMNS]
+    return [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]
 
 
 def _show_estimate(needed: "FetchEstimate", *, json_: bool) -> None:

@@ -104,7 +104,10 @@ def get(  # noqa: PLR0913 - an option each
         recorder.write(receipt, path, query, page.notes)
     for note in page.notes:
         warn(f"the search may be incomplete: {note}")
-    if page.notes:
+    undecoded = page.record.coding_error if json_ and form else None
+    if undecoded:
+        warn(undecoded)
+    if page.notes or undecoded:
         sys.exit(1)
 
 
@@ -123,10 +126,13 @@ def _describe(page: "Page", options: Common) -> None:
     for redirect in page.redirects:
         options.say(f"{redirect.status}, a redirect: {redirect.url}")
     mime = page.record.mime or "unknown type"
-    options.say(f"{page.record.status_line or 'no status'}, {mime}, {size(len(page.content))}: {page.url}")
+    length = size(len(page.record.body if page.record.coding_error else page.content))
+    options.say(f"{page.record.status_line or 'no status'}, {mime}, {length}: {page.url}")
     time = f"{clock(page.time)} UTC, " if page.time else ""
     options.say(f"{time}{page.crawl}, {page.capture.filename} at {page.capture.offset}")
     options.say(f"{plural(page.requests, 'request')}, {size(page.bytes)}")
+    if page.record.truncated:
+        options.say(f"the page is not complete; it was cut when it was archived: {page.record.truncated}")
 
 
 def _content(page: "Page", form: str, *, main_content: bool) -> bytes:
@@ -168,6 +174,10 @@ def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> 
         "time": record.time,
         "status": page.status,
         "mime": record.mime,
+        "charset": page.charset,
+        "charset_source": page.charset_source,
+        "truncated": record.truncated,
+        "coding_error": record.coding_error,
         "crawl": page.crawl,
         "subset": page.subset,
         "headers": page.headers,
@@ -180,7 +190,9 @@ def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> 
         "bytes": page.bytes,
         "incomplete": list(page.notes),
     }
-    if form == "links":
+    if form and record.coding_error:
+        described[form] = None
+    elif form == "links":
         described["links"] = page.links
     elif form:
         described[form] = _extracted(page, form, main_content=main_content)

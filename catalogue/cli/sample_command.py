@@ -103,7 +103,7 @@ def sample(  # noqa: PLR0913 - an option each
     chosen = "" if fetching or dry_run else format_for(format_, path)
     everything = not (parameters["patterns"] or parameters["urls_files"])
     parameters = read_patterns(parameters)
-    parameters |= {"columns": record_columns()} if fetching else {}
+    parameters |= {"columns": record_columns(records.form)} if fetching else {}
     parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
     parameters |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue:

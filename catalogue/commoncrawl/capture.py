@@ -27,6 +27,8 @@ _NAMES = {
     "length": ("warc_record_length", "length"),
     "digest": ("content_digest", "digest"),
     "status": ("fetch_status", "status"),
+    "mime": ("content_mime_detected", "mime-detected"),
+    "truncated": ("content_truncated", "truncated"),
 }
 """Fields of a capture, by their names in the index and in CDX."""
 
@@ -53,6 +55,10 @@ class Capture:
     digest: str | None = None
     """Of the payload: SHA-1 in base 32, or with the name of another algorithm."""
     status: int | None = None
+    mime: str | None = None
+    """The detected media type."""
+    truncated: str | None = None
+    """Why the record is not complete."""
 
     @property
     def range(self) -> ByteRange:
@@ -82,13 +88,17 @@ def capture_of(row: Mapping[str, Any]) -> Capture:
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
         raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
     archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
-    return Capture(archive, offset, length, found["url"], time, found["digest"], status)
+    return Capture(
+        archive, offset, length, found["url"], time, found["digest"], status, found["mime"], found["truncated"]
+    )
 
 
-RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
-"""Columns of the index that make a capture."""
+PAYLOAD_COLUMNS = tuple(_NAMES[field][0] for field in ("mime", "truncated"))
+"""Columns of the index that describe the payload of a capture."""
+RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values() if names[0] not in PAYLOAD_COLUMNS)
+"""Columns of the index that locate and identify the record of a capture."""
 CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
-"""These and those of CDX."""
+"""All of these and those of CDX."""
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catalogue.errors import BadDocument, NotArchived, TooExpensive
+from catalogue.errors import BadDocument, BadRecord, NotArchived, TooExpensive
 from catalogue.formatting import to_json
 from catalogue.mcp_server.answers import PageAnswer
 from catalogue.mcp_server.arguments import PageArguments
@@ -79,10 +79,12 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
 
 def _read(page: "Page", arguments: PageArguments) -> _Text:
     notes = [*page.notes]
+    if page.record.truncated:
+        notes.append(f"the page is not complete; it was cut when it was archived: {page.record.truncated[:_MAX_TYPE]}")
     content = ""
     try:
         content = _content(page, arguments)
-    except BadDocument as error:
+    except (BadDocument, BadRecord) as error:
         notes.append(f"the page cannot be parsed ({error}); the format headers always works")
     if not content and arguments.format in {"text", "markdown"}:
         notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")

@@ -58,6 +58,8 @@ class Fetched(ReprMixin):
     """Requested records that are in the output, including those of earlier runs."""
     failed: dict[RecordKey, str] = field(default_factory=dict)
     """Reason by archive and offset."""
+    undecoded: dict[RecordKey, str] = field(default_factory=dict)
+    """Reasons why payloads of records in the output cannot be decoded, by archive and offset."""
     unusable: list[str] = field(default_factory=list)
     """Reasons why rows are not captures."""
     bytes: int = 0
@@ -74,6 +76,7 @@ class Fetched(ReprMixin):
 
     def _notes(self) -> Iterator[str]:
         yield from (f"not fetched: {reason}" for reason in [*self.failed.values(), *self.unusable])
+        yield from (f"not decoded: {reason}" for reason in self.undecoded.values())
 
 
 def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
@@ -116,6 +119,8 @@ class EncodedRecord:
 
     capture: Capture
     data: bytes
+    coding_error: str | None = None
+    """Why the payload cannot be decoded, if the format reports it."""
 
 
 EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
@@ -125,7 +130,9 @@ def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: Recor
     """Fetch and encode records by threads of this process; see ``fetch_records``."""
 
     def encode(record: Record) -> EncodedRecord:
-        return EncodedRecord(record.capture, format_.encode(record))
+        error = record.coding_error if format_.reports_coding_errors else None
+        reason = error and f"{record.capture.filename} at {record.capture.offset:,}: {error}"
+        return EncodedRecord(record.capture, format_.encode(record), reason)
 
     return fetch_records(fetches, source, encode, parallel=format_.parallel)
 
@@ -157,6 +164,8 @@ def fetch_into(
             if ledger.is_stored(each):
                 progress.records += 1
                 progress.others -= 1
+                if stored := ledger.failed.get(key_of(each)):
+                    progress.undecoded[key_of(each)] = stored[0]
             elif reason := _known_failure(each, ledger, source):
                 progress.failed.setdefault(key_of(each), reason)
             else:
@@ -199,6 +208,9 @@ def _write(
                 progress.records += 1
                 progress.failed.pop(key_of(result.capture), None)
                 progress.bytes += result.capture.length
+                if result.coding_error:
+                    failed.append((result.capture, result.coding_error, ""))
+                    progress.undecoded[key_of(result.capture)] = result.coding_error
             else:
                 request = _request_digest(result.capture, source) if result.permanent else ""
                 failed.append((result.capture, result.reason, request))

@@ -83,6 +83,8 @@ class RecordFormat:
     """Whether several threads should encode, since other processes do most of the work."""
     streamable = True
     """Whether the records can be written to a stream."""
+    reports_coding_errors = False
+    """Whether a record whose payload cannot be decoded is written with the reason."""
 
     def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
         """Return the first bytes of a file of this name."""
@@ -154,6 +156,7 @@ class JsonLinesFormat(RecordFormat):
 
     suffix = SUFFIXES["text"]
     parallel = True
+    reports_coding_errors = True
 
     def __init__(self, convert: Callable[[Record], Mapping[str, Any]]) -> None:
         self._convert = convert
@@ -175,6 +178,9 @@ class PayloadFormat(RecordFormat):
             "time": time.isoformat() if time else None,
             "status": record.status,
             "mime": record.mime,
+            "charset": record.text.charset if record.text else None,
+            "charset_source": record.text.source if record.text else None,
+            "truncated": record.truncated,
             "digest": capture.digest or record.header("WARC-Payload-Digest"),
             "bytes": len(payload),
             "warc_filename": capture.filename,

@@ -20,6 +20,10 @@ ROW = pa.schema(
         ("time", pa.timestamp("ms", "UTC")),
         ("status", pa.int16()),
         ("mime", pa.string()),
+        ("charset", pa.string()),
+        ("charset_source", pa.string()),
+        ("truncated", pa.string()),
+        ("coding_error", pa.string()),
         ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
         ("title", pa.string()),
         ("text", pa.string()),
@@ -30,9 +34,9 @@ ROW = pa.schema(
         ("warc_record_length", pa.int64()),
     ]
 )
-"""Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type, ``text`` is
-null
-without text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
+"""Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type.
+``truncated`` is why the payload is not complete, ``coding_error`` why it cannot be decoded. ``text`` is null without
+text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
 absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
 """
 

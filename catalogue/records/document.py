@@ -18,11 +18,14 @@ from typing import Any, Self
 from catalogue.errors import BadDocument
 from catalogue.records import extract
 from catalogue.records.record import Record
+from catalogue.records.syntax import syntax_of
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
 _TRIES = 2
 """Processes that a document may kill: the first may have been killed by something else."""
+_FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content", "markdown")
+"""Keys of every result."""
 _SERVE = "import sys; sys.path.insert(0, {!r}); from catalogue.records.extract import serve; serve()"
 
 
@@ -70,16 +73,20 @@ class Documents:
         """Extract from the document of a record.
 
         Returns:
-            ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom`` or ``text``), ``text``, its
-            ``simhash``, and ``content``, described in ``catalogue.records.metadata``; None for other documents, and
-            ``content`` None for plain text. ``markdown``, if it is requested.
+            ``charset``, ``charset_detector`` (see ``catalogue.records.text_decoding``), ``parsed_as`` (``html``,
+            ``rss``, ``atom`` or ``text``), ``text``, its ``simhash``, and ``content``, described in
+            ``catalogue.records.metadata``; None for other documents, and ``content`` None for plain text. ``markdown``,
+            if it is requested.
 
         Raises:
             BadDocument: if it cannot be parsed, or its parser died or took too long.
+            BadRecord: if the payload cannot be decoded.
         """
-        kind = record.http_header("content-type") or ""
-        header = json.dumps([kind, self._main_content, self._markdown]).encode()
-        found = json.loads(self._parse(header + b"\n" + record.payload[:_MAX_DOCUMENT]))
+        syntax = syntax_of(record.mime, record.payload)
+        if syntax is None:
+            return dict.fromkeys(_FOUND)
+        header = json.dumps([syntax.value, record.content_type, record.url, self._main_content, self._markdown])
+        found = json.loads(self._parse(header.encode() + b"\n" + record.payload[:_MAX_DOCUMENT]))
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)

@@ -16,9 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from catalogue.records.syntax import PARSED_AS, Syntax
+from catalogue.records.text_decoding import decode_text
 from catalogue.resource_limits import limit_resources
 
-LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
+LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.html")
 """Imported before memory is limited."""
 
 _HEADER = 4
@@ -32,14 +34,9 @@ _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],
 """Left out of Markdown of the main content."""
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
 _TARGETS = ("href", "src", "action", "xlink:href")
-_FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
-_META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
-_HEAD = 1024
-"""Bytes of a page that may declare its charset."""
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
+_DECLARATION = re.compile(r"\s*<\?xml\s[^>]*>")
+_UTF_8 = "application/xml; charset=utf-8"
 _WORD = re.compile(r"\w+")
-_FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content")
-"""Keys of every result."""
 _ITEMS = 10_000
 """Largest number of a feed's items and a page's links."""
 _SHINGLE = 3
@@ -76,82 +73,43 @@ def receive(pipe: IO[bytes]) -> bytes | None:
 
 def _answer(request: bytes) -> bytes:
     header, _, data = request.partition(b"\n")
-    kind, main_content, markdown = json.loads(header)
+    syntax, content_type, url, main_content, markdown = json.loads(header)
     try:
-        found = _look(kind, data, main_content=main_content)
-        if markdown:
-            found["markdown"] = _markdown(data, found, main_content=main_content)
+        decoded = decode_text(data, Syntax(syntax), content_type=content_type, url=url)
+        found = _look(decoded.text, PARSED_AS[Syntax(syntax)], main_content=main_content, markdown=markdown)
+        found |= {"charset": decoded.charset, "charset_detector": decoded.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")
 
 
-def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
-    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a document needs
-    from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
-    from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
+def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) -> dict[str, Any]:
+    content, converted = None, None
+    if parsed_as == "html":
+        from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a page needs
+        from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
-    mime = kind.partition(";")[0].strip().lower()
-    if parsed_as := _feed_kind(mime, data):
-        charset, detector = _charset(kind, data, html=False)
-        text, content = _feed(data, parsed_as)
-    elif mime in {"text/html", "application/xhtml+xml"} or (not mime and b"<html" in data[:2000].lower()):
-        charset, detector = _charset(kind, data, html=True)
-        tree = HTMLTree.parse(bytes_to_str(data, charset))
+        tree = HTMLTree.parse(document)
         text = extract_plain_text(tree, main_content=main_content, preserve_formatting=True)
-        parsed_as, content = "html", _page(tree)
-    elif mime.startswith("text/"):
-        charset, detector = _charset(kind, data, html=False)
-        parsed_as, text, content = "text", bytes_to_str(data, charset), None
+        content = _page(tree)
+        converted = _markdown(tree, main_content=main_content) if markdown else None
+    elif parsed_as == "text":
+        text = document
     else:
-        return dict.fromkeys(_FOUND)
-    return {
-        "charset": _usual(charset),
-        "charset_detector": detector,
-        "parsed_as": parsed_as,
-        "text": text,
-        "simhash": simhash(text),
-        "content": content,
-    }
+        text, content = _feed(document, parsed_as)
+    found = {"parsed_as": parsed_as, "text": text, "simhash": simhash(text), "content": content}
+    return found | ({"markdown": text if converted is None else converted} if markdown else {})
 
 
-def _markdown(data: bytes, found: dict[str, Any], *, main_content: bool) -> str | None:
-    """Convert a page to Markdown; other documents are their text."""
-    if found["parsed_as"] != "html":
-        text: str | None = found["text"]
-        return text
+def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an extra
+    """Convert a page, whose tree this changes."""
     from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
-    from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
-    from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
-    tree = HTMLTree.parse(bytes_to_str(data, found["charset"]))
     left_out = f"{_INVISIBLE},{_AROUND_CONTENT}" if main_content else _INVISIBLE
     for element in tree.body.query_selector_all(left_out) if tree.body else ():
         element.decompose()
     converted: str = markdownify(str(tree.body), heading_style="ATX", bullets="-") if tree.body else ""
     return _BLANK_LINES.sub("\n\n", converted).strip()
-
-
-def _feed_kind(mime: str, data: bytes) -> str | None:
-    if "html" in mime or not ("xml" in mime or "rss" in mime or "atom" in mime or mime.startswith("text/")):
-        return None
-    found = _FEED.search(data[:2000])
-    return None if not found else "atom" if found[1].lower() == b"feed" else "rss"
-
-
-def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
-    """Return the charset of a document by its Python name, and who declares it."""
-    from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5  # noqa: PLC0415
-
-    declared = _CHARSET.search(kind)
-    if declared and (known := map_encoding_to_html5(declared[1], False)):  # noqa: FBT003 - not UTF-8 for what is none
-        return known, "http header"
-    charset = detect_encoding(data, from_html_meta=html) or "utf-8"
-    return charset, "html meta" if html and _META.search(data[:_HEAD]) else "uchardet"
-
-
-def _usual(charset: str) -> str:
-    return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
 
 
 def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
@@ -180,10 +138,13 @@ def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
     return attributes | {"type": element.tag, "href": target} | text
 
 
-def _feed(data: bytes, kind: str) -> tuple[str, dict[str, Any]]:
+def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
     import feedparser  # noqa: PLC0415 - what a feed needs
 
-    parsed = feedparser.parse(BytesIO(data), resolve_relative_uris=False, sanitize_html=True)
+    data = _DECLARATION.sub("", document, count=1).encode(errors="replace")
+    parsed = feedparser.parse(
+        BytesIO(data), resolve_relative_uris=False, sanitize_html=True, response_headers={"content-type": _UTF_8}
+    )
     items = [_without_nothing(_item(entry)) for entry in parsed.entries[:_ITEMS]]
     feed = parsed.feed
     content = {

@@ -3,9 +3,10 @@
 ``attempt_time`` (milliseconds since 1970, UTC), ``disposition`` (``SUCCESS`` or ``FAILURE`` with ``failure_reason`` and
 ``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
 payload), ``mime_type``, ``download_size`` (archived bytes), ``md5`` of the payload, ``text_simhash`` (see
-``catalogue.records.extract``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
-``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as written, or ``rss-feed`` or ``atom-feed`` with
-``items``. Unknown values are left out.
+``catalogue.records.extract``), ``charset_detected``, ``charset_detector`` (such as ``http header``), ``parsed_as``, and
+``content``: ``type`` is ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as written, or ``rss-feed``
+or ``atom-feed`` with ``items``. In addition ``mime_detected``, ``truncated`` (why the payload is not complete) and
+``coding_error`` (why it cannot be decoded). Unknown values are left out.
 """
 
 import hashlib
@@ -36,6 +37,9 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "redirect_from": record.header("WARC-Redirected-From"),
         "content_len": len(body),
         "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,
+        "mime_detected": record.mime,
+        "truncated": record.truncated,
+        "coding_error": record.coding_error,
         "download_size": len(record.member),
         "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     }
@@ -55,27 +59,31 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
 
 
 def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """Return a record's text and what identifies it; ``text`` is None if there is none."""
-    inside = look(record)
+    """Return a record's text and what identifies it; ``text`` is None if there is none or it cannot be decoded."""
+    inside = {} if record.coding_error else look(record)
     return {
         "url": record.url,
         "time": record.time.isoformat() if record.time else None,
         "status": record.status,
-        "charset": inside["charset"],
-        "title": (inside["content"] or {}).get("title"),
-        "text": inside["text"],
+        "mime": record.mime,
+        "charset": inside.get("charset"),
+        "charset_source": inside.get("charset_detector"),
+        "truncated": record.truncated,
+        "coding_error": record.coding_error,
+        "title": (inside.get("content") or {}).get("title"),
+        "text": inside.get("text"),
     }
 
 
 def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """Return a record as a row of a table of pages; its time is in milliseconds since 1970, UTC."""
-    inside: dict[str, Any] = {"text": None, "content": None}
+    inside: dict[str, Any] = {}
     failure = None
     try:
         inside = look(record)
     except (BadDocument, BadRecord) as error:
         failure = str(error)
-    content = inside["content"] or {}
+    content = inside.get("content") or {}
     html = content.get("type") == "html-doc"
     time, status = record.time, record.status
     return {
@@ -83,9 +91,13 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
         "time": int(time.timestamp() * 1000) if time else None,
         "status": status if status is not None and status < 1 << 15 else None,
         "mime": record.mime,
+        "charset": inside.get("charset"),
+        "charset_source": inside.get("charset_detector"),
+        "truncated": record.truncated,
+        "coding_error": record.coding_error,
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
         "title": content.get("title"),
-        "text": inside["text"],
+        "text": inside.get("text"),
         "links": list(absolute_links(content, record.url)) if html else None,
         "failure": failure,
         "warc_filename": record.capture.filename,

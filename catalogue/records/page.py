@@ -1,7 +1,6 @@
 """An archived page: its record as text, Markdown, HTML or links."""
 
 import builtins
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,12 +10,8 @@ from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
 from catalogue.records.metadata import absolute_links
 from catalogue.records.record import Record
-
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
-_HEAD = 1024
-"""Bytes of a page that may declare its charset."""
-_AS_BROWSERS = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252"}
-"""https://encoding.spec.whatwg.org/#names-and-labels"""
+from catalogue.records.syntax import Syntax
+from catalogue.records.text_decoding import decode_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,21 +73,23 @@ class Page(ReprMixin):
 
     @property
     def content(self) -> builtins.bytes:
-        """The body without its content coding; see ``Record.payload``."""
+        """The body without its content codings; see ``Record.payload``."""
         return self.record.payload
 
     @property
     def html(self) -> str:
-        """The body as text in its declared charset, else UTF-8; invalid bytes are replaced."""
-        content = self.content
-        declared = _CHARSET.search(self.record.http_header("content-type") or "") or _CHARSET.search(
-            content[:_HEAD].decode("latin-1")
-        )
-        name = declared[1].lower() if declared else "utf-8"
-        try:
-            return content.decode(_AS_BROWSERS.get(name, name), errors="replace")
-        except LookupError:
-            return content.decode(errors="replace")
+        """The document as text; invalid bytes are replaced by U+FFFD. Raises BadRecord as ``content`` does."""
+        return (self.record.text or decode_text(self.content, Syntax.TEXT)).text
+
+    @property
+    def charset(self) -> str | None:
+        """The charset of the document, by its name in https://encoding.spec.whatwg.org/; None if it is no text."""
+        return self.record.text.charset if self.record.text else None
+
+    @property
+    def charset_source(self) -> str | None:
+        """What determined the charset: see ``catalogue.records.text_decoding``."""
+        return self.record.text.source if self.record.text else None
 
     @property
     def text(self) -> str | None:

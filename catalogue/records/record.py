@@ -6,19 +6,23 @@ The bytes come from outside: 2 kB can inflate without end. A record that is not 
 import base64
 import hashlib
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
+from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
+from catalogue.records.media_type import media_type
+from catalogue.records.syntax import syntax_of
+from catalogue.records.text_decoding import DecodedText, decode_text
 
 MAX_INFLATED = 64 << 20
-"""Bytes of a decompressed record or payload."""
+"""Bytes of a decompressed record."""
 
 _WARC = b"WARC/"
 _KINDS = {"response", "revisit", "resource", "conversion"}
@@ -29,15 +33,11 @@ _STRAY = b"\r\n"
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
-_GZIP, _DEFLATE, _RAW_DEFLATE = 31, 15, -15
-"""Content codings as window bits of zlib; some servers call the last one deflate too."""
-_MOST_MEMBERS = 100
-"""Gzip members of a body; the rest is copied after each."""
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
 _STATUS = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Record(ReprMixin):
     """The archived record of a capture."""
 
@@ -92,38 +92,62 @@ class Record(ReprMixin):
         return int(code[0]) if code else None
 
     @property
+    def content_type(self) -> str:
+        """The declared media type with its parameters; the values of several lines are joined by commas."""
+        return ", ".join(value for name, value in self.http_headers if name.lower() == "content-type")
+
+    @cached_property
     def mime(self) -> str | None:
-        """The detected type, else that of the response, lower case and without parameters."""
-        declared = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
-        return declared.partition(";")[0].strip().lower() or None
+        """The media type in lower case and without parameters; see ``catalogue.records.media_type``."""
+        return media_type(
+            self.header("WARC-Identified-Payload-Type"),
+            self.capture.mime,
+            self.content_type or self._type_of_block(),
+            lambda: self.body if self.coding_error else self.payload,
+        )
 
     @property
     def payload(self) -> bytes:
-        """The body without its content coding, if that is gzip or deflate; with another coding the body as archived.
-
-        A body that does not begin like its coding is returned as archived: Common Crawl's files since 2013 contain
-        decoded bodies, whatever their header. Raw deflate has no signature, so such a body is decoded completely or
-        returned as it is.
+        """The body without chunks and content codings; see ``catalogue.records.content_codings``.
 
         Raises:
-            BadRecord: if it begins like its coding and is damaged, truncated or followed by something, or inflates to
-                more than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
+            BadRecord: if a coding is unknown or damaged, or the payload is too large. ``body`` is what was archived.
         """
-        coding = (self.http_header("content-encoding") or "").strip().lower()
-        if coding in {"gzip", "x-gzip"} and self.body.startswith(b"\x1f\x8b"):
-            window_bits = _GZIP
-        elif coding != "deflate" or not self.body:
-            return self.body
-        elif self.body[0] & 15 == zlib.DEFLATED and int.from_bytes(self.body[:2], "big") % 31 == 0:
-            window_bits = _DEFLATE
-        else:
-            window_bits = _RAW_DEFLATE
+        if isinstance(self._decoded, BadRecord):
+            raise self._decoded
+        return self._decoded.content
+
+    @property
+    def coding_error(self) -> str | None:
+        """Why the payload cannot be decoded."""
+        return str(self._decoded) if isinstance(self._decoded, BadRecord) else None
+
+    @property
+    def truncated(self) -> str | None:
+        """Why the payload is not complete: ``length``, ``time``, ``disconnect`` or ``unspecified``."""
+        flagged = self.header("WARC-Truncated") or self.capture.truncated
+        if flagged or isinstance(self._decoded, BadRecord):
+            return flagged
+        return "unspecified" if self._decoded.ends_early else None
+
+    def _type_of_block(self) -> str | None:
+        """Return the media type in the record's own header, unless it is that of an HTTP message."""
+        declared = self.header("content-type") or ""
+        return None if declared.startswith("application/http") else declared
+
+    @cached_property
+    def text(self) -> DecodedText | None:
+        """The payload as text with its charset; None if it has another type or cannot be decoded."""
+        syntax = None if self.coding_error else syntax_of(self.mime, self.payload)
+        return syntax and decode_text(self.payload, syntax, content_type=self.content_type, url=self.url)
+
+    @cached_property
+    def _decoded(self) -> DecodedBody | BadRecord:
+        cut = bool(self.header("WARC-Truncated") or self.capture.truncated)
         try:
-            return _decoded(self.body, window_bits)
-        except zlib.error as error:
-            if window_bits == _RAW_DEFLATE:
-                return self.body
-            raise BadRecord(f"the payload's coding is damaged: {error}") from error
+            return decode_body(self.body, self.http_headers, cut=cut)
+        except BadRecord as error:
+            return error
 
 
 def read_record(capture: Capture, member: bytes) -> Record:
@@ -197,31 +221,6 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
     return url[1:-1] if url.startswith("<") and url.endswith(">") else url  # as Wget 1.19 wrote them
 
 
-def _decoded(body: bytes, window_bits: int) -> bytes:
-    """Decode a body, which may have several gzip members.
-
-    Raises:
-        BadRecord: if it is too large or has too many members.
-        zlib.error: if it does not completely have that coding.
-    """
-    parts, room, rest = [], MAX_INFLATED, body
-    for _ in range(_MOST_MEMBERS):
-        inflater = zlib.decompressobj(window_bits)
-        part = inflater.decompress(rest, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise BadRecord(f"the payload inflates to more than {MAX_INFLATED:,} bytes")
-        if not inflater.eof:
-            raise zlib.error("it ends early")
-        parts.append(part)
-        rest = inflater.unused_data
-        if not rest.strip(b"\0\r\n"):
-            return b"".join(parts)
-        if window_bits != _GZIP:
-            raise zlib.error(f"{len(rest):,} bytes follow its end")
-    raise BadRecord(f"the payload's coding has more than {_MOST_MEMBERS} members")
-
-
 def _check(record: Record, block: memoryview | None) -> None:
     """Raise BadRecord if a record contradicts its capture or its digests.
 
@@ -245,6 +244,8 @@ def _check(record: Record, block: memoryview | None) -> None:
         ("content", block, declared("WARC-Block-Digest")),
     ):
         if digest and content is not None and not _has_digest(content, digest):
+            if what == "payload" and _has_digest(remove_chunks(record.body, record.http_headers), digest):
+                continue
             raise BadRecord(f"its {what} has not the digest {_shown(digest)}")
 
 

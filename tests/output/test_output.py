@@ -34,7 +34,7 @@ from catalogue.output.writer import PartWriter, PayloadWriter
 from catalogue.records.document import Documents
 from catalogue.records.metadata import row_of
 from catalogue.records.record import Record
-from tests.records.test_document import record_of
+from tests.support.archives import record_of
 from tests.support.commands import Command
 from tests.support.fetched import check, records_in
 from tests.support.forms import FORMS, copied, elsewhere, fill, form_of, sixty_records, urls_in, urls_of
@@ -280,7 +280,7 @@ def test_payload_names_show_the_content() -> None:
     assert name("https://Example.com/A/b.PDF?c=d", "Application/PDF; x=y") == "example-com-a-b-pdf.pdf"
     assert name("https://example.com/", "text/html; charset=utf-8") == "example-com.html"
     assert name("https://example.com/x.exe", "application/x-msdownload") == "example-com-x-exe.bin"
-    assert name("https://example.com/" + "a" * 500, "") == f"example-com-{'a' * 48}.bin"
+    assert name("https://example.com/" + "a" * 500, "") == f"example-com-{'a' * 48}.txt"
     assert name("https://例え/", "image/png") == "page.png"
 
 

@@ -70,7 +70,10 @@ IMPURE_MODULES = {
 HOMES = {
     "anyio": {"mcp_server"},
     "aiohttp": {"source"},
+    "backports": {"records"},
     "botocore": {"source"},
+    "brotli": {"records"},
+    "chardetng_py": {"records"},
     "click": {"cli"},
     "dask": {"read", "captures"},  # the last names its types only
     "distributed": {"read"},
@@ -106,6 +109,7 @@ HOMES = {
     "starlette": {"server"},
     "uvicorn": {"server", "mcp_server"},
     "warcio": {"records", "server", "output"},
+    "webencodings": {"records"},
 }
 
 FORBIDDEN_NAMES = {"base", "common", "core", "helpers", "manager", "misc", "types", "utils"}

@@ -9,7 +9,7 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = DECLARED["project"]
 RECIPE = (ROOT / "packaging/conda/recipe.yaml").read_text(encoding="utf-8")
 DOCKERFILE = (ROOT / "packaging/Dockerfile").read_text(encoding="utf-8")
-CONDA_NAMES = {"duckdb": "python-duckdb", "isal": "python-isal"}
+CONDA_NAMES = {"brotli": "brotli-python", "duckdb": "python-duckdb", "isal": "python-isal"}
 NOT_FOR_USERS = {"docs", "test"}
 
 
@@ -22,7 +22,7 @@ def listed(heading: str) -> set[str]:
 def test_recipe_requires_what_the_project_requires() -> None:
     needed = {f"python {PROJECT['requires-python']}".replace("3.11", "${{ python_min }}")}
     for requirement in PROJECT["dependencies"]:
-        ((name, bound),) = re.findall(r"^([\w-]+)(>=[\d.]+)", requirement)
+        ((name, bound),) = re.findall(r"^([\w.-]+)(>=[\d.]+)", requirement)
         needed.add(f"{CONDA_NAMES.get(name, name)} {bound}")
     assert listed("run") == needed
     assert {each.replace(" ", "") for each in listed("host")} >= {*DECLARED["build-system"]["requires"]}

@@ -1,7 +1,6 @@
 """Pages in Chromium."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import distribution
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
@@ -19,6 +17,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
+from tests.support.browsers import open_chromium, without_browser
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
@@ -26,24 +25,10 @@ from tests.support.served_records import OK, TIME, answer, harvest, url_of, writ
 from tests.support.serving import serving
 from tests.support.web_pages import serving_site
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",  # containers have no right to make one
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 TELEPHONE, DESK = 320, 1280
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
 
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver here: apt-get install chromium chromium-driver"
-)
+pytestmark = without_browser
 
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -68,16 +53,7 @@ def on_demand(settings: Settings, tmp_path: Path) -> Iterator[tuple[str, Gate]]:
             gate.open()
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    options = ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = Chrome(options=options, service=Service(executable_path=str(DRIVER)))
-    yield driver
-    driver.quit()
+chromium = pytest.fixture(scope="module")(open_chromium)
 
 
 @pytest.fixture

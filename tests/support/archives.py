@@ -1,11 +1,13 @@
 """WARC and ARC records, and their captures."""
 
+import gzip
 import hashlib
 from base64 import b32encode
 from datetime import UTC, datetime
 from typing import Any
 
 from catalogue.commoncrawl.capture import Capture
+from catalogue.records.record import Record, read_record
 
 URL = "https://example.com/"
 
@@ -44,3 +46,11 @@ def arc(body: bytes = BODY, *, head: str = HEAD) -> bytes:
 def capture(member: bytes, **more: Any) -> Capture:
     known: dict[str, Any] = {"url": URL, "time": TIME, "digest": digest(BODY), "status": 200, **more}
     return Capture("crawl-data/x.warc.gz", 0, len(member), **known)
+
+
+def record_of(body: bytes, kind: str = "text/html", *, lines: str = "", url: str = URL, **more: Any) -> Record:
+    """Return the record of a response; ``lines`` are more headers, ``more`` are values of the capture."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n{lines}\r\n"
+    fields = {name: more.pop(name) for name in [*more] if name.startswith("WARC_")}
+    member = gzip.compress(warc(body, head=head, WARC_Target_URI=url, **fields), mtime=0)
+    return read_record(capture(member, **{"digest": digest(body), "url": url, **more}), member)

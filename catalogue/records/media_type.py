@@ -1,0 +1,177 @@
+"""Determine the media type of a payload: as detected by the crawler, else as declared, else from its first bytes.
+
+The signatures are those of https://mimesniff.spec.whatwg.org/, and a few of archives and documents.
+"""
+
+import re
+from collections.abc import Callable
+
+HTML, XHTML, PLAIN = "text/html", "application/xhtml+xml", "text/plain"
+_ANY = "application/octet-stream"
+
+_SNIFFED = 1445
+"""First bytes that the standard looks at."""
+_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
+_UNKNOWN = {
+    "*/*",
+    "application/binary",
+    "application/download",
+    "application/force-download",
+    "application/octet-stream",
+    "application/octetstream",
+    "application/unknown",
+    "application/x-download",
+    "application/x-force-download",
+    "application/x-octet-stream",
+    "application/x-unknown",
+    "application/x-unknown-content-type",
+    "binary/octet-stream",
+    "content/unknown",
+    "unknown/unknown",
+}
+"""Types of any bytes."""
+_SIGNATURES = {
+    b"%PDF-": "application/pdf",
+    b"%!PS-Adobe-": "application/postscript",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"\x00\x00\x01\x00": "image/x-icon",
+    b"II*\x00": "image/tiff",
+    b"MM\x00*": "image/tiff",
+    b"ID3": "audio/mpeg",
+    b"OggS\x00": "application/ogg",
+    b"MThd\x00\x00\x00\x06": "audio/midi",
+    b"\x1aE\xdf\xa3": "video/webm",
+    b"FLV\x01": "video/x-flv",
+    b"wOFF": "font/woff",
+    b"wOF2": "font/woff2",
+    b"PK\x03\x04": "application/zip",
+    b"\x1f\x8b": "application/gzip",
+    b"\x28\xb5\x2f\xfd": "application/zstd",
+    b"BZh": "application/x-bzip2",
+    b"\xfd7zXZ\x00": "application/x-xz",
+    b"7z\xbc\xaf\x27\x1c": "application/x-7z-compressed",
+    b"Rar!\x1a\x07": "application/x-rar-compressed",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "application/x-ole-storage",
+    b"CWS": "application/x-shockwave-flash",
+    b"FWS": "application/x-shockwave-flash",
+    b"{\\rtf": "application/rtf",
+}
+_TEXT_SIGNATURES = (b"%PDF-", b"%!PS-Adobe-", b"GIF87a", b"GIF89a", b"{\\rtf")
+"""Those that need no byte that text does not contain."""
+_BRANDED = (
+    (re.compile(rb"RIFF....WEBPVP", re.DOTALL), "image/webp"),
+    (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wave"),
+    (re.compile(rb"RIFF....AVI ", re.DOTALL), "video/avi"),
+    (re.compile(rb"....ftypavi[fs]", re.DOTALL), "image/avif"),
+    (re.compile(rb"....ftyp", re.DOTALL), "video/mp4"),
+)
+_CHECKED = ("text/", "image/", "application/json", "application/javascript")
+"""Declared types that a signature overrides, as it does those of XML; other documents may be in a zip file."""
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_HTML = re.compile(
+    rb"\s*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",
+    re.IGNORECASE,
+)
+_HTML_ELEMENT = re.compile(rb"<(?:html|head|body|title|meta)[\s>]", re.IGNORECASE)
+"""In a page that begins with something else, such as a server's warning."""
+_XML = re.compile(rb"\s*<\?xml\s")
+_XML_TYPES = {
+    "feed": "application/atom+xml",
+    "html": XHTML,
+    "rdf:rdf": "application/rdf+xml",
+    "rss": "application/rss+xml",
+    "svg": "image/svg+xml",
+}
+"""By root element."""
+_LONGEST_PROLOG = 1 << 14
+_PROLOG = re.compile(
+    rb"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!doctype[^>\[]*(?:\[.*?\]\s*)?>)\s*)*", re.DOTALL | re.IGNORECASE
+)
+_ROOT = re.compile(rb"<([A-Za-z_][\w.:-]*)")
+
+
+def media_type(
+    identified: str | None, indexed: str | None, declared: str | None, payload: Callable[[], bytes]
+) -> str | None:
+    """Return the media type of a payload in lower case, without parameters; None if nothing is known.
+
+    Args:
+        identified: ``WARC-Identified-Payload-Type`` of the record.
+        indexed: the detected type in the index.
+        declared: ``Content-Type`` of the response. The signature of another binary type has priority.
+        payload: return the payload without codings; called only if its first bytes decide.
+    """
+    for detected in (identified, indexed):
+        if (found := _normal(detected)) and found not in _UNKNOWN:
+            return found
+    named = _normal(declared) or _normal(identified) or _normal(indexed)
+    data = payload()
+    if not data:
+        return named
+    if named == PLAIN and "utf-16" not in (declared or "").lower() and is_binary(data[:_SNIFFED]):
+        return binary_type(data) or _ANY
+    if named and named not in _UNKNOWN:
+        binary = binary_type(data) if named.startswith(_CHECKED) or is_xml(named) else None
+        return binary or named
+    return binary_type(data) or _text_type(data) or named
+
+
+def binary_type(data: bytes) -> str | None:
+    """Return the media type that the first bytes of an image, archive or document mean."""
+    head = data[:_SNIFFED]
+    for signature, found in _SIGNATURES.items():
+        if head.startswith(signature) and (signature in _TEXT_SIGNATURES or is_binary(head)):
+            return found
+    return next((found for pattern, found in _BRANDED if pattern.match(head)), None)
+
+
+def is_binary(data: bytes) -> bool:
+    """Return whether data contains a byte that text does not contain."""
+    return not data.startswith(_BYTE_ORDER_MARKS) and _BINARY.search(data) is not None
+
+
+def is_html(mime: str) -> bool:
+    return mime in {HTML, XHTML, "application/vnd.wap.xhtml+xml"}
+
+
+def is_xml(mime: str) -> bool:
+    return mime in {"text/xml", "application/xml"} or mime.endswith("+xml")
+
+
+def root_element(data: bytes) -> str | None:
+    """Return the lower-case name of the first element of an XML document."""
+    head = _readable(data)
+    prolog = _PROLOG.match(head)
+    found = _ROOT.match(head, prolog.end() if prolog else 0)
+    return found[1].decode().lower() if found else None
+
+
+def _text_type(data: bytes) -> str | None:
+    head = _readable(data)
+    if _XML.match(head):
+        return _XML_TYPES.get(root_element(data) or "", "application/xml")
+    if is_binary(head):
+        return None
+    return HTML if _HTML.match(head) or _HTML_ELEMENT.search(head[:_SNIFFED]) else PLAIN
+
+
+def _readable(data: bytes) -> bytes:
+    """Return the first bytes, without byte order mark and from UTF-16 in UTF-8."""
+    head = data[:_LONGEST_PROLOG]
+    if head.startswith(_BYTE_ORDER_MARKS[1:]):
+        return head.decode("utf-16", "replace").encode(errors="replace")
+    if head.startswith((b"<\0", b"\0<")):
+        return head.replace(b"\0", b"")
+    return head.removeprefix(_BYTE_ORDER_MARKS[0])
+
+
+def _normal(declared: str | None) -> str | None:
+    for part in (declared or "").split(","):
+        name = part.partition(";")[0].strip(" \t\"'").lower()
+        if _TYPE.fullmatch(name):
+            return name
+    return None

@@ -1,0 +1,266 @@
+"""Bodies with transfer and content codings, as servers send them and archives contain them."""
+
+import gzip
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+
+import brotli
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.errors import BadRecord
+from catalogue.records.content_codings import MAX_DECODED, decode_body
+from catalogue.records.media_type import is_binary
+from catalogue.records.page import Page
+from tests.support.archives import digest, record_of
+from tests.support.mutators import damage
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PAGE = b"<html><head><title>T</title></head><body><p>hello visible words</p></body></html>"
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+def chunked(
+    data: bytes, *, size: int = 20, extension: bytes = b"", trailer: bytes = b"", end: bytes = b"\r\n"
+) -> bytes:
+    parts = (data[at : at + size] for at in range(0, len(data), size))
+    chunks = b"".join(b"%x" % len(part) + extension + end + part + end for part in parts)
+    return chunks + b"0" + end + trailer + end
+
+
+CODERS: dict[str, list[Callable[[bytes], bytes]]] = {
+    "gzip": [gzip.compress, lambda data: gzip.compress(data[:5]) + gzip.compress(data[5:])],
+    "x-gzip": [gzip.compress],
+    "deflate": [zlib.compress, raw_deflate, gzip.compress],
+    "br": [brotli.compress, lambda data: brotli.compress(data, quality=0, lgwin=10)],
+    "zstd": [
+        zstd.compress,
+        lambda data: zstd.compress(data[:7]) + b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstd.compress(data[7:]),
+    ],
+}
+
+
+def decoded(body: bytes, *lines: tuple[str, str]) -> bytes:
+    return decode_body(body, lines).content
+
+
+@given(st.data())
+def test_removes_any_list_of_codings(data: st.DataObject) -> None:
+    payload = data.draw(st.binary(max_size=200).map(lambda some: PAGE + some))
+    body, names, lines, value = payload, [], [], ""
+    for _ in range(data.draw(st.integers(0, 4))):
+        name = data.draw(st.sampled_from(sorted(CODERS)))
+        body = data.draw(st.sampled_from(CODERS[name]))(body)
+        names.append(data.draw(st.sampled_from([name, name.upper(), f" {name}\t", f",{name},", f"identity, {name}"])))
+    for name in names:
+        value = f"{value},{name}" if value else name
+        if data.draw(st.booleans()):
+            lines.append(("Content-Encoding", value))
+            value = ""
+    lines.append(("content-encoding", value))
+    if data.draw(st.booleans()):
+        extension = data.draw(st.sampled_from([b"", b";a=b", b' ; name="value"', b"  "]))
+        trailer = data.draw(st.sampled_from([b"", b"Digest: x\r\n", b"A: b\r\nC: d\r\n"]))
+        size = data.draw(st.integers(1, 300))
+        body = chunked(body, size=size, extension=extension, trailer=trailer)
+        lines.insert(0, ("Transfer-Encoding", "chunked"))
+    assert decoded(body, *lines) == payload
+
+
+@pytest.mark.parametrize(
+    "payload", [PAGE, b"", b"K", b"Knees are bent", b"\xef\xbb\xbfwords", b"0\r\n", b"ad\r\nbe\r\n", PAGE * 100]
+)
+@pytest.mark.parametrize(
+    "coding",
+    [
+        "gzip",
+        "x-gzip",
+        "deflate",
+        "br",
+        "zstd",
+        "gzip, br",
+        "identity",
+        "none",
+        "",
+        "utf-8",
+        "text/html",
+        ";q=1",
+        "aws-chunked",
+    ],
+)
+def test_keeps_bodies_without_the_coding_that_they_name(payload: bytes, coding: str) -> None:
+    lines = [("Content-Encoding", coding), ("Transfer-Encoding", "chunked")]
+    assert decoded(payload, *lines) == payload
+    assert decode_body(payload, lines, cut=True).content in {payload, b""}
+
+
+@pytest.mark.parametrize(
+    "picture", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0\0\x10JFIF\0", b"PK\x03\x04\x14\0\0\0"]
+)
+@pytest.mark.parametrize("coding", ["br", "deflate"])
+def test_keeps_files_of_known_types(picture: bytes, coding: str) -> None:
+    assert decoded(picture, ("Content-Encoding", coding)) == picture
+
+
+def test_transfer_codings() -> None:
+    for body, lines in (
+        (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip, chunked")]),
+        (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip"), ("Transfer-Encoding", "Chunked")]),
+        (gzip.compress(PAGE), [("Transfer-Encoding", "gzip, chunked")]),
+        (
+            chunked(brotli.compress(gzip.compress(PAGE))),
+            [("transfer-encoding", "chunked"), ("Content-Encoding", "gzip,,br")],
+        ),
+        (chunked(PAGE, end=b"\n"), [("Transfer-Encoding", "chunked")]),
+        (chunked(PAGE), [("Transfer-Encoding", "chunked, chunked")]),
+        (chunked(PAGE), [("Content-Encoding", "chunked")]),
+        (chunked(chunked(PAGE)), [("Transfer-Encoding", "chunked, chunked")]),
+        (chunked(PAGE) + b"GET / HTTP/1.1\r\n\r\n", [("Transfer-Encoding", "chunked")]),
+        (b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]),
+    ):
+        assert decoded(body, *lines) in {PAGE, b""}, lines
+    assert decoded(chunked(PAGE), ("Content-Type", "text/html")) == chunked(PAGE)
+
+
+def test_chunks_that_end_early_are_the_first_part() -> None:
+    whole, lines = chunked(PAGE), [("Transfer-Encoding", "chunked")]
+    for end in range(24, len(whole) - 5):
+        found = decode_body(whole[:end], lines)
+        assert (PAGE.startswith(found.content), found.ends_early) == (True, True), end
+        assert len(found.content) >= end * 20 // 24 - 24
+    assert decode_body(whole[:12], lines).content == PAGE[:8]
+
+
+def test_damaged_chunks_are_an_error() -> None:
+    whole = chunked(PAGE)
+    with pytest.raises(BadRecord, match="the chunks of its payload are damaged at byte 26"):
+        decoded(whole[:40] + b"xyz" + whole[40:], ("Transfer-Encoding", "chunked"))
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+def test_a_body_that_is_cut_gives_its_first_part(coding: str) -> None:
+    payload = Random(1).randbytes(3000).hex().encode()
+    for coder in CODERS[coding]:
+        body = coder(PAGE + payload)
+        lines = [("Content-Encoding", coding)]
+        for length in (len(body) // 2, len(body) - 1):
+            found = decode_body(body[:length], lines, cut=True)
+            assert found.ends_early
+            assert (PAGE + payload).startswith(found.content)
+            assert found.content or coding == "zstd"  # whose blocks are decoded when they are complete
+            with pytest.raises(BadRecord, match=f"the {coding} coding of its payload ends early"):
+                decode_body(body[:length], lines)
+
+
+@pytest.mark.parametrize("coding", ["compress", "x-compress", "pack200-gzip", "exi", "foo", "sdch", "zstd-dict", "dcb"])
+def test_an_unknown_coding_is_an_error(coding: str) -> None:
+    for lines in (
+        [("Content-Encoding", coding)],
+        [("Content-Encoding", f"gzip, {coding}")],
+        [("Transfer-Encoding", coding)],
+    ):
+        with pytest.raises(BadRecord, match=f"its payload has the content coding '{coding}', which cannot be decoded"):
+            decode_body(b"\x1f\x9d\x90", lines)
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+def test_damaged_bodies_are_errors_or_decoded(coding: str) -> None:
+    """The bytes of a damaged body are returned only if its signature is damaged, so that it has none."""
+    random = Random(coding)
+    bodies = [coder(PAGE * 5) for coder in CODERS[coding]]
+    failed = 2000
+    for number in range(failed):
+        body = damage(bodies[number % len(bodies)], random, bodies)
+        with suppress(BadRecord):
+            unchanged = decoded(body, ("Content-Encoding", coding)) == body
+            assert not (unchanged and body.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")))
+            assert not (unchanged and coding in {"br", "deflate"} and is_binary(body))
+            failed -= 1
+    assert failed > 200
+
+
+def zeros(coding: str, size: int) -> bytes:
+    """Return a body of zeros, in few bytes."""
+    mega = bytes(1 << 20)
+    if coding == "br":
+        brotli_packer = brotli.Compressor(quality=1)
+        return b"".join([*(brotli_packer.process(mega) for _ in range(size >> 20)), brotli_packer.finish()])
+    packer = zstd.ZstdCompressor(1) if coding == "zstd" else zlib.compressobj(1, wbits=31 if coding == "gzip" else -15)
+    return b"".join([*(packer.compress(mega) for _ in range(size >> 20)), packer.flush()])
+
+
+@pytest.mark.parametrize(
+    "codings", ["gzip", "deflate", "br", "zstd", "gzip,gzip", "br,gzip", "zstd,br", "gzip,zstd,br"]
+)
+def test_bombs_are_refused_within_the_limit(codings: str) -> None:
+    first, *others = codings.split(",")
+    body = zeros(first, MAX_DECODED + (1 << 20))
+    for coding in others:
+        body = CODERS[coding][0](body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRecord, match=r"its payload expands to more than 67,108,864 bytes"):
+            decoded(body, ("Content-Encoding", codings))
+        assert tracemalloc.get_traced_memory()[1] < 3 * MAX_DECODED
+    finally:
+        tracemalloc.stop()
+
+
+def test_members_and_codings_are_limited() -> None:
+    with pytest.raises(BadRecord, match="more than 100 members"):
+        decoded(gzip.compress(b"") * 101, ("Content-Encoding", "gzip"))
+    with pytest.raises(BadRecord, match="has 11 content codings; at most 10 are decoded"):
+        decoded(PAGE, ("Content-Encoding", "gzip," * 11))
+    window = zstd.compress(
+        PAGE * 99, options={zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
+    )
+    assert decoded(window, ("Content-Encoding", "zstd")) == PAGE * 99
+
+
+@pytest.mark.parametrize("rest", [b"\0\r\n", b"more", b"\x1f"])
+def test_ignores_what_follows_a_complete_body(rest: bytes) -> None:
+    assert decoded(gzip.compress(PAGE) + rest, ("Content-Encoding", "gzip")) == PAGE
+    assert decoded(zstd.compress(PAGE) + rest, ("Content-Encoding", "zstd")) == PAGE
+
+
+def test_record_reports_what_was_decoded() -> None:
+    gzipped = gzip.compress(PAGE)
+    record = record_of(gzipped, lines="Content-Encoding: gzip\r\n")
+    assert (record.payload, record.body, record.truncated, record.coding_error) == (PAGE, gzipped, None, None)
+    cut = record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n")
+    assert (cut.coding_error, cut.truncated, cut.text) == ("the gzip coding of its payload ends early", None, None)
+    with pytest.raises(BadRecord, match="ends early"):
+        _ = Page(cut, "CC-MAIN-2022-33", "warc").content
+    for flagged in (
+        record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n", WARC_Truncated="length"),
+        record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n", truncated="length"),
+    ):
+        assert (flagged.truncated, flagged.coding_error) == ("length", None)
+        assert PAGE.startswith(flagged.payload)
+    early = record_of(chunked(PAGE)[:-7], lines="Transfer-Encoding: chunked\r\n")
+    assert (early.truncated, early.payload) == ("unspecified", PAGE)
+
+
+def test_digests_of_either_form_are_accepted() -> None:
+    coded = gzip.compress(PAGE, mtime=0)
+    body, lines = chunked(coded), "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"
+    for form in (body, coded):
+        for index in (digest(form), None):
+            for reported in (f"sha1:{digest(form)}", ""):
+                record = record_of(body, lines=lines, digest=index, WARC_Payload_Digest=reported)
+                assert (record.payload, record.body) == (PAGE, body)
+    with pytest.raises(BadRecord, match="its payload has not the digest"):
+        record_of(body, lines=lines, digest=digest(PAGE + b"x"))

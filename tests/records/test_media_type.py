@@ -1,0 +1,77 @@
+"""What a page is: as detected, as declared, or by its first bytes."""
+
+import pytest
+
+from catalogue.records.document import Documents
+from tests.support.archives import record_of
+
+PAGE = b"<html><head><title>T</title></head><body><p>hello visible words</p></body></html>"
+PDF, PNG = b"%PDF-1.4\n%\xe2\xe3\n1 0 obj", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+GZIP = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"
+
+TYPES = {
+    "declared": ("text/html; charset=utf-8", PAGE, "text/html", "html"),
+    "upper case": ("Text/HTML", PAGE, "text/html", "html"),
+    "in quotes": ('"text/html"', PAGE, "text/html", "html"),
+    "in single quotes": ("'text/html; charset=utf-8'", PAGE, "text/html", "html"),
+    "first of a list": ("text/html, application/json", PAGE, "text/html", "html"),
+    "first valid one of a list": (", html, text/html", PAGE, "text/html", "html"),
+    "any bytes": ("application/octet-stream", PAGE, "text/html", "html"),
+    "unknown": ("application/x-unknown; a=b", b"\n <!DOCTYPE html><p>x", "text/html", "html"),
+    "no type": ("", PAGE, "text/html", "html"),
+    "a word": ("html", PAGE, "text/html", "html"),
+    "HTML after a warning": ("", b"Warning: x\n<html><body>", "text/html", "html"),
+    "UTF-16": ("binary/octet-stream", PAGE.decode().encode("utf-16"), "text/html", "html"),
+    "undeclared text": ("", b"words and words", "text/plain", "text"),
+    "undeclared bytes": ("application/octet-stream", b"\0\1\2", "application/octet-stream", None),
+    "nothing": ("", b"", None, None),
+    "undeclared XHTML": ("", b"<?xml version='1.0'?><!DOCTYPE html><html>", "application/xhtml+xml", "html"),
+    "undeclared feed": ("", b"<?xml version='1.0'?>\n<!-- x --><rss><channel/></rss>", "application/rss+xml", "rss"),
+    "undeclared XML": ("", b"<?xml version='1.0'?><a/>", "application/xml", None),
+    "a feed as HTML": ("text/html", b"<?xml version='1.0'?><feed xmlns='x'></feed>", "text/html", "atom"),
+    "a feed as text": ("text/plain", b"<rdf:RDF></rdf:RDF>", "text/plain", "rss"),
+    "HTML that names rss": ("text/html", b"<html><rss></html>", "text/html", "html"),
+    "HTML as XML": ("text/xml", b"<?xml version='1.0'?><html><p>x</p></html>", "text/xml", "html"),
+    "XML": ("text/xml", b"<a>x</a>", "text/xml", "text"),
+    "JSON": ("application/json", b"{}", "application/json", None),
+    "PDF as HTML": ("text/html", PDF, "application/pdf", None),
+    "PNG as HTML": ("text/html; charset=utf-8", PNG, "image/png", None),
+    "PNG as JPEG": ("image/jpeg", PNG, "image/png", None),
+    "gzip as XML": ("application/xml", GZIP, "application/gzip", None),
+    "bytes as text": ("text/plain", b"a\0\1\2", "application/octet-stream", None),
+    "UTF-16 as text": ("text/plain; charset=utf-16", "plain".encode("utf-16-le"), "text/plain", "text"),
+    "text that begins with a signature": ("text/plain", b"BZh is not a file", "text/plain", "text"),
+    "a document in a zip file": ("application/vnd.oasis.opendocument.text", b"PK\x03\x04\0", None, None),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_determines_the_type(documents: Documents, name: str) -> None:
+    declared, body, mime, parsed_as = TYPES[name]
+    record = record_of(body, declared)
+    assert record.mime == (mime or declared or None)
+    assert documents.look(record)["parsed_as"] == parsed_as
+
+
+@pytest.mark.parametrize("declared", ["application/pdf", "text/plain", "image/png", "", "application/octet-stream"])
+def test_detected_types_have_priority(documents: Documents, declared: str) -> None:
+    by_record = record_of(PAGE, declared, WARC_Identified_Payload_Type="text/html", mime="text/plain")
+    by_index = record_of(PAGE, declared, mime="text/html")
+    unknown = record_of(PAGE, "text/html", WARC_Identified_Payload_Type="application/octet-stream", mime="text/html")
+    for record in (by_record, by_index, unknown):
+        assert record.mime == "text/html"
+        assert documents.look(record)["text"] == "hello visible words"
+    pdf = record_of(PDF, "text/html", mime="application/pdf")
+    assert (pdf.mime, pdf.text, documents.look(pdf)["text"]) == ("application/pdf", None, None)
+
+
+def test_long_prologs_take_linear_time() -> None:
+    for body in (
+        b"<!--" * 100_000,
+        b"<?x " * 100_000,
+        b"<!doctype [" * 100_000,
+        b"<!-- -->" * 100_000,
+        b" " * 1_000_000,
+    ):
+        assert record_of(b"<?xml " + body, "").mime == "application/xml"
+        assert record_of(body, "text/xml").mime == "text/xml"

@@ -1,0 +1,240 @@
+"""The charset of a document: byte order mark, header, declaration, detection."""
+
+import gzip
+
+import pytest
+
+from catalogue.records.document import Documents
+from catalogue.records.page import Page
+from catalogue.records.record import Record
+from tests.support.archives import record_of
+
+RUSSIAN, GERMAN = "<p>Привет, мир</p>", "<p>Größe</p>"
+HTML, XML = "text/html", "application/xml"
+SPACE = b" " * 1024
+
+DECLARED = {
+    "UTF-8 mark before the header": (
+        b"\xef\xbb\xbf" + RUSSIAN.encode(),
+        f"{HTML}; charset=windows-1251",
+        "utf-8",
+        "byte order mark",
+    ),
+    "UTF-16 mark before the header": (
+        RUSSIAN.encode("utf-16"),
+        f"{HTML}; charset=utf-8",
+        "utf-16le",
+        "byte order mark",
+    ),
+    "big-endian mark": (b"\xfe\xff" + RUSSIAN.encode("utf-16-be"), HTML, "utf-16be", "byte order mark"),
+    "mark before meta": (b"\xef\xbb\xbf<meta charset=koi8-r>" + RUSSIAN.encode(), HTML, "utf-8", "byte order mark"),
+    "header before meta": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("cp1251"),
+        f"{HTML};charset=cp1251",
+        "windows-1251",
+        "http header",
+    ),
+    "quoted label": (RUSSIAN.encode("cp1251"), f'{HTML}; charset="windows-1251"', "windows-1251", "http header"),
+    "label in single quotes": (
+        RUSSIAN.encode("koi8-r"),
+        f"{HTML}; a=b; CHARSET = 'KOI8-R' ; x=y",
+        "koi8-r",
+        "http header",
+    ),
+    "list of types": (RUSSIAN.encode("cp1251"), f"{HTML}, {HTML}; charset=cp1251", "windows-1251", "http header"),
+    "unknown label in the header": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        f"{HTML}; charset=none",
+        "koi8-r",
+        "html meta",
+    ),
+    "another parameter": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        f"{HTML}; xcharset=utf-8",
+        "koi8-r",
+        "html meta",
+    ),
+    "http-equiv": (
+        b'<meta content="text/html; charset = koi8-r" HTTP-EQUIV=content-type>' + RUSSIAN.encode("koi8-r"),
+        HTML,
+        "koi8-r",
+        "html meta",
+    ),
+    "content without http-equiv": (
+        b'<meta content="text/html; charset=koi8-r"><meta charset=cp1251>' + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
+    "comment": (
+        b"<!-- <meta charset=koi8-r> --><meta charset=cp1251>" + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
+    "shortest comment": (b"<!--><meta charset=cp1251>" + RUSSIAN.encode("cp1251"), HTML, "windows-1251", "html meta"),
+    "attribute of another element": (
+        b"<p title='<meta charset=koi8-r>' class=\"a>b\"><meta charset = 'cp1251' />" + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
+    "unknown label in meta": (
+        b"<meta charset=none><meta charset=cp1251>" + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
+    "declared UTF-16 is UTF-8": (b"<meta charset=utf-16>" + RUSSIAN.encode(), HTML, "utf-8", "html meta"),
+    "x-user-defined is windows-1252": (
+        b"<meta charset=x-user-defined>" + GERMAN.encode("cp1252"),
+        HTML,
+        "windows-1252",
+        "html meta",
+    ),
+    "latin1 is windows-1252": ("<meta charset=latin1>€".encode("cp1252"), HTML, "windows-1252", "html meta"),
+    "meta at the end of 1,024 bytes": (
+        SPACE[:-20] + b"<meta charset=gbk>  " + "中文页面".encode("gbk"),
+        HTML,
+        "gbk",
+        "html meta",
+    ),
+    "meta after 1,024 bytes": (
+        SPACE + b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        HTML,
+        "koi8-r",
+        "html meta",
+    ),
+    "meta after 1,024 bytes of UTF-8": (
+        SPACE + b"<meta charset=koi8-r>" + RUSSIAN.encode(),
+        HTML,
+        "utf-8",
+        "detection",
+    ),
+    "XML declaration of a page": (
+        b"<?xml version='1.0' encoding='cp1251'?><html>" + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "xml declaration",
+    ),
+    "XHTML": (
+        b'<?xml version="1.0" encoding="koi8-r"?><html><meta charset="cp1251"/>' + RUSSIAN.encode("koi8-r"),
+        "application/xhtml+xml",
+        "koi8-r",
+        "xml declaration",
+    ),
+    "XML with an html element": (
+        b'<?xml version="1.0" encoding="koi8-r"?><html>' + RUSSIAN.encode("koi8-r"),
+        XML,
+        "koi8-r",
+        "xml declaration",
+    ),
+    "no meta in text": (b"<meta charset=koi8-r>" + RUSSIAN.encode(), "text/plain", "utf-8", "detection"),
+    "UTF-16 without mark": (RUSSIAN.encode("utf-16-le"), HTML, "utf-16le", "detection"),
+    "big-endian UTF-16 without mark": (RUSSIAN.encode("utf-16-be"), HTML, "utf-16be", "detection"),
+    "UTF-16 text without mark": (
+        "plain words of a text".encode("utf-16-be"),
+        "text/plain; charset=utf-16be",
+        "utf-16be",
+        "http header",
+    ),
+    "UTF-7 is not decoded": (b"<p>+BBI-</p>", f"{HTML}; charset=utf-7", "utf-8", "detection"),
+    "ASCII": (b"plain", "text/plain; charset=no-such", "utf-8", "detection"),
+    "iso-2022-jp": ("<p>日本語のページです</p>".encode("iso-2022-jp"), HTML, "iso-2022-jp", "detection"),
+    "bad bytes in UTF-8": ("<p>été, déjà, café</p>".encode() + b"\xe9 \xff", HTML, "utf-8", "detection"),
+    "UTF-8 that is cut": ("<p>日本語".encode()[:-1], HTML, "utf-8", "detection"),
+    "Western": ("<p>Le café est fermé, l'été dernier.".encode("latin-1"), HTML, "windows-1252", "detection"),
+    "Russian": (RUSSIAN.encode("cp1251"), HTML, "windows-1251", "detection"),
+    "Japanese": ("<p>日本語のページです".encode("cp932"), HTML, "shift_jis", "detection"),
+    "Korean": ("<p>안녕하세요 여러분".encode("cp949"), HTML, "euc-kr", "detection"),
+    "Chinese": ("<p>这是一个中文页面".encode("gbk"), HTML, "gb18030", "detection"),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_chooses_the_charset(name: str) -> None:
+    data, kind, charset, source = DECLARED[name]
+    text = record_of(data, kind).text
+    assert text
+    assert (text.charset, text.source) == (charset, source)
+    assert not text.text.startswith("\ufeff")
+    assert any(
+        words in text.text
+        for words in ("Привет, мир", "Größe", "€", "中文页面", "日本", "été", "안녕하세요", "plain", "+BBI-")
+    )
+
+
+def test_detects_short_texts_by_top_level_domain() -> None:
+    for word, codec, domain, charset in (
+        ("日本", "euc-jp", "jp", "euc-jp"),
+        ("한국", "cp949", "kr", "euc-kr"),
+        ("привет", "koi8-r", "ru", "koi8-u"),
+        ("γεια", "iso8859-7", "gr", "iso-8859-7"),
+        ("שלום", "cp1255", "il", "windows-1255"),
+    ):
+        text = record_of(f"<p>{word}".encode(codec), url=f"https://www.example.{domain}/").text
+        assert text
+        assert (word in text.text, text.charset) == (True, charset)
+
+
+@pytest.mark.parametrize("url", ["https://[x/", "https://example.com:x/", "https://192.0.2.1/", "https://EXAMPLE.рф./"])
+def test_detects_without_a_top_level_domain(url: str) -> None:
+    text = record_of(RUSSIAN.encode("cp1251"), url=url).text
+    assert text
+    assert "Привет" in text.text
+
+
+FEED = "<rss><channel><title>Новости</title><item><title>Июль</title></item></channel></rss>"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "charset"),
+    [
+        (
+            f"<?xml version='1.0' encoding='utf-8'?>{FEED}".encode("cp1251"),
+            "application/rss+xml; charset=windows-1251",
+            "windows-1251",
+        ),
+        (f"<?xml version='1.0' encoding='windows-1251'?>{FEED}".encode("cp1251"), "text/html", "windows-1251"),
+        (f"<?xml version='1.0' encoding='koi8-r'?><!-- -->{FEED}".encode("koi8-r"), "text/plain", "koi8-r"),
+        (f"<?xml version='1.0' encoding='utf-16'?>{FEED}".encode("utf-16"), "application/rss+xml", "utf-16le"),
+        (f"<?xml version='1.0' encoding='utf-8'?>{FEED}".encode("utf-16-be"), "application/xml", "utf-16be"),
+        (FEED.encode() + b"\xff", "text/xml", "utf-8"),
+    ],
+)
+def test_decodes_feeds_before_they_are_parsed(documents: Documents, data: bytes, kind: str, charset: str) -> None:
+    found = documents.look(record_of(data, kind))
+    assert (found["parsed_as"], found["charset"], found["text"]) == ("rss", charset, "Новости\nИюль")
+
+
+def test_all_forms_of_a_page_are_decoded_alike(documents: Documents) -> None:
+    page = "<title>Été</title><p>Le café <a href=/é>est fermé</a>, ".encode() + b"\xe9!"
+    record = record_of(page, "text/html; charset=utf-8")
+    found = documents.look(record)
+    made = Page(record, "CC-MAIN-2022-33", "warc")
+    assert made.html == page.decode(errors="replace")
+    assert made.text == found["text"] == "Le café est fermé, \ufffd!"
+    assert made.markdown == "Le café [est fermé](/é), \ufffd!"
+    assert (found["content"]["title"], found["content"]["links"][0]["href"]) == ("Été", "/é")
+    assert (made.charset, made.charset_source) == (found["charset"], found["charset_detector"])
+
+
+@pytest.mark.parametrize("charset", ["cp932", "euc-jp", "euc-kr", "gb18030", "big5", "cp1252", "utf-8", "utf-16-le"])
+def test_an_invalid_byte_is_one_replacement(charset: str) -> None:
+    words = {"euc-kr": "안녕하세요", "gb18030": "价格 中文", "big5": "中文網頁", "cp1252": "Größe"}.get(
+        charset, "日本語のページ"
+    )
+    label = {"cp932": "x-sjis", "utf-16-le": "utf-16le"}.get(charset, charset)
+    bad = {"cp1252": b"", "utf-16-le": b"\x00\xd8"}.get(charset, b"\xff")
+    data = words.encode(charset) + bad + words.encode(charset)
+    text = record_of(data, f"text/plain; charset={label}").text
+    assert text
+    assert text.text == words + "\ufffd" * bool(bad) + words
+
+
+def test_record_without_text_has_no_charset() -> None:
+    record: Record = record_of(b"\x89PNG\r\n\x1a\n\0", "image/png")
+    assert record.text is None
+    page = Page(record, "CC-MAIN-2022-33", "warc")
+    assert (page.charset, page.charset_source, page.text) == (None, None, None)
+    assert gzip.decompress(record.member).startswith(b"WARC/1.0")

@@ -1,0 +1,37 @@
+"""Chromium, if this machine has it."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",  # containers have no right to make one
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+without_browser = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver here: apt-get install chromium chromium-driver"
+)
+
+
+def open_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """Yield a browser; a fixture."""
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(executable_path=str(DRIVER)))
+    yield driver
+    driver.quit()
