@@ -19,6 +19,14 @@ _ARCHIVE = re.compile(
     r"(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*){1,12})"
 )
 """Paths of archives; some old ones are in a folder that no longer exists."""
+_BUCKET_URL = re.compile(
+    r"s3[an]?://(?:commoncrawl|aws-publicdatasets)/"
+    r"|https?://(?:data\.commoncrawl\.org|ds5q9oxwqwsfj\.cloudfront\.net)/"
+    r"|https?://(?:commoncrawl|aws-publicdatasets)\.s3(?:[.-]us-east-1)?\.amazonaws\.com/"
+    r"|https?://s3(?:[.-]us-east-1)?\.amazonaws\.com/(?:commoncrawl|aws-publicdatasets)/",
+    re.IGNORECASE,
+)
+"""Addresses of Common Crawl's bucket. Every source has the same paths."""
 _NAMES = {
     "url": ("url",),
     "time": ("fetch_time", "timestamp"),
@@ -30,8 +38,8 @@ _NAMES = {
 }
 """Fields of a capture, by their names in the index and in CDX."""
 
-_NOTHING = {"", "-", "None", "nan", "NaN", "NaT", "<NA>"}
-"""Texts for unknown values: of CDX, CSV, Python and pandas."""
+_NOTHING = {"", "-", "None", "null", "NULL", "nan", "NaN", "NaT", "<NA>"}
+"""Texts for unknown values: of CDX, CSV, Python, JSON, SQL and pandas."""
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
 _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
 _STAMP = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 4 + r"([0-9]{2})?")
@@ -59,8 +67,13 @@ class Capture:
         return ByteRange(self.offset, self.offset + self.length)
 
 
-def capture_of(row: Mapping[str, Any]) -> Capture:
+def capture_of(row: Mapping[str, Any], source: str = "") -> Capture:
     """Convert and check a row of the index or of a CDX server; values may be text.
+
+    Args:
+        row: the values by name. A missing or empty value or ``-`` is unknown, and so is a status that is not positive:
+            writers of the index use -1.
+        source: address or folder of the source. The file name may start with it, or with an address of Common Crawl.
 
     Raises:
         BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
@@ -69,20 +82,32 @@ def capture_of(row: Mapping[str, Any]) -> Capture:
         found = {
             name: next((text for n in names if (text := _text(row.get(n)))), None) for name, names in _NAMES.items()
         }
+        if unknown := [name for name in ("offset", "length") if not found[name]]:
+            raise BadRecord(f"the {' and '.join(unknown)} of its record {'is' if len(unknown) == 1 else 'are'} unknown")
         offset, length = _whole(found["offset"]), _whole(found["length"])
-        status = _whole(found["status"]) if found["status"] else None
+        status = _whole(found["status"]) if found["status"] else 0
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRecord(
             f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
         ) from error
-    matched = _ARCHIVE.fullmatch(found["filename"] or "")
+    matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", source))
     if not matched:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
         raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
     archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
-    return Capture(archive, offset, length, found["url"], time, found["digest"], status)
+    known_status = status if status > 0 else None
+    return Capture(archive, offset, length, found["url"], time, found["digest"], known_status)
+
+
+def _path(filename: str, source: str) -> str:
+    """Return the path of an archive in the source."""
+    root = f"{source.removesuffix('/')}/"
+    if source and filename.startswith(root):
+        return filename.removeprefix(root)
+    bucket = _BUCKET_URL.match(filename)
+    return filename[bucket.end() :] if bucket else filename
 
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
@@ -104,7 +129,7 @@ def _text(value: object) -> str | None:
     if not isinstance(value, str) and isinstance(value, Sized):
         raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
-    return None if text in _NOTHING else text
+    return None if text.strip() in _NOTHING else text
 
 
 def _whole(text: str | None) -> int:
