@@ -67,13 +67,14 @@ class Capture:
         return ByteRange(self.offset, self.offset + self.length)
 
 
-def capture_of(row: Mapping[str, Any], source: str = "") -> Capture:
+def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
     """Convert and check a row of the index or of a CDX server; values may be text.
 
     Args:
         row: the values by name. A missing or empty value or ``-`` is unknown, and so is a status that is not positive:
             writers of the index use -1.
-        source: address or folder of the source. The file name may start with it, or with an address of Common Crawl.
+        roots: addresses and folders of the source. The file name may start with one of them, or with an address of
+            Common Crawl's bucket.
 
     Raises:
         BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
@@ -91,7 +92,7 @@ def capture_of(row: Mapping[str, Any], source: str = "") -> Capture:
         raise BadRecord(
             f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
         ) from error
-    matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", source))
+    matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", roots))
     if not matched:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
@@ -101,11 +102,12 @@ def capture_of(row: Mapping[str, Any], source: str = "") -> Capture:
     return Capture(archive, offset, length, found["url"], time, found["digest"], known_status)
 
 
-def _path(filename: str, source: str) -> str:
+def _path(filename: str, roots: Iterable[str]) -> str:
     """Return the path of an archive in the source."""
-    root = f"{source.removesuffix('/')}/"
-    if source and filename.startswith(root):
-        return filename.removeprefix(root)
+    for root in roots:
+        folder = f"{root.removesuffix('/')}/"
+        if filename.startswith(folder):
+            return filename.removeprefix(folder)
     bucket = _BUCKET_URL.match(filename)
     return filename[bucket.end() :] if bucket else filename
 
