@@ -18,7 +18,7 @@ import pyarrow.json
 
 from catalogue.cdx.blocks import FoundLines, block_error, line_starts
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
-from catalogue.commoncrawl.crawls import has_columnar_index
+from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, positions, text, texts
@@ -35,10 +35,8 @@ _ARCHIVE = re.compile(
     "(?:common-crawl/)?crawl-data/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
     "(?P<subset>crawldiagnostics|robotstxt|warc)/"
 )
-_ARC_FOLDER = re.compile(
-    "(?:common-crawl/)?(?:crawl-00[12]|parse-output|crawl-data/(?P<crawl>[^/]+))/(?:segments?/(?P<segment>[^/]+)/)?"
-)
-"""Folders of archives before 2013."""
+_CRAWL_FOLDER = re.compile("(?:common-crawl/)?crawl-data/([^/]+)/")
+_SEGMENT = re.compile("/segments?/([^/]+)/")
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
@@ -158,10 +156,11 @@ def _place(crawl: str, folder: str) -> tuple[str | None, str]:
     matched = _ARCHIVE.match(f"{folder}/")
     if matched and matched["crawl"] == crawl:
         return matched["segment"], matched["subset"]
-    arc = None if has_columnar_index(crawl) else _ARC_FOLDER.match(f"{folder}/")
-    if not arc or arc["crawl"] not in {None, crawl}:
+    of_crawl = _CRAWL_FOLDER.match(f"{folder}/")
+    if has_columnar_index(crawl) or (of_crawl and of_crawl[1] != crawl):
         raise _Invalid
-    return arc["segment"], "warc"
+    segment = _SEGMENT.search(f"/{folder}/")  # archives before 2013 are in other folders, without subsets
+    return segment[1] if segment else None, SUBSETS[0]
 
 
 def _numbers(digits: pa.StringArray) -> pa.Int64Array:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,10 +15,10 @@ MAX_RECORD = 64 << 20
 """Largest archived record in bytes; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
-    r"(?:common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
+    r"(common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
     r"(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*){1,12})"
 )
-"""Paths of archives; some old ones are in a folder that no longer exists."""
+"""Paths of archives; some old ones are in a folder that Common Crawl's bucket no longer has."""
 _BUCKET_URL = re.compile(
     r"s3[an]?://(?:commoncrawl|aws-publicdatasets)/"
     r"|https?://(?:data\.commoncrawl\.org|ds5q9oxwqwsfj\.cloudfront\.net)/"
@@ -61,6 +61,8 @@ class Capture:
     digest: str | None = None
     """Of the payload: SHA-1 in base 32, or with the name of another algorithm."""
     status: int | None = None
+    old_folder: str = field(default="", repr=False, compare=False)
+    """Folder before ``filename`` in the index, which only old sources have."""
 
     @property
     def range(self) -> ByteRange:
@@ -83,8 +85,6 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         found = {
             name: next((text for n in names if (text := _text(row.get(n)))), None) for name, names in _NAMES.items()
         }
-        if unknown := [name for name in ("offset", "length") if not found[name]]:
-            raise BadRecord(f"the {' and '.join(unknown)} of its record {'is' if len(unknown) == 1 else 'are'} unknown")
         offset, length = _whole(found["offset"]), _whole(found["length"])
         status = _whole(found["status"]) if found["status"] else 0
         time = parse_timestamp(found["time"]) if found["time"] else None
@@ -97,9 +97,9 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
         raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
-    archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
+    archive = sys.intern(matched[2])  # millions of captures are in a few thousand archives
     known_status = status if status > 0 else None
-    return Capture(archive, offset, length, found["url"], time, found["digest"], known_status)
+    return Capture(archive, offset, length, found["url"], time, found["digest"], known_status, matched[1] or "")
 
 
 def _path(filename: str, roots: Iterable[str]) -> str:
@@ -136,7 +136,7 @@ def _text(value: object) -> str | None:
 
 def _whole(text: str | None) -> int:
     if not (found := _NUMBER.fullmatch(text or "")):
-        raise ValueError(f"invalid number {(text or '')[:100]!r}")
+        raise ValueError(f"invalid number {text[:100]!r}" if text else "offset or length is unknown")
     return int(found[1])
 
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.errors import BadRecord, IncompleteAnswer, NotFound, QueryError
 from catalogue.output.fetch import (
     EncodedRecords,
     Fetched,
@@ -61,7 +61,13 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
 
 
 def fetch_record(session: Session, capture: Capture) -> Record:
-    return read_record(capture, session.source.get(capture.filename, capture.range).body)
+    try:
+        body = session.source.get(capture.filename, capture.range).body
+    except NotFound:
+        if not capture.old_folder:
+            raise
+        body = session.source.get(f"{capture.old_folder}{capture.filename}", capture.range).body
+    return read_record(capture, body)
 
 
 def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
