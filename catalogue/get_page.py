@@ -102,17 +102,16 @@ class _Found:
     """Where it redirects to, if the index says it."""
     distance: float
     """Milliseconds from the requested time."""
-
     is_revisit: bool = False
     """Whether its record has no body."""
 
     @property
     def is_redirect(self) -> bool:
-        return self.capture.status in _REDIRECTS
+        return self.capture.status in _REDIRECTS or (self.capture.status is None and self.target is not None)
 
     @property
     def is_page(self) -> bool:
-        if self.is_revisit:
+        if self.is_revisit or self.is_redirect:
             return False
         if self.capture.status is None:
             return self.subset != SUBSETS[1]

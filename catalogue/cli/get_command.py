@@ -138,7 +138,7 @@ def _revisit(page: "Page", form: str, *, json_: bool) -> list[str]:
 
 def _describe(page: "Page", options: Common) -> None:
     for redirect in page.redirects:
-        options.say(f"{redirect.status}, a redirect: {redirect.url}")
+        options.say(f"{redirect.status or 'unknown status'}, a redirect: {redirect.url}")
     mime = page.record.mime or "unknown type"
     options.say(f"{page.record.status_line or 'no status'}, {mime}, {size(len(page.content))}: {page.url}")
     time = f"{clock(page.time)} UTC, " if page.time else ""

@@ -87,11 +87,12 @@ def test_unknown_status_is_that_of_a_page_except_among_errors(tmp_path: Path) ->
     assert (got.status, got.out) == (0, "page")
 
 
-def test_follows_redirects_whose_status_is_unknown(tmp_path: Path) -> None:
-    run = command(tmp_path, Archived(MOVED, fields={"status": "-"}), named("new", member_of("new")))
+@pytest.mark.parametrize("target", [None, "/new"])
+def test_follows_redirects_whose_status_is_unknown(tmp_path: Path, target: str | None) -> None:
+    run = command(tmp_path, Archived(MOVED, fields={"status": "-", "redirect": target}), named("new", member_of("new")))
     got = run("get", "example.com", "--crawl", CRAWL)
     assert (got.status, got.out) == (0, BODY.decode())
-    assert "301, a redirect: https://example.com/" in got.err
+    assert f"{'301' if target is None else 'unknown status'}, a redirect: https://example.com/" in got.err
     assert run("get", "example.com", "--crawl", CRAWL, "--no-follow", "--headers").out.startswith("HTTP/1.1 301")
 
 
