@@ -17,8 +17,7 @@ _ORDER = ("url_surtkey", "fetch_time", "warc_filename", "warc_record_offset")
 """Columns by which rows are sorted."""
 _IDENTITIES = (("subset", "warc_filename", "warc_record_offset"), ("subset", "url_surtkey", "fetch_time"))
 """Columns whose values two rows of the same capture share; the first ones that pair rows count."""
-_UNKNOWN: dict[str, tuple[int | str, ...]] = {
-    "fetch_status": (-1,),
+_UNKNOWN: dict[str, tuple[str, ...]] = {
     "content_mime_type": ("", "-", "unk"),
     **dict.fromkeys(("content_digest", "content_mime_detected", "content_charset"), ("", "-")),
     **dict.fromkeys(("content_languages", "content_truncated", "fetch_redirect"), ("", "-")),

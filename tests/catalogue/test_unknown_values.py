@@ -117,6 +117,9 @@ def test_unknown_status_of_parquet_files_is_no_conflict(tmp_path: Path, status: 
     write_records(tmp_path / "mirror", [(URL, TIME, answer(OK, BODY))], fetch_status=statuses)
     data, settings = harvest(tmp_path / "mirror", tmp_path)
     run = Command(data, settings.source, tmp_path)
+    assert run("query", "example.com", "--crawl", CRAWL).json_lines()[0]["fetch_status"] is None
+    assert len(run("query", "example.com", "--where", "fetch_status IS NULL", "--columns", "url").json_lines()) == 1
+    assert run("query", "example.com", "--where", "fetch_status < 200", "--columns", "url").out == ""
     got = run("get", "example.com", "--crawl", CRAWL)
     assert (got.status, got.out) == (0, BODY.decode())
     assert ARCHIVE in got.err
