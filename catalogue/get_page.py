@@ -1,16 +1,16 @@
 """Get an archived page by its URL: search crawls one after the other, follow redirects, fetch the record."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
 from urllib.parse import urljoin
 
 from catalogue.commoncrawl.capture import Capture, capture_of
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.errors import NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
+from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.harvest.harvest_crawls import crawl_list
@@ -26,6 +26,8 @@ from catalogue.store.stored_lists import stored_crawls
 MAX_REQUESTS = 20
 """Requests that need no approval."""
 _MAX_REDIRECTS = 10
+_REVISIT = "warc/revisit"
+"""Media type of revisits in the index."""
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MARGIN = 86_400_000
 """Milliseconds by which captures may lie outside of the listed times of their crawl."""
@@ -100,14 +102,20 @@ class _Found:
     """Where it redirects to, if the index says it."""
     distance: float
     """Milliseconds from the requested time."""
+    is_revisit: bool = False
+    """Whether its record has no body."""
 
     @property
     def is_redirect(self) -> bool:
-        return self.capture.status in _REDIRECTS
+        return self.capture.status in _REDIRECTS or (self.capture.status is None and self.target is not None)
 
     @property
     def is_page(self) -> bool:
-        return self.capture.status is None or self.capture.status // 100 == 2  # noqa: PLR2004
+        if self.is_revisit or self.is_redirect:
+            return False
+        if self.capture.status is None:
+            return self.subset != SUBSETS[1]
+        return self.capture.status // 100 == 2  # noqa: PLR2004
 
     @property
     def nearness(self) -> tuple[float, int]:
@@ -138,6 +146,8 @@ class _Search:
         while True:
             self.visited.add((found.capture.filename, found.capture.offset))
             record = None if found.is_redirect and follow and found.target else self.record(found)
+            if record and found.capture.status is None:  # a redirect, perhaps
+                found = replace(found, capture=replace(found.capture, status=record.status))
             target = found.target or (record.http_header("location") if record else None)
             if not (found.is_redirect and follow and target):
                 break
@@ -221,11 +231,16 @@ class _Search:
             self.notes[str(error)] = None
             return
         for row in rows:
-            capture = capture_of(row)
+            try:
+                capture = capture_of(row)
+            except BadRecord as error:  # its place is unknown
+                self.notes[f"{crawl}: {error}"] = None
+                continue
             if (capture.filename, capture.offset) not in self.visited:
                 time = round(_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
-                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at))
+                is_revisit = row.get("content_mime_type") == _REVISIT
+                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at), is_revisit)
         self.notes.update(dict.fromkeys(found.plan.missing))
         if not (rows or found.plan.missing):
             self.empty.append(crawl)

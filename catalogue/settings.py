@@ -71,6 +71,14 @@ def is_folder(url: str) -> bool:
         return False
 
 
+def source_roots(url: str) -> list[str]:
+    """Return the addresses that paths of a source may start with: its URL, or the names of its folder."""
+    if not is_folder(url):
+        return [url]
+    folder = Path(url).resolve()
+    return [url, str(folder), folder.as_uri()]
+
+
 def package_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -9,6 +9,7 @@ from catalogue.cdx.rows import captures_of
 
 _TEXT = r"[ !#-\[\]-~]*"
 """Characters that JSON does not escape."""
+_KNOWN = rf'(?!-?"){_TEXT}'
 _NUMBER = r"(?:0|[1-9]\d{0,14})"
 _DATE = r"(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
 """Without leap days."""
@@ -49,4 +50,4 @@ def _plain(crawl: str) -> re.Pattern[bytes]:
 
 
 def _optional(*names: str) -> str:
-    return "".join(rf'(?:, "{name}": "{_TEXT}")?' for name in names)
+    return "".join(rf'(?:, "{name}": "{_KNOWN}")?' for name in names)

@@ -3,6 +3,7 @@
 A block is one gzip member. It has lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -23,6 +24,7 @@ MAX_INFLATED = 64 << 20
 """Largest block in bytes, inflated; most have 1.3 MB."""
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
+_DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
 _start, _end = attrgetter("start"), attrgetter("end")
 _AT_ONCE = 96 << 10
 """Bytes compared at once. Larger results are returned to the system after each use, and new memory takes longer than
@@ -81,7 +83,7 @@ class Block:
     @property
     def has_detected_types(self) -> bool:
         """Whether a line has a detected media type; old crawls have none."""
-        return b'"mime-detected"' in self._data
+        return _DETECTED_TYPE.search(self._data) is not None
 
     def _check_keys(self) -> None:
         """Check the order of keys and times, where the order of lines is another one."""

@@ -1,8 +1,8 @@
 """Lines of a CDX index as rows of the columnar index.
 
-Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table): texts unchanged, missing ones
-null, and the status -1 where it is not a number. Parts of the URL are not among them: they depend on the parser and the
-list of public suffixes of the time at which the table was written.
+Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table), with texts unchanged. Unknown
+values are null: missing and empty ones, ``-``, and statuses that are not positive numbers. Parts of the URL are not
+among the columns: they depend on the parser and the list of public suffixes of the time at which the table was written.
 """
 
 import json
@@ -18,12 +18,15 @@ import pyarrow.json
 
 from catalogue.cdx.blocks import FoundLines, block_error, line_starts
 from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
+from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import bounds_and_bytes, integers, positions, text, texts
+from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, positions, text, texts
 
 _STATUS = "status"
-_REQUIRED = ("url", "filename", *NUMBERS.values())
+_REQUIRED = ("url", "filename")
+_UNKNOWN = ("", "-")
+"""Values of other fields that are unknown."""
 _FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
 _JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
 
@@ -32,6 +35,8 @@ _ARCHIVE = re.compile(
     "(?:common-crawl/)?crawl-data/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
     "(?P<subset>crawldiagnostics|robotstxt|warc)/"
 )
+_CRAWL_FOLDER = re.compile("(?:common-crawl/)?crawl-data/([^/]+)/")
+_SEGMENT = re.compile("/segments?/([^/]+)/")
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
@@ -41,8 +46,8 @@ use, and new memory can take longer than parsing.
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
-_SHORT = re.compile("(-?)0*([0-9]{1,5})")
-_NO_STATUS, _LEAST, _GREATEST = -1, -(1 << 15), (1 << 15) - 1
+_SHORT = re.compile("0*([0-9]{1,5})")
+_GREATEST = (1 << 15) - 1
 _STAMP = len("YYYYMMDDHHMMSS")
 _PARTS = 3
 """Of a line: key, time and JSON object, which may have blanks."""
@@ -68,9 +73,10 @@ class _Invalid(Exception):
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
     """Convert lines by arrays; a Python list for each of them would start collections of garbage."""
     keys, times, objects = _parts(data)
-    fields = _objects(objects)
-    if any(fields[name].null_count for name in _REQUIRED):
+    written = _objects(objects)
+    if any(written[name].null_count for name in _REQUIRED):
         raise _Invalid
+    fields = {name: written[name] if name in _REQUIRED else _known(written[name]) for name in _FIELDS}
     archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
     places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
@@ -139,18 +145,28 @@ def _parse(text: bytes) -> dict[str, str | None]:
     return values
 
 
-def _place(crawl: str, folder: str) -> tuple[str, str]:
+def _known(values: pa.StringArray) -> pa.StringArray:
+    """Replace unknown values by null."""
+    unknown = pc.is_in(values, value_set=texts(_UNKNOWN))
+    return pc.if_else(unknown, pa.nulls(1, pa.string())[0], values) if pc.any(unknown, min_count=0).as_py() else values
+
+
+def _place(crawl: str, folder: str) -> tuple[str | None, str]:
     """Return segment and subset of the archives in a folder."""
     matched = _ARCHIVE.match(f"{folder}/")
-    if not matched or matched["crawl"] != crawl:
+    if matched and matched["crawl"] == crawl:
+        return matched["segment"], matched["subset"]
+    of_crawl = _CRAWL_FOLDER.match(f"{folder}/")
+    if has_columnar_index(crawl) or (of_crawl and of_crawl[1] != crawl):
         raise _Invalid
-    return matched["segment"], matched["subset"]
+    segment = _SEGMENT.search(f"/{folder}/")  # archives before 2013 are in other folders, without subsets
+    return segment[1] if segment else None, SUBSETS[0]
 
 
 def _numbers(digits: pa.StringArray) -> pa.Int64Array:
     if not pc.all(pc.ascii_is_decimal(digits), min_count=0).as_py():
         raise _Invalid
-    if any(size > _MAX_DIGITS for size in pc.binary_length(digits).unique().to_pylist()):
+    if any(size > _MAX_DIGITS for size in pc.binary_length(digits.drop_null()).unique().to_pylist()):
         raise _Invalid
     return digits.cast(pa.int64())
 
@@ -177,15 +193,15 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
 
 def _statuses(written: pa.StringArray) -> pa.Array:
     known = written.dictionary_encode(null_encoding="encode")
-    values = np.array([_status(each) for each in known.dictionary.to_pylist()], np.int64)
-    return positions(values[integers(known.indices)]).cast(pa.int16())
+    values = np.array([_status(each) for each in known.dictionary.to_pylist()], np.int64)[integers(known.indices)]
+    return pc.if_else(flags(values > 0), positions(values), pa.nulls(1, pa.int64())[0]).cast(pa.int16())
 
 
 def _status(written: str | None) -> int:
-    if written is None or not (parts := _SHORT.fullmatch(written)):
-        return _NO_STATUS
-    value = int(parts[1] + parts[2])
-    return value if _LEAST <= value <= _GREATEST else _NO_STATUS
+    """Return a status; 0 if it is unknown."""
+    parts = _SHORT.fullmatch(written or "")
+    value = int(parts[1]) if parts else 0
+    return value if value <= _GREATEST else 0
 
 
 def _decoded(text: bytes) -> list[tuple[str, Any]]:
@@ -235,7 +251,8 @@ def _fault(crawl: str, line: bytes) -> str | None:
         return f"the value of {wrong[0]} is not a text"
     if missing := [name for name in _REQUIRED if name not in values]:
         return f"no field {missing[0]}"
-    if wrong := [name for name in NUMBERS.values() if not re.fullmatch(r"[0-9]{1,15}", values[name])]:
+    numbers = {name: values.get(name) or "-" for name in NUMBERS.values()}
+    if wrong := [name for name, digits in numbers.items() if not re.fullmatch(r"-|[0-9]{1,15}", digits)]:
         return f"invalid {wrong[0]}"
     try:
         _place(crawl, values["filename"].rpartition("/")[0])

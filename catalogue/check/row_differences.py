@@ -17,8 +17,12 @@ _ORDER = ("url_surtkey", "fetch_time", "warc_filename", "warc_record_offset")
 """Columns by which rows are sorted."""
 _IDENTITIES = (("subset", "warc_filename", "warc_record_offset"), ("subset", "url_surtkey", "fetch_time"))
 """Columns whose values two rows of the same capture share; the first ones that pair rows count."""
-_NO_TYPE = "unk"
-"""Media type in lines of the CDX index if the server sent none. Parquet files may have null instead."""
+_UNKNOWN: dict[str, tuple[str, ...]] = {
+    "content_mime_type": ("", "-", "unk"),
+    **dict.fromkeys(("content_digest", "content_mime_detected", "content_charset"), ("", "-")),
+    **dict.fromkeys(("content_languages", "content_truncated", "fetch_redirect"), ("", "-")),
+}
+"""Values of Parquet files, or of lines, that mean the same as null."""
 _LONGEST = 200
 """Characters of a value in a message."""
 
@@ -57,11 +61,11 @@ def differences(columnar: pa.Table, cdx: pa.Table) -> list[Difference]:
 
 
 def _comparable(table: pa.Table) -> pa.Table:
-    place = table.schema.get_field_index("content_mime_type")
-    if place >= 0:
+    for name in _UNKNOWN.keys() & {*table.schema.names}:
+        place = table.schema.get_field_index(name)
         column = table.column(place)
-        known = pc.if_else(pc.equal(column, _NO_TYPE), None, column)
-        table = table.set_column(place, table.schema.field(place), known)
+        unknown = pc.is_in(column, value_set=pa.array(_UNKNOWN[name], column.type))
+        table = table.set_column(place, table.schema.field(place), pc.if_else(unknown, None, column))
     return table.sort_by([(name, "ascending") for name in _ORDER]).combine_chunks()
 
 

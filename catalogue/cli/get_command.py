@@ -12,7 +12,7 @@ from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.messages import warn
 from catalogue.cli.options import check_folder, confirm, receipt_option, recorder_for, yes_option
 from catalogue.cli.tables import as_json
-from catalogue.errors import QueryError
+from catalogue.errors import NotArchived, QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
 
 if TYPE_CHECKING:
@@ -96,18 +96,19 @@ def get(  # noqa: PLR0913 - an option each
         if recorder:
             recorder.add_footers(catalogue.session, page.index_files)
     _describe(page, options)
+    revisit = _revisit(page, form, json_=json_)
     if json_:
-        _json(page, form, path, main_content=main_content)
+        _json(page, form, path, [*page.notes, *revisit], main_content=main_content)
     else:
         _write(_content(page, form, main_content=main_content), page, form, path)
     if recorder and receipt and path:
         recorder.write(receipt, path, query, page.notes)
     for note in page.notes:
         warn(f"the search may be incomplete: {note}")
-    undecoded = page.record.coding_error if json_ and form else None
-    if undecoded:
-        warn(undecoded)
-    if page.notes or undecoded:
+    undecoded = [page.record.coding_error] if page.record.coding_error and json_ and form else []
+    for note in [*revisit, *undecoded]:
+        warn(note)
+    if page.notes or revisit or undecoded:
         sys.exit(1)
 
 
@@ -122,9 +123,23 @@ def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
     return form
 
 
+def _revisit(page: "Page", form: str, *, json_: bool) -> list[str]:
+    """Return a note about a missing body; none if only the head or the record is requested.
+
+    Raises:
+        NotArchived: if nothing but the body is requested.
+    """
+    from catalogue.records.revisit import missing_body
+
+    missing = missing_body(page.record) if form not in {"headers", "record"} else None
+    if missing and (not json_ or form in {"text", "markdown"}):
+        raise NotArchived(f"{missing}; the record itself: --headers or --record")
+    return [missing] if missing else []
+
+
 def _describe(page: "Page", options: Common) -> None:
     for redirect in page.redirects:
-        options.say(f"{redirect.status}, a redirect: {redirect.url}")
+        options.say(f"{redirect.status or 'unknown status'}, a redirect: {redirect.url}")
     mime = page.record.mime or "unknown type"
     length = size(len(page.record.body if page.record.coding_error else page.content))
     options.say(f"{page.record.status_line or 'no status'}, {mime}, {length}: {page.url}")
@@ -167,7 +182,7 @@ def _write(content: bytes, page: "Page", form: str, path: Path | None) -> None:
         click.echo(printable_lines(page.html if not form else content.decode(errors="replace")))
 
 
-def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> None:
+def _json(page: "Page", form: str, path: Path | None, incomplete: list[str], *, main_content: bool) -> None:
     capture, record = page.capture, page.record
     described: dict[str, object] = {
         "url": page.url,
@@ -188,7 +203,7 @@ def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> 
         "content_digest": capture.digest,
         "requests": page.requests,
         "bytes": page.bytes,
-        "incomplete": list(page.notes),
+        "incomplete": incomplete,
     }
     if form and record.coding_error:
         described[form] = None

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,10 +15,18 @@ MAX_RECORD = 64 << 20
 """Largest archived record in bytes; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
-    r"(?:common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
+    r"(common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
     r"(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*){1,12})"
 )
-"""Paths of archives; some old ones are in a folder that no longer exists."""
+"""Paths of archives; some old ones are in a folder that Common Crawl's bucket no longer has."""
+_BUCKET_URL = re.compile(
+    r"s3[an]?://(?:commoncrawl|aws-publicdatasets)/"
+    r"|https?://(?:data\.commoncrawl\.org|ds5q9oxwqwsfj\.cloudfront\.net)/"
+    r"|https?://(?:commoncrawl|aws-publicdatasets)\.s3(?:[.-]us-east-1)?\.amazonaws\.com/"
+    r"|https?://s3(?:[.-]us-east-1)?\.amazonaws\.com/(?:commoncrawl|aws-publicdatasets)/",
+    re.IGNORECASE,
+)
+"""Addresses of Common Crawl's bucket. Every source has the same paths."""
 _NAMES = {
     "url": ("url",),
     "time": ("fetch_time", "timestamp"),
@@ -32,8 +40,8 @@ _NAMES = {
 }
 """Fields of a capture, by their names in the index and in CDX."""
 
-_NOTHING = {"", "-", "None", "nan", "NaN", "NaT", "<NA>"}
-"""Texts for unknown values: of CDX, CSV, Python and pandas."""
+_NOTHING = {"", "-", "None", "null", "NULL", "nan", "NaN", "NaT", "<NA>"}
+"""Texts for unknown values: of CDX, CSV, Python, JSON, SQL and pandas."""
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
 _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
 _STAMP = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 4 + r"([0-9]{2})?")
@@ -59,14 +67,22 @@ class Capture:
     """The detected media type."""
     truncated: str | None = None
     """Why the record is not complete."""
+    old_folder: str = field(default="", repr=False, compare=False)
+    """Folder before ``filename`` in the index, which only old sources have."""
 
     @property
     def range(self) -> ByteRange:
         return ByteRange(self.offset, self.offset + self.length)
 
 
-def capture_of(row: Mapping[str, Any]) -> Capture:
+def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
     """Convert and check a row of the index or of a CDX server; values may be text.
+
+    Args:
+        row: the values by name. A missing or empty value or ``-`` is unknown, and so is a status that is not positive:
+            writers of the index use -1.
+        roots: addresses and folders of the source. The file name may start with one of them, or with an address of
+            Common Crawl's bucket.
 
     Raises:
         BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
@@ -76,21 +92,40 @@ def capture_of(row: Mapping[str, Any]) -> Capture:
             name: next((text for n in names if (text := _text(row.get(n)))), None) for name, names in _NAMES.items()
         }
         offset, length = _whole(found["offset"]), _whole(found["length"])
-        status = _whole(found["status"]) if found["status"] else None
+        status = _whole(found["status"]) if found["status"] else 0
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRecord(
             f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
         ) from error
-    matched = _ARCHIVE.fullmatch(found["filename"] or "")
+    matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", roots))
     if not matched:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
         raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
-    archive = sys.intern(matched[1])  # millions of captures are in a few thousand archives
+    archive = sys.intern(matched[2])  # millions of captures are in a few thousand archives
     return Capture(
-        archive, offset, length, found["url"], time, found["digest"], status, found["mime"], found["truncated"]
+        archive,
+        offset,
+        length,
+        found["url"],
+        time,
+        found["digest"],
+        status if status > 0 else None,
+        found["mime"],
+        found["truncated"],
+        old_folder=matched[1] or "",
     )
+
+
+def _path(filename: str, roots: Iterable[str]) -> str:
+    """Return the path of an archive in the source."""
+    for root in roots:
+        folder = f"{root.removesuffix('/')}/"
+        if filename.startswith(folder):
+            return filename.removeprefix(folder)
+    bucket = _BUCKET_URL.match(filename)
+    return filename[bucket.end() :] if bucket else filename
 
 
 PAYLOAD_COLUMNS = tuple(_NAMES[field][0] for field in ("mime", "truncated"))
@@ -114,12 +149,12 @@ def _text(value: object) -> str | None:
     if not isinstance(value, str) and isinstance(value, Sized):
         raise TypeError(f"{str(value)[:100]!r} is not one value")
     text = str(value)
-    return None if text in _NOTHING else text
+    return None if text.strip() in _NOTHING else text
 
 
 def _whole(text: str | None) -> int:
     if not (found := _NUMBER.fullmatch(text or "")):
-        raise ValueError(f"invalid number {(text or '')[:100]!r}")
+        raise ValueError(f"invalid number {text[:100]!r}" if text else "offset or length is unknown")
     return int(found[1])
 
 

@@ -9,6 +9,7 @@ from catalogue.mcp_server.answers import PageAnswer
 from catalogue.mcp_server.arguments import PageArguments
 from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.untrusted import marked, visible
+from catalogue.records.revisit import missing_body
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
@@ -86,7 +87,9 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
         content = _content(page, arguments)
     except (BadDocument, BadRecord) as error:
         notes.append(f"the page cannot be parsed ({error}); the format headers always works")
-    if not content and arguments.format in {"text", "markdown"}:
+    if missing := missing_body(page.record):
+        notes.append(f"{missing}; the format headers always works")
+    elif not content and arguments.format in {"text", "markdown"}:
         notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")
     shown, removed = visible(content)
     facts = PageAnswer.model_construct(

@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import replace
 from operator import attrgetter
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.errors import BadRecord, IncompleteAnswer, NotFound, QueryError
 from catalogue.output.fetch import (
     EncodedRecords,
     Fetched,
@@ -31,6 +31,7 @@ from catalogue.progress import Progress
 from catalogue.records.fetch_records import fetch_records
 from catalogue.records.record import Record, read_record
 from catalogue.session import Session
+from catalogue.settings import source_roots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
-    needed = distinct(_captures(captures, _warn))
+    needed = distinct(_captures(session, captures, _warn))
     fetches = record_fetches(needed, max_gap=session.cost().max_gap)
     with closing(fetch_records(fetches, session.source, lambda record: record)) as results:
         for result in results:
@@ -60,11 +61,17 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
 
 
 def fetch_record(session: Session, capture: Capture) -> Record:
-    return read_record(capture, session.source.get(capture.filename, capture.range).body)
+    try:
+        body = session.source.get(capture.filename, capture.range).body
+    except NotFound:
+        if not capture.old_folder:
+            raise
+        body = session.source.get(f"{capture.old_folder}{capture.filename}", capture.range).body
+    return read_record(capture, body)
 
 
 def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
-    return estimate(_captures(captures, _warn), session.cost())
+    return estimate(_captures(session, captures, _warn), session.cost())
 
 
 def fetch_to_output(
@@ -78,7 +85,7 @@ def fetch_to_output(
     report: Callable[[Fetched], None] | None = None,
 ) -> Fetched:
     unusable: list[str] = []
-    requested = _captures(captures, unusable.append)
+    requested = _captures(session, captures, unusable.append)
     count = len(requested) if isinstance(requested, list) else 0
     spec = replace(spec, crawls=_crawls(captures, requested))
     with (
@@ -87,7 +94,7 @@ def fetch_to_output(
     ):
         workers, source, cost = session.workers, session.source, session.cost()
         if agree:
-            known = requested if isinstance(requested, list) else _captures(captures, lambda _: None)
+            known = requested if isinstance(requested, list) else _captures(session, captures, lambda _: None)
             agree(estimate(missing(known, ledger, source.url), cost))
 
         def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
@@ -124,18 +131,20 @@ def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bo
         return frame_of(pq.read_table(file) if done.files else ROW.empty_table())
 
 
-def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> list[Capture] | Iterator[Capture]:
+def _captures(
+    session: Session, captures: SomeCaptures, refuse: Callable[[str], None]
+) -> list[Capture] | Iterator[Capture]:
     """Return the valid captures; ``refuse`` is called with the reason for each other row.
 
     Those that are in memory are a list by archive and offset, so that neighbours share requests.
     """
-    found = _usable(_rows(captures), refuse)
+    found = _usable(_rows(captures), source_roots(session.settings.source), refuse)
     if _answer(captures) is not None or not isinstance(captures, Sized):
         return found
     return sorted(found, key=attrgetter("filename", "offset"))
 
 
-def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[Capture]:
+def _usable(rows: Iterable[object], roots: Sequence[str], refuse: Callable[[str], None]) -> Iterator[Capture]:
     for each in rows:
         if isinstance(each, Capture):
             yield each
@@ -145,7 +154,7 @@ def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[C
                 f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
             )
         try:
-            yield capture_of(each)
+            yield capture_of(each, roots)
         except BadRecord as error:
             refuse(str(error))
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.arrow_arrays import positions
+from catalogue.parquet.arrow_arrays import integer, positions
 from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
@@ -29,6 +29,7 @@ _FEW_ROWS = 1024
 
 _SMALL_PAGE = 16 << 10
 """Uncompressed bytes of an average page, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
+_STATUS = "fetch_status"
 _DELTA_BYTE_ARRAY = 7
 """Of the format's ``Encoding``."""
 
@@ -206,7 +207,7 @@ def aligned(
     while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
-                pending[name] = next(pieces, ())
+                pending[name] = _known(name, next(pieces, ()))
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -223,6 +224,14 @@ def aligned(
         yield pa.Table.from_arrays(every, schema=schema)
         pending = {name: piece.slice(length) for name, piece in pending.items()}
         rows = rows[length:]
+
+
+def _known(name: str, values: pa.Array) -> pa.Array:
+    """Replace unknown statuses by null: the writer of the index stores -1."""
+    if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
+        return values
+    unknown = pc.less(values, integer(0, values.type))
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
 def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:

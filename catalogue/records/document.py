@@ -18,7 +18,6 @@ from typing import Any, Self
 from catalogue.errors import BadDocument
 from catalogue.records import extract
 from catalogue.records.record import Record
-from catalogue.records.syntax import syntax_of
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
@@ -82,11 +81,11 @@ class Documents:
             BadDocument: if it cannot be parsed, or its parser died or took too long.
             BadRecord: if the payload cannot be decoded.
         """
-        syntax = syntax_of(record.mime, record.payload)
+        payload, syntax = record.payload, record.syntax
         if syntax is None:
             return dict.fromkeys(_FOUND)
         header = json.dumps([syntax.value, record.content_type, record.url, self._main_content, self._markdown])
-        found = json.loads(self._parse(header.encode() + b"\n" + record.payload[:_MAX_DOCUMENT]))
+        found = json.loads(self._parse(header.encode() + b"\n" + payload[:_MAX_DOCUMENT]))
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)

@@ -104,6 +104,12 @@ def _fetch(fetch: RecordFetch, source: Source) -> list[tuple[Capture, bytes] | F
     except (Blocked, SourceUnavailable):
         raise
     except (NotFound, Forbidden) as error:
+        if (
+            isinstance(error, NotFound)
+            and (folder := fetch.captures[0].old_folder)
+            and not fetch.path.startswith(folder)
+        ):
+            return _fetch(RecordFetch(f"{folder}{fetch.path}", fetch.range, fetch.captures), source)
         permanent = isinstance(error, NotFound)
         return [FailedRecord(capture, str(error), permanent) for capture in fetch.captures]
     except SourceError as error:

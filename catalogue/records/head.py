@@ -15,6 +15,11 @@ _WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
 _HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """Protocols of responses; archives have more than two versions."""
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
+_ARC_MIDDLE = re.compile(
+    r" ([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-) ([0-9]{14}|[0-9]{12})(?= |\Z)"
+)
+"""IP address and date, which are between URL and media type; both may contain blanks."""
+_UNKNOWN = {"", "-"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +52,23 @@ def parse_http_head(data: bytes, start: int, end: int) -> Head:
 
 
 def parse_arc_head(data: bytes) -> Head:
-    """Parse the line before the content of an ARC record.
+    """Parse the line before the content of an ARC record, without fields that are empty or ``-``.
 
     Raises:
         BadRecord: if it is not one, or too long.
     """
     end = _head_end(data, 0, len(data), _LINE_END)
-    values = _decode(data[:end]).rstrip().rsplit(" ", len(_ARC_FIELDS) - 1)
+    line = _decode(data[:end]).rstrip()
+    start, _, length = line.rpartition(" ")
+    if between := [*_ARC_MIDDLE.finditer(start)]:
+        last = between[-1]  # of several, since URLs are more likely to contain such a part
+        values = [start[: last.start()], last[1], last[2], start[last.end() :].strip(), length]
+    else:
+        values = [*start.rsplit(" ", len(_ARC_FIELDS) - 2), length]
     if len(values) != len(_ARC_FIELDS):
-        raise BadRecord(f"invalid record: its first line is {_shown(values[0])!r}")
-    return Head("", tuple(zip(_ARC_FIELDS, values, strict=True)), end)
+        raise BadRecord(f"invalid record: its first line is {_shown(line)!r}")
+    known = ((name, value) for name, value in zip(_ARC_FIELDS, values, strict=True) if value not in _UNKNOWN)
+    return Head("", tuple(known), end)
 
 
 def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head:

@@ -18,8 +18,9 @@ from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
 from catalogue.records.media_type import media_type
-from catalogue.records.syntax import syntax_of
+from catalogue.records.syntax import Syntax, syntax_of
 from catalogue.records.text_decoding import DecodedText, decode_text
+from catalogue.records.urls import is_same_url
 
 MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""
@@ -34,6 +35,13 @@ _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
+_HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")
+"""Hexadecimal digits that are not base 32."""
+_ALGORITHM_BY_LENGTH = {32: "md5", 64: "sha256", 96: "sha384", 128: "sha512"}
+_UNKNOWN = {"", "-", "none", "null"}
+"""Values of dates and digests that are unknown."""
+_PRECISIONS = {8: timedelta(days=1), 12: timedelta(minutes=1)}
+"""Precision of times by their number of digits."""
 _STATUS = re.compile(r"[0-9]{1,9}")
 
 
@@ -84,7 +92,7 @@ class Record(ReprMixin):
     @property
     def time(self) -> datetime | None:
         """Time of the request, UTC."""
-        return _time(self.header("WARC-Date" if self.archive == "warc" else "archive-date") or "")
+        return _time(_date(self.headers, self.archive))
 
     @property
     def status(self) -> int | None:
@@ -135,10 +143,16 @@ class Record(ReprMixin):
         declared = self.header("content-type") or ""
         return None if declared.startswith("application/http") else declared
 
+    @property
+    def syntax(self) -> Syntax | None:
+        """The syntax of the payload; None if it has no text, cannot be decoded, or is left out of a revisit."""
+        has_payload = not self.coding_error and bool(self.body or self.kind != "revisit")
+        return syntax_of(self.mime, self.payload) if has_payload else None
+
     @cached_property
     def text(self) -> DecodedText | None:
-        """The payload as text with its charset; None if it has another type or cannot be decoded."""
-        syntax = None if self.coding_error else syntax_of(self.mime, self.payload)
+        """The payload as text with its charset; None if it has no syntax."""
+        syntax = self.syntax
         return syntax and decode_text(self.payload, syntax, content_type=self.content_type, url=self.url)
 
     @cached_property
@@ -153,7 +167,8 @@ class Record(ReprMixin):
 def read_record(capture: Capture, member: bytes) -> Record:
     """Decode a record and check that it is that of the capture.
 
-    Missing values of the capture are not compared, nor are digests by other algorithms than MD5 and SHA-1 to SHA-512.
+    Unknown values of the capture or the record are not compared, nor are digests by other algorithms than MD5 and SHA-1
+    to SHA-512. Digests of a revisit are of the payload that it leaves out, and are not compared either.
 
     Raises:
         BadRecord: if it is another record, or damaged.
@@ -227,21 +242,22 @@ def _check(record: Record, block: memoryview | None) -> None:
     ``block`` is head and body; None if a stray line end was removed, which the block's digest may include.
     """
     capture, time = record.capture, record.time
-    if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
+    if capture.url is not None and not is_same_url(record.url, capture.url):
         raise BadRecord(f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}")
-    if capture.time is not None and (time is None or abs(time - capture.time) >= timedelta(seconds=1)):
+    is_dated = _date(record.headers, record.archive).lower() not in _UNKNOWN
+    if capture.time is not None and is_dated and (time is None or abs(time - capture.time) >= _precision(record)):
         raise BadRecord(f"it is of {time} and not of {capture.time}")
     if capture.status is not None and record.status is not None and record.status != capture.status:
         raise BadRecord(f"its status is {record.status} and not {capture.status}")
-    # A revisit has the digest of the payload that it leaves out; writers disagree about that of its block.
-    declared = record.header if record.kind != "revisit" else lambda _: None
-    indexed, reported = capture.digest, declared("WARC-Payload-Digest")
+    if record.kind == "revisit":  # its digests are of the payload that it leaves out
+        return
+    indexed, reported = capture.digest, record.header("WARC-Payload-Digest")
     if indexed and reported in {indexed, f"sha1:{indexed}"}:  # usually; each takes as long as everything else here
         reported = None
     for what, content, digest in (
         ("payload", record.body, indexed),
         ("payload", record.body, reported),
-        ("content", block, declared("WARC-Block-Digest")),
+        ("content", block, record.header("WARC-Block-Digest")),
     ):
         if digest and content is not None and not _has_digest(content, digest):
             if what == "payload" and _has_digest(remove_chunks(record.body, record.http_headers), digest):
@@ -249,20 +265,27 @@ def _check(record: Record, block: memoryview | None) -> None:
             raise BadRecord(f"its {what} has not the digest {_shown(digest)}")
 
 
-def _spaceless(url: str) -> str:
-    """Escape spaces, which URLs of records and the index may contain."""
-    return url.replace(" ", "%20")
-
-
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
-    """Return whether content has a digest; unknown algorithms are accepted."""
+    """Return whether content has a digest; unknown algorithms and unknown values are accepted."""
     name, _, value = digest.rpartition(":")
-    algorithm = name.lower().replace("-", "").replace("sha2256", "sha256") or "sha1"
-    if algorithm not in _ALGORITHMS:
+    expected = value.strip().rstrip("=").lower()
+    algorithm = name.strip().lower().replace("-", "").replace("sha2256", "sha256")
+    if not algorithm:  # some writers leave out its name
+        algorithm = _ALGORITHM_BY_LENGTH.get(len(expected) if _HEX.fullmatch(expected) else 0, "sha1")
+    if algorithm not in _ALGORITHMS or expected in _UNKNOWN:
         return True
     found = hashlib.new(algorithm, content, usedforsecurity=False).digest()
-    expected = value.rstrip("=").lower()
     return expected == base64.b32encode(found).decode().rstrip("=").lower() or expected == found.hex()
+
+
+def _date(headers: Iterable[tuple[str, str]], archive: str) -> str:
+    return _find(headers, "WARC-Date" if archive == "warc" else "archive-date") or ""
+
+
+def _precision(record: Record) -> timedelta:
+    """Return the precision of the record's time; some writers leave out seconds, or the time of day."""
+    digits = sum(map(str.isdigit, _date(record.headers, record.archive)))
+    return _PRECISIONS.get(digits, timedelta(seconds=1))
 
 
 def _time(text: str) -> datetime | None:

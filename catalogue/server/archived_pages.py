@@ -30,6 +30,7 @@ from catalogue.errors import BadRecord, NotFound, QueryError
 from catalogue.query.times import time_bounds
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record
+from catalogue.records.revisit import missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import Match
@@ -160,6 +161,8 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, ca
 
 
 def _payload(_crawl: str, record: Record, _: Service) -> Response:
+    if missing := missing_body(record):
+        return error_answer(404, f"{missing}; use warc_")
     try:
         body, headers = record.payload, content_headers(record)
         decoded = body is not record.body
@@ -177,7 +180,10 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
 def _text(_crawl: str, record: Record, service: Service) -> Response:
     text: str | None = text_of(record, service.documents().look)["text"]
     if text is None:
-        return error_answer(404, f"a document of type {record.mime} has no text; use id_")
+        missing = missing_body(record)
+        return error_answer(
+            404, f"{missing}; use warc_" if missing else f"a document of type {record.mime} has no text; use id_"
+        )
     return Response(text.encode(errors="replace"), media_type="text/plain")
 
 

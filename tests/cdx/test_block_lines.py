@@ -42,11 +42,11 @@ def test_accepts_days_that_exist(stamp: str) -> None:
 
 VALUES = {
     "url": ["https://example.com/\u00e9", 'a"b', "\\", "", "https://example.com/ x"],
-    "status": ["404", "-1", "0200", "", "x", "99999", "2000"],
-    "length": ["0", "007", "999999999999999"],
+    "status": ["404", "-", "-1", "0200", "", "x", "99999", "2000"],
+    "length": ["0", "-", "007", "999999999999999"],
     "offset": ["00", "1"],
     "filename": [f"common-crawl/{FILE}", FILE.replace("/warc/", "/robotstxt/"), FILE.replace("x.warc", 'x".warc')],
-    "charset": ["", "\u2028"],
+    "charset": ["", "-", "-x", "\u2028"],
     "languages": ["eng,fra"],
     "truncated": ["length"],
     "redirect": ["https://example.org/\u00fc", "/"],

@@ -89,25 +89,65 @@ def test_subset_is_in_the_path_of_the_archive(subset: str) -> None:
     [
         ("404", 404),
         ("0404", 404),
-        ("-", -1),
-        ("", -1),
-        (None, -1),
-        ("200.5", -1),
-        ("99999", -1),
-        ("2 00", -1),
+        ("-", None),
+        ("", None),
+        (None, None),
+        ("-1", None),
+        ("0", None),
+        ("200.5", None),
+        ("99999", None),
+        ("2 00", None),
         ("0" * 5000 + "7", 7),
-        ("-0012", -12),
+        ("-0012", None),
     ],
 )
-def test_statuses_that_are_not_numbers_are_minus_one(status: str | None, expected: int) -> None:
-    assert rows(line(status=status), line())[0]["fetch_status"] == expected
+@pytest.mark.parametrize("around", [1, 100])
+def test_statuses_that_are_not_positive_numbers_are_null(status: str | None, expected: int | None, around: int) -> None:
+    assert [row["fetch_status"] for row in rows(line(status=status), *[line()] * around)] == [expected] + [200] * around
 
 
-def test_missing_texts_are_null_and_empty_ones_empty() -> None:
-    without = dict.fromkeys(["mime", "mime-detected", "digest", "charset", "languages"])
-    (row,) = rows(line(**without, redirect="", truncated="length"))
-    assert [row[f"content_{name}"] for name in ("mime_type", "mime_detected", "digest", "charset")] == [None] * 4
-    assert (row["fetch_redirect"], row["content_truncated"]) == ("", "length")
+OPTIONAL = {
+    "mime": "content_mime_type",
+    "mime-detected": "content_mime_detected",
+    "digest": "content_digest",
+    "charset": "content_charset",
+    "languages": "content_languages",
+    "truncated": "content_truncated",
+    "redirect": "fetch_redirect",
+    "status": "fetch_status",
+    "length": "warc_record_length",
+    "offset": "warc_record_offset",
+}
+
+
+@pytest.mark.parametrize("unknown", [None, "", "-"])
+@pytest.mark.parametrize("around", [0, 100])
+def test_missing_empty_and_dashed_values_are_null(unknown: str | None, around: int) -> None:
+    every = rows(line(**dict.fromkeys(OPTIONAL, unknown)), *[line()] * around)
+    assert {every[0][column] for column in OPTIONAL.values()} == {None}
+    assert (every[0]["url"], every[0]["subset"]) == (FIELDS["url"], "warc")
+    for name, column in OPTIONAL.items():
+        (row,) = rows(line(**{name: unknown}))
+        assert row == rows(line())[0] | {column: None}
+
+
+ARC_PLACES = {
+    "CC-MAIN-2012": ("parse-output/segment/1346876860454/1346926549571_750.arc.gz", "1346876860454"),
+    "CC-MAIN-2009-2010": ("crawl-002/2010/01/06/10/1262847572760_10.arc.gz", None),
+    "CC-MAIN-2008-2009": ("common-crawl/crawl-001/2008/05/12/1210600000000_1.arc.gz", None),
+}
+
+
+@pytest.mark.parametrize("crawl", ARC_PLACES)
+def test_archives_before_2013_are_in_other_folders(crawl: str) -> None:
+    path, segment = ARC_PLACES[crawl]
+    found = FoundLines(SHARD, 0, 1, line(filename=path) + b"\n")
+    (row,) = captures_of(crawl, [found]).to_pylist()
+    assert (row["warc_filename"], row["warc_segment"], row["subset"]) == (path, segment, "warc")
+    with pytest.raises(BadCdx, match=f"not one of {CRAWL}"):
+        rows(line(filename=path))
+    with pytest.raises(BadCdx, match=f"not one of {crawl}"):
+        captures_of(crawl, [FoundLines(SHARD, 0, 1, line() + b"\n")])
 
 
 def test_escaped_and_raw_characters_are_equal() -> None:
@@ -177,9 +217,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "an object": (replaced(b'"fra"', b"{}"), "the value of languages is not a text"),
     "no url": (line(url=None), "no field url"),
     "no file": (line(filename=None), "no field filename"),
-    "no offset": (line(offset=None), "no field offset"),
-    "no length": (line(length=None), "no field length"),
-    "a null offset": (replaced(b'"525085"', b"null"), "the value of offset is not a text"),
+    "a null URL": (replaced(b'"https://example.com/"', b"null"), "the value of url is not a text"),
     "an offset that is not a number": (line(offset="0x1"), "invalid offset"),
     "a negative length": (line(length="-1"), "invalid length"),
     "a huge offset": (line(offset="9" * 20), "invalid offset"),
@@ -231,7 +269,8 @@ def test_null_is_missing() -> None:
 def test_any_text_survives(url: str, mime: str | None, *, ascii_only: bool) -> None:
     fields = FIELDS | {"url": url} | ({"mime": mime} if mime is not None else {"mime": "x"})
     (row,) = rows(b"com,example)/ 20220816185132 " + json.dumps(fields, ensure_ascii=ascii_only).encode())
-    assert (row["url"], row["content_mime_type"]) == (fields["url"], fields["mime"])
+    known = fields["mime"] if fields["mime"] not in {"", "-"} else None
+    assert (row["url"], row["content_mime_type"]) == (fields["url"], known)
 
 
 @given(st.lists(st.datetimes(), min_size=1))

@@ -185,3 +185,17 @@ def test_marks_are_new_each_time(text: str) -> None:
 def test_values_are_cut_and_cleaned_at_all_depths() -> None:
     value = {"a\u202e": [{"b": "x" * 5000}, 1, None, True], "c": "\u200b"}
     assert visible_values(value) == {"a": [{"b": "x" * 2000 + "…"}, 1, None, True], "c": ""}
+
+
+def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
+    write_records(
+        tmp_path / "mirror", [(url_of("same"), TIME, f"{OK}Content-Type: text/html\r\n\r\n".encode())], "revisit"
+    )
+    data, settings = harvest(tmp_path / "mirror", tmp_path)
+
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("get_page", url=url_of("same"), crawls=[CRAWL])
+        assert answer["outcome"] == "found"
+        assert any("is a revisit" in note for note in answer["notes"])
+
+    with_assistant(replace(settings, data=data), talk)

@@ -198,7 +198,10 @@ def test_rejects_invalid_paths(address: str, crawl: str, target: str, status: in
 
 def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> None:
     records = [(url_of(name), TIME, PAGES[name]) for name in ("charset", "gone", "script")]
-    wrong = {"content_digest": [digest(b"other"), None, None], "warc_filename": [ARCHIVE, "crawl-data/no", "../etc"]}
+    wrong: dict[str, Any] = {
+        "content_digest": [digest(b"other"), None, None],
+        "warc_filename": [ARCHIVE, "crawl-data/no", "../etc"],
+    }
     write_records(tmp_path / "mirror", records, **wrong)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         other, missing, unnamed = (page(address, name) for name in ("charset", "gone", "script"))
@@ -339,3 +342,12 @@ def check_headers(record: Record) -> None:
 def test_quotes_links(url: str) -> None:
     assert {*link(url)}.isdisjoint('<> "\\\r\n')
     assert link(url).isascii()
+
+
+def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
+    write_records(tmp_path / "mirror", [(url_of("same"), TIME, answer(OK, b""))], "revisit")
+    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+        for form in ("id_", "text_"):
+            got = page(address, "same", form)
+            assert (got.status, "is a revisit" in got.json["message"]) == (404, True)
+        assert page(address, "same", "warc_").status == 200

@@ -157,7 +157,16 @@ class RandomQuery:
             return None
         names = [name for name in dict.fromkeys([*self.words["columns"], "subset"]) if name != "crawl"]
         limit = self.words.get("limit")
-        return self.rows.select(names).slice(0, limit)
+        return _known(self.rows.select(names).slice(0, limit))
+
+
+def _known(rows: pa.Table) -> pa.Table:
+    """Replace the status -1, which the index has for an unknown one, by null."""
+    at = rows.schema.get_field_index("fetch_status")
+    if at < 0:
+        return rows
+    known = pc.if_else(pc.equal(rows.column(at), -1), None, rows.column(at))
+    return rows.set_column(at, rows.schema.field(at), known)
 
 
 class Sessions:

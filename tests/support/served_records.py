@@ -65,11 +65,18 @@ def url_of(name: str) -> str:
     return f"https://hostile.example/{name}"
 
 
-def write_records(folder: Path, records: list[tuple[str, datetime, bytes]], **wrong: Any) -> None:
-    """Write a crawl of records; ``wrong`` replaces columns of the index."""
+def write_records(
+    folder: Path, records: list[tuple[str, datetime, bytes]], kind: str = "response", **wrong: Any
+) -> None:
+    """Write a crawl of records of a kind; ``wrong`` replaces columns of the index."""
     archive, offsets, lengths = b"", [], []
     for url, time, http in records:
-        fields = {"WARC_Target_URI": url, "WARC_Date": f"{time:%Y-%m-%dT%H:%M:%SZ}", "WARC_Payload_Digest": ""}
+        fields = {
+            "WARC_Target_URI": url,
+            "WARC_Date": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+            "WARC_Payload_Digest": "",
+            "WARC_Type": kind,
+        }
         member = gzip.compress(warc(http, head="", **fields))
         offsets.append(len(archive))
         lengths.append(len(member))
