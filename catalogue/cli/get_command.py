@@ -96,6 +96,8 @@ def get(  # noqa: PLR0913 - an option each
         if recorder:
             recorder.add_footers(catalogue.session, page.index_files)
     _describe(page, options)
+    for substitution in page.substitutions:
+        warn(substitution)
     if json_:
         _json(page, form, path, main_content=main_content)
     else:
@@ -165,6 +167,7 @@ def _json(page: "Page", form: str, path: Path | None, *, main_content: bool) -> 
     capture, record = page.capture, page.record
     described: dict[str, object] = {
         "url": page.url,
+        "exact": page.exact,
         "time": record.time,
         "status": page.status,
         "mime": record.mime,

@@ -78,7 +78,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
 
 
 def _read(page: "Page", arguments: PageArguments) -> _Text:
-    notes = [*page.notes]
+    notes = [*page.notes, *page.substitutions]
     content = ""
     try:
         content = _content(page, arguments)
@@ -90,6 +90,7 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
     facts = PageAnswer.model_construct(
         outcome="found",
         url=page.url,
+        exact=page.exact,
         time=to_json(page.time),
         status=page.status,
         mime=page.record.mime and page.record.mime[:_MAX_TYPE],
