@@ -571,10 +571,11 @@ class Catalogue(ReprMixin):
 
         Crawls are searched from the newest back, or from the nearest one, until one has a page or a redirect; captures
         with another status count only if there is nothing else. All subsets of a crawl are searched, stored
-        or not.
+        or not. If no capture of the URL is found, one of another URL with the same key is used, and ``exact`` of the
+        page is false.
 
         Args:
-            url: of the page; scheme, ``www`` and case do not matter.
+            url: of the page; scheme, case of the host, default port and percent-encoding do not matter.
             at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
             follow: follow archived redirects, first in the same crawl.

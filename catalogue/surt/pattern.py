@@ -13,7 +13,8 @@
 ====================== ========================================================================================
 
 An asterisk elsewhere is an error, because its meaning would be a guess; ``%2A`` is the character itself. With an
-explicit ``Match``, an asterisk that does not repeat it is the character itself.
+explicit ``Match``, an asterisk that does not repeat it is the character itself. Complete URLs may contain what some
+URLs of the index contain: more than two slashes before the host, and spaces and control characters after it.
 
 Patterns of other keys (see ``Keys``):
 
