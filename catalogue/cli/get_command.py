@@ -70,7 +70,8 @@ def get(  # noqa: PLR0913 - an option each
     """Print an archived page.
 
     Crawls are searched from the newest back, each by its cheaper index, until one has the page. Nothing needs to be
-    harvested. The status and the place of the page are printed on standard error.
+    harvested. The status and the place of the page are printed on standard error, and whether it is the page of another
+    URL with the same key, because the requested one has no capture.
 
     \b
     catalogue get https://example.com/ --text
