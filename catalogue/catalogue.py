@@ -482,8 +482,8 @@ class Catalogue(ReprMixin):
                 where everything that can match was read. ``crawls``: each row with the number of captures, their
                 crawls, first and last time, and statuses. ``latest``: the newest capture of each row.
             on: name of the column with the keys; by default the only one, or ``url`` and similar names.
-            match: ``exact``, ``prefix``, ``host`` or ``domain``. With ``exact``, ``inner`` and ``latest`` prefer captures
-                of the URL itself to those of other URLs with the same key; the column ``exact`` says which they are.
+            match: ``exact``, ``prefix``, ``host`` or ``domain``. With ``exact``, ``inner`` and ``latest`` prefer the
+                captures of the URL itself to those of other URLs with its key; the column ``exact`` says which it is.
             agree: called with the cost of what is not done yet; may raise.
             budget: bytes that may be received; it ends before a part of the keys that would exceed them, and the same
                 call continues.

@@ -26,15 +26,20 @@ def with_exact(joined: pa.Table, keys: JoinKeys) -> pa.Table:
 def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray, *, are_keys: bool) -> pa.Array:
     if are_keys:
         return pa.nulls(len(texts), pa.bool_())
-    exact = booleans(pc.fill_null(pc.equal(texts, urls), fill_value=False).combine_chunks())
+    exact, is_url = are_true(pc.equal(texts, urls)), np.ones(len(texts), np.bool_)
     others = np.flatnonzero(~exact)
-    if not len(others):
-        return flags(exact)
     pairs = zip(*(column.take(positions(others)).to_pylist() for column in (texts, urls)), strict=True)
-    found: list[bool | None] = exact.tolist()
     for row, (text, url) in zip(others.tolist(), pairs, strict=True):
-        found[row] = None if is_key(text.strip()) else same_url(text.strip(), url or "")
-    return pa.array(found, pa.bool_())
+        is_url[row] = not is_key(text.strip())
+        exact[row] = is_url[row] and same_url(text.strip(), url or "")
+    validity = None if is_url.all() else flags(is_url).buffers()[1]
+    return pa.Array.from_buffers(pa.bool_(), len(exact), [validity, flags(exact).buffers()[1]])
+
+
+def are_true(values: pa.ChunkedArray) -> np.ndarray:
+    """Return which values are true, and not false or null."""
+    found = values.combine_chunks()
+    return booleans(found) & booleans(pc.is_valid(found))
 
 
 def latest_of_rows(joined: pa.Table) -> pa.Table:
@@ -42,6 +47,6 @@ def latest_of_rows(joined: pa.Table) -> pa.Table:
     rows = numbers(joined[ROW])
     if len(np.unique(rows)) == len(rows):
         return joined
-    exact = booleans(pc.fill_null(joined[EXACT], fill_value=False).combine_chunks())
+    exact = are_true(joined[EXACT])
     keep = exact | ~np.isin(rows, rows[exact])
     return newest_of(joined.filter(flags(keep)), rows[keep])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, put_in_place, whole_file
-from catalogue.join.exact import EXACT, latest_of_rows, with_exact
+from catalogue.join.exact import EXACT, are_true, latest_of_rows, with_exact
 from catalogue.join.join_ledger import Part
 from catalogue.join.keys import ROW, JoinKeys
 from catalogue.join.kinds import Kind, distinct, pairs
@@ -35,7 +35,6 @@ _REPEATED = [
 _PACKED: Any = {"compression": "zstd", "use_dictionary": _REPEATED}
 _COPIED = 1 << 20
 """Bytes that are copied at a time."""
-_YES, _NO, _UNKNOWN = 1, 0, -1
 _ROW_GROUP = 1 << 15
 """Rows of a row group of a part, so that a result reads few of others."""
 
@@ -224,13 +223,13 @@ def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]
     has_exact = np.zeros(count + 1, np.bool_)
     mixed: list[Path] = []
     for path in files:
-        rows, exact = _rows_and_exact(path)
-        has_exact[rows[exact == _YES]] = True
-        if (exact == _NO).any():
+        rows, is_exact, is_other = _rows_and_exact(path)
+        has_exact[rows[is_exact]] = True
+        if is_other.any():
             mixed.append(path)
     for path in mixed:
-        rows, exact = _rows_and_exact(path)
-        keep = (exact != _NO) | ~has_exact[rows]
+        rows, _, is_other = _rows_and_exact(path)
+        keep = ~(is_other & has_exact[rows])
         if not keep.all():
             _keep(path, keep)
             yield path, int(np.count_nonzero(keep))
@@ -238,14 +237,14 @@ def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]
 
 def rows_of_other_urls(files: Iterable[Path]) -> int:
     """Return how many rows of results have captures of other URLs."""
-    return sum(int(np.count_nonzero(_rows_and_exact(path)[1] == _NO)) for path in files)
+    return sum(int(np.count_nonzero(_rows_and_exact(path)[2])) for path in files)
 
 
-def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of the input, and which of their captures are exact and which are of other URLs."""
     with pq.ParquetFile(path) as file:
         found = file.read([ROW, EXACT], use_threads=False)
-    exact: np.ndarray = pc.fill_null(found[EXACT].cast(pa.int8()), _UNKNOWN).to_numpy()
-    return numbers(found[ROW]), exact
+    return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
 
 
 def _keep(path: Path, keep: np.ndarray) -> None:
