@@ -39,7 +39,8 @@ def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray, *, are_keys: bool)
 def are_true(values: pa.ChunkedArray) -> np.ndarray:
     """Return which values are true, and not false or null."""
     found = values.combine_chunks()
-    return booleans(found) & booleans(pc.is_valid(found))
+    known: np.ndarray = booleans(found) & booleans(pc.is_valid(found))
+    return known
 
 
 def latest_of_rows(joined: pa.Table) -> pa.Table:

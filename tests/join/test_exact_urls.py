@@ -46,12 +46,10 @@ def cat(source: Path) -> Iterator[Catalogue]:
         yield opened
 
 
-def found(cat: Catalogue, how: str, **options: str) -> list[tuple[str, str, str, bool | None]]:
+def found(cat: Catalogue, how: str) -> list[tuple[str, str, str, bool | None]]:
     """Return the URL of the list, URL and time of the capture, and whether it is exact."""
-    rows = cat.join(LIST, how=how, crawls=[OLD, NEWER], **options).to_arrow().to_pylist()  # type: ignore[arg-type]
-    return sorted(
-        (row["input_key"], row["url"], f"{row['fetch_time']:%Y%m%d}", row.get("exact", "absent")) for row in rows
-    )
+    rows = cat.join(LIST, how=how, crawls=[OLD, NEWER]).to_arrow().to_pylist()
+    return sorted((row["input_key"], row["url"], f"{row['fetch_time']:%Y%m%d}", row["exact"]) for row in rows)
 
 
 def test_latest_capture_of_the_requested_url(cat: Catalogue) -> None:
