@@ -482,7 +482,8 @@ class Catalogue(ReprMixin):
                 where everything that can match was read. ``crawls``: each row with the number of captures, their
                 crawls, first and last time, and statuses. ``latest``: the newest capture of each row.
             on: name of the column with the keys; by default the only one, or ``url`` and similar names.
-            match: ``exact``, ``prefix``, ``host`` or ``domain``.
+            match: ``exact``, ``prefix``, ``host`` or ``domain``. With ``exact``, ``inner`` and ``latest`` prefer the
+                captures of the URL itself to those of other URLs with its key; the column ``exact`` says which it is.
             agree: called with the cost of what is not done yet; may raise.
             budget: bytes that may be received; it ends before a part of the keys that would exceed them, and the same
                 call continues.
@@ -571,10 +572,11 @@ class Catalogue(ReprMixin):
 
         Crawls are searched from the newest back, or from the nearest one, until one has a page or a redirect; captures
         with another status count only if there is nothing else. All subsets of a crawl are searched, stored
-        or not.
+        or not. If no capture of the URL is found, one of another URL with the same key is used, and ``exact`` of the
+        page is false.
 
         Args:
-            url: of the page; scheme, ``www`` and case do not matter.
+            url: of the page; scheme, case of the host, default port and percent-encoding do not matter.
             at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
             follow: follow archived redirects, first in the same crawl.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
-from urllib.parse import urljoin
 
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
@@ -19,9 +18,11 @@ from catalogue.query.query import Query
 from catalogue.query.times import Moment, time_bounds
 from catalogue.records.page import Page
 from catalogue.records.record import Record
+from catalogue.records.redirects import cleaned_location, redirect_target
 from catalogue.selection import needs_crawl_list, select_listed, several
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawls
+from catalogue.surt import same_url, similar_url
 
 MAX_REQUESTS = 20
 """Requests that need no approval."""
@@ -89,6 +90,10 @@ def _refuse(estimate: GetEstimate) -> None:
     raise TooExpensive(f"{estimate}; name crawls, or pass a larger max_requests")
 
 
+class _Enough(Exception):
+    """Another crawl would need approval, and the search has a capture of another URL with the same key."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A capture, and how well it answers."""
@@ -102,6 +107,10 @@ class _Found:
     """Where it redirects to, if the index says it."""
     distance: float
     """Milliseconds from the requested time."""
+    exact: bool
+    """Whether it has the requested URL, and not another one with the same key."""
+    similar: bool
+    """Whether it differs from the requested URL at most in ``www.`` and in a slash at the end."""
     is_revisit: bool = False
     """Whether its record has no body."""
 
@@ -124,6 +133,48 @@ class _Found:
 
 
 @dataclass(slots=True)
+class _Candidates:
+    """The best captures so far."""
+
+    first_crawl: bool
+    """Whether the captures of the first crawl that has some are better than those of others."""
+    usable: dict[bool, _Found] = field(default_factory=dict)
+    """Pages and redirects: the best one that is exact, and the best other one."""
+    failed: dict[bool, _Found] = field(default_factory=dict)
+    """The same of captures with another status."""
+
+    def add(self, of_crawl: Iterable[_Found]) -> bool:
+        """Add the captures of a crawl; return whether one is usable."""
+        usable: dict[bool, _Found] = {}
+        for found in of_crawl:
+            if not (found.is_page or found.is_redirect):
+                self.failed[found.exact] = _nearer(self.failed.get(found.exact), found)
+                continue
+            known = usable.get(found.exact, found)
+            usable[found.exact] = min(
+                known, found, key=lambda each: (not each.similar, not each.is_page, each.nearness)
+            )
+        for exact, found in usable.items():
+            if exact not in self.usable or not self.first_crawl:
+                self.usable[exact] = _nearer(self.usable.get(exact), found)
+        return bool(usable)
+
+    def is_final(self, distance: float) -> bool:
+        """Return whether no capture at least so far from the requested time can be better."""
+        usable = self.usable.get(True) or self.usable.get(False)
+        return usable is not None and usable.similar and (self.first_crawl or distance >= usable.distance)
+
+    @property
+    def best(self) -> _Found | None:
+        kinds = ((kind, exact) for exact in (True, False) for kind in (self.usable, self.failed))
+        return next((kind[exact] for kind, exact in kinds if exact in kind), None)
+
+
+def _nearer(known: _Found | None, found: _Found) -> _Found:
+    return min(known or found, found, key=lambda each: each.nearness)
+
+
+@dataclass(slots=True)
 class _Search:
     session: Session
     crawls: list[Crawl]
@@ -137,6 +188,8 @@ class _Search:
     index_files: dict[str, None] = field(default_factory=dict)
     """Parquet files of the plans."""
     visited: set[tuple[str, int]] = field(default_factory=set)
+    substitutions: list[str] = field(default_factory=list)
+    """A sentence for each requested URL of which no capture was found, but one of another URL with the same key."""
     before: tuple[int, int] = (0, 0)
 
     def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
@@ -148,30 +201,23 @@ class _Search:
             record = None if found.is_redirect and follow and found.target else self.record(found)
             if record and found.capture.status is None:  # a redirect, perhaps
                 found = replace(found, capture=replace(found.capture, status=record.status))
-            target = found.target or (record.http_header("location") if record else None)
+            target = cleaned_location(found.target or (record and record.http_header("location")) or "")
             if not (found.is_redirect and follow and target):
                 break
             redirects.append(found.capture)
-            url = self.target_of(found, target)
+            url = _target(found, target)
             if len(redirects) > _MAX_REDIRECTS:
                 raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}")
             self.searched.clear()
             self.empty.clear()
             found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
         requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
-        assert record is not None  # noqa: S101 - only redirects that are followed are not fetched
+        record = record or self.record(found)
         files, notes = tuple(self.index_files), tuple(self.notes)
-        return Page(record, found.crawl, found.subset, tuple(redirects), requests, received, notes, files)
-
-    def target_of(self, found: _Found, target: str) -> str:
-        try:
-            url = urljoin(found.capture.url or "", target.strip())
-        except ValueError:
-            url = ""
-        if not url.lower().startswith(("http://", "https://")):
-            message = f"{found.capture.url} redirects to {printable(target[:200])!r}; the redirect itself: --no-follow"
-            raise NotArchived(message)
-        return url
+        substitutions = tuple(self.substitutions)
+        return Page(
+            record, found.crawl, found.subset, tuple(redirects), requests, received, notes, files, substitutions
+        )
 
     def record(self, found: _Found) -> Record:
         try:
@@ -181,30 +227,29 @@ class _Search:
             raise NotFound(message) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Found:
-        """Return the best capture: the newest, or the nearest.
+        """Return the best capture of a URL, or of another URL with the same key if the URL has none.
 
-        For the target of a redirect, return that of the first crawl that has one, from the crawl of the redirect on.
+        The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
+        one, from the crawl of the redirect on.
         """
-        best: _Found | None = None
-        failed: list[_Found] = []
+        found, where = _Candidates(first_crawl=redirected_in is not None or not at), ""
         ordered = self.crawls
         if at:
             ordered = sorted(ordered, key=lambda crawl: (crawl.id != redirected_in, _least_distance(crawl, at)))
-        for crawl in ordered:
-            if best and _least_distance(crawl, at) >= best.distance:
+        for number, crawl in enumerate(ordered):
+            if found.is_final(_least_distance(crawl, at)):
                 break
-            usable: list[_Found] = []
-            for found in self.captures(url, crawl.id, at):
-                (usable if found.is_page or found.is_redirect else failed).append(found)
-            if usable:
-                of_crawl = min(usable, key=lambda each: (not each.is_page, each.nearness))
-                best = min(best or of_crawl, of_crawl, key=lambda each: each.nearness)
-                if redirected_in or not at:
-                    break
-            else:
+            try:
+                is_usable = found.add(self.captures(url, crawl.id, at, only_exact=False in found.usable))
+            except _Enough:
+                where = f" in the {plural(number, 'crawl')} searched"
+                break
+            if not is_usable:
                 self.searched.append(crawl.id)
-        if best or failed:
-            return best or min(failed, key=lambda each: each.nearness)
+        if chosen := found.best:
+            if not chosen.exact:
+                self.substitutions.append(_substitution(url, chosen, where))
+            return chosen
         raise self.nothing(url, redirected=redirected_in is not None)
 
     def nothing(self, url: str, *, redirected: bool) -> NotArchived:
@@ -216,13 +261,17 @@ class _Search:
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
-    def captures(self, url: str, crawl: str, at: tuple[int, int] | None) -> Iterator[_Found]:
-        """Yield the captures of a crawl, of all subsets, that were not visited."""
+    def captures(self, url: str, crawl: str, at: tuple[int, int] | None, *, only_exact: bool) -> Iterator[_Found]:
+        """Yield the captures of a crawl, of all subsets, that were not visited.
+
+        Raises:
+            _Enough: if only exact captures are of use, and the crawl would need approval.
+        """
         found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
         try:
-            self.check(found.plan, crawl)
+            self.check(found.plan, crawl, only_exact=only_exact)
             if found.plan.indexes or found.plan.searches:
-                self.check(found.fetch_indexes(), crawl)
+                self.check(found.fetch_indexes(), crawl, only_exact=only_exact)
             rows = found.to_arrow().to_pylist()
             self.index_files.update(dict.fromkeys(found.plan.index_files))
         except (NotFound, NotHarvested) as error:  # some crawls have no index
@@ -239,22 +288,38 @@ class _Search:
             if (capture.filename, capture.offset) not in self.visited:
                 time = round(_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
+                alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
-                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at), is_revisit)
+                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at), *alike, is_revisit)
         self.notes.update(dict.fromkeys(found.plan.missing))
         if not (rows or found.plan.missing):
             self.empty.append(crawl)
 
-    def check(self, planned: Priced, crawl: str) -> None:
+    def check(self, planned: Priced, crawl: str, *, only_exact: bool) -> None:
         """Ask for approval if a plan and the record take more requests than are allowed."""
         spent, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
         requests = spent + planned.requests + 1
         if requests > self.allowed:
+            if only_exact:
+                raise _Enough
             size = received + planned.bytes
             searched, empty = tuple(self.searched), tuple(self.empty)
             estimate = GetEstimate(crawl, searched, spent, requests, size, planned.seconds, empty)
             self.approve(estimate)
             self.allowed = max(2 * self.allowed, requests)
+
+
+def _target(found: _Found, location: str) -> str:
+    try:
+        return redirect_target(found.capture.url or "", location)
+    except QueryError as error:
+        message = f"{found.capture.url} redirects to {printable(location[:200])!r}, which is not a valid URL"
+        raise NotArchived(f"{message}; --no-follow prints the redirect itself") from error
+
+
+def _substitution(url: str, found: _Found, where: str) -> str:
+    other = printable(found.capture.url or "another URL")
+    return f"no capture of {printable(url)}{where}; this is {other}, which has the same key"
 
 
 def _utc(time: Any) -> datetime:  # noqa: ANN401 - of a row

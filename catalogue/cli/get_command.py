@@ -70,7 +70,8 @@ def get(  # noqa: PLR0913 - an option each
     """Print an archived page.
 
     Crawls are searched from the newest back, each by its cheaper index, until one has the page. Nothing needs to be
-    harvested. The status and the place of the page are printed on standard error.
+    harvested. The status and the place of the page are printed on standard error, and whether it is the page of another
+    URL with the same key, because the requested one has no capture.
 
     \b
     catalogue get https://example.com/ --text
@@ -96,19 +97,18 @@ def get(  # noqa: PLR0913 - an option each
         if recorder:
             recorder.add_footers(catalogue.session, page.index_files)
     _describe(page, options)
-    revisit = _revisit(page, form, json_=json_)
+    problems = _problems(page, form, json_=json_)
     if json_:
-        _json(page, form, path, [*page.notes, *revisit], main_content=main_content)
+        _json(page, form, path, [*page.notes, *problems], main_content=main_content)
     else:
         _write(_content(page, form, main_content=main_content), page, form, path)
     if recorder and receipt and path:
         recorder.write(receipt, path, query, page.notes)
     for note in page.notes:
         warn(f"the search may be incomplete: {note}")
-    undecoded = [page.record.coding_error] if page.record.coding_error and json_ and form else []
-    for note in [*revisit, *undecoded]:
-        warn(note)
-    if page.notes or revisit or undecoded:
+    for problem in problems:
+        warn(problem)
+    if page.notes or problems:
         sys.exit(1)
 
 
@@ -123,8 +123,8 @@ def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
     return form
 
 
-def _revisit(page: "Page", form: str, *, json_: bool) -> list[str]:
-    """Return a note about a missing body; none if only the head or the record is requested.
+def _problems(page: "Page", form: str, *, json_: bool) -> list[str]:
+    """Return why a JSON object lacks its text or links; nothing if only the head or the record is requested.
 
     Raises:
         NotArchived: if nothing but the body is requested.
@@ -134,7 +134,8 @@ def _revisit(page: "Page", form: str, *, json_: bool) -> list[str]:
     missing = missing_body(page.record) if form not in {"headers", "record"} else None
     if missing and (not json_ or form in {"text", "markdown"}):
         raise NotArchived(f"{missing}; the record itself: --headers or --record")
-    return [missing] if missing else []
+    undecoded = page.record.coding_error if json_ and form else None
+    return [problem for problem in (missing, undecoded) if problem]
 
 
 def _describe(page: "Page", options: Common) -> None:
@@ -148,6 +149,8 @@ def _describe(page: "Page", options: Common) -> None:
     options.say(f"{plural(page.requests, 'request')}, {size(page.bytes)}")
     if page.record.truncated:
         options.say(f"the page is not complete; it was cut when it was archived: {page.record.truncated}")
+    for substitution in page.substitutions:
+        warn(substitution)
 
 
 def _content(page: "Page", form: str, *, main_content: bool) -> bytes:
@@ -186,6 +189,7 @@ def _json(page: "Page", form: str, path: Path | None, incomplete: list[str], *, 
     capture, record = page.capture, page.record
     described: dict[str, object] = {
         "url": page.url,
+        "exact": page.exact,
         "time": record.time,
         "status": page.status,
         "mime": record.mime,

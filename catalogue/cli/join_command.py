@@ -83,6 +83,9 @@ def join(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Find which of many URLs, hosts or domains are in which crawls, up to 100 million in bounded memory.
 
+    Several URLs can have one key. inner and latest prefer captures of the URL itself; the column exact is false where
+    there are only those of another URL with the same key.
+
     KEYS is a Parquet, CSV, TSV or JSON-lines file, or text with a URL a line; - for stdin. The result is a folder of
     Parquet files, or one file: row_id is the line or row of the input, whose columns have the prefix input_. Lines that
     are no URL are listed in _invalid.csv. After an interruption, the same command continues.
@@ -133,6 +136,11 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
     options.say(f"{plural(done.rows, 'row')} in {done.output}, of {plural(done.patterns, 'key')}")
     if done.invalid:
         options.say(f"{plural(done.invalid, 'row')} of the input without a valid key, listed in {done.invalid_file}")
+    if done.other_urls:
+        count = plural(done.other_urls, "row")
+        warn(
+            f"{count} with captures of other URLs with the same key, since the URL of the list has none: exact is false"
+        )
     for problem in done.problems:
         warn(f"the result may be incomplete: {problem}")
 

@@ -17,12 +17,20 @@ from catalogue.atomic_files import errors_of, make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
-from catalogue.join.join_ledger import JoinLedger
+from catalogue.join.join_ledger import JoinLedger, Part
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
-from catalogue.join.parts import concatenate, result_of, write_nothing, write_part, write_tables
+from catalogue.join.parts import (
+    concatenate,
+    prefer_exact,
+    result_of,
+    rows_of_other_urls,
+    write_nothing,
+    write_part,
+    write_tables,
+)
 from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import Scope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
@@ -56,11 +64,11 @@ class JoinQuery:
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         """Check the words of a user."""
-        kind = kind_of(how)
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         try:
-            return cls(Query.of("*", **query), kind, Match(match), on)
+            match = Match(match)
+            return cls(Query.of("*", **query), kind_of(how, match), match, on)
         except ValueError as error:
             if isinstance(error, QueryError):
                 raise
@@ -203,7 +211,7 @@ class _Run:
                 )
             self._ledger.add_input(asdict(counts))
         about = self._ledger.input
-        return JoinKeys(folder, about["patterns"], is_ascii=about["is_ascii"])
+        return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
 
     def estimate(self) -> JoinEstimate:
         """Cut the keys into slices, and price those that are not done."""
@@ -245,6 +253,8 @@ class _Run:
                 if path.name not in known:
                     path.unlink()
             next_bytes = self._read(parts, most)
+            if self._kind.exact and not self._kind.collect:
+                self._prefer_exact(parts)
             rows = self._write(folder)
             if not (ledger.failed or self._missing or next_bytes):
                 ledger.finish(rows, _own_files(folder))
@@ -267,6 +277,7 @@ class _Run:
             self._missing,
             sum(each.name not in ledger.parts and each.name not in ledger.failed for each in self._slices),
             next_bytes,
+            rows_of_other_urls(_own_files(folder)) if self._kind.exact else 0,
         )
 
     def _is_done(self, folder: Path) -> bool:
@@ -311,12 +322,24 @@ class _Run:
             self._ledger.add_part(each, part)
         return 0
 
+    def _prefer_exact(self, parts: Path) -> None:
+        """Remove captures of other URLs from rows of the input that have exact ones."""
+        slices = {self._ledger.parts[each.name].file: each for each in self._slices if each.name in self._ledger.parts}
+        files = [parts / name for name in slices if name]
+        for path, rows in prefer_exact(files, self._ledger.input["rows"]):
+            each = slices[path.name]
+            known = self._ledger.parts[each.name]
+            if not rows:
+                path.unlink()
+            part = known._replace(rows=rows, size=path.stat().st_size) if rows else Part("", 0, 0, 0, 0)
+            self._ledger.add_part(each, part)
+
     def _write(self, folder: Path) -> int:
         """Write the result; return the number of its rows."""
         if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
             if not rows:
-                write_nothing(self._keys, self._scope.schema, folder / "nothing.parquet")
+                write_nothing(self._kind, self._scope.schema, self._keys, folder / "nothing.parquet")
             return rows
         rows, names = 0, set[str]()
         kept = sum(part.rows for part in self._ledger.parts.values())

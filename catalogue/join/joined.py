@@ -44,6 +44,8 @@ class Joined(ReprMixin):
     """Slices for which the budget was not enough."""
     next_bytes: int = 0
     """Of the next one of these."""
+    other_urls: int = 0
+    """Rows with captures of other URLs, which have the same key; the URL of the list has none."""
 
     @property
     def complete(self) -> bool:
@@ -80,6 +82,8 @@ class Joined(ReprMixin):
         if self.invalid:
             yield "without a key", f"{plural(self.invalid, 'row')}; see invalid_file"
         yield "files", f"{len(self.files):,}"
+        if self.other_urls:
+            yield "of other URLs", f"{plural(self.other_urls, 'row')}; see the column exact"
 
     def _notes(self) -> Iterator[str]:
         yield from (f"The result may be incomplete: {problem}" for problem in self.problems)

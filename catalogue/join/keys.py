@@ -31,15 +31,17 @@ def same_as_keys(name: str) -> pa.Field:
 class JoinKeys:
     """The sorted keys in a folder."""
 
-    def __init__(self, folder: Path, patterns: int, *, is_ascii: bool) -> None:
+    def __init__(self, folder: Path, patterns: int, column: str, *, is_ascii: bool) -> None:
         """Use the files that ``sort_keys`` wrote.
 
         Args:
             folder: of the files.
             patterns: number of different ones.
+            column: with the patterns, of the rows of the input.
             is_ascii: whether all keys are ASCII.
         """
         self.patterns = patterns
+        self.column = column
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._file = LookupFile(self._lookups)
@@ -47,6 +49,8 @@ class JoinKeys:
         same = [place for place, field in enumerate(schema) if field.metadata == _SAME and field.type == pa.null()]
         self._same = same[0] if same else None
         """Place of the column that has the values of the keys, of which each is an interval then."""
+        self.are_keys = self._same is not None
+        """Whether the patterns are keys, and not URLs."""
         self.input_schema = schema
         """Of the rows of the input, with the number of their pattern."""
         if self._same is not None:

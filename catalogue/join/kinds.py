@@ -16,6 +16,7 @@ from catalogue.errors import QueryError
 from catalogue.join.batch_file import one_batch
 from catalogue.join.lookups import NUMBER
 from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
+from catalogue.surt import Match
 
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
 """Pairs of captures and rows of the input that are made at a time, and about their bytes."""
@@ -37,6 +38,8 @@ class Kind:
     """
     result: Callable[[pa.Table, pa.Table, np.ndarray], pa.Table] | None = None
     """Returns the result for some patterns: of what was kept, the rows of the input, and numbers that are unread."""
+    exact: bool = False
+    """Whether captures of a row's URL are preferred to those of other URLs with the same key."""
 
 
 def distinct(patterns: np.ndarray) -> np.ndarray:
@@ -195,20 +198,40 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
 
 
 def _newest(captures: pa.Table) -> pa.Table:
-    """Return the newest capture of each pattern; of several at the same time the one with the greatest place."""
-    if captures["fetch_time"].null_count:
-        captures = captures.filter(pc.is_valid(captures["fetch_time"]))
-    of = numbers(captures[NUMBER])
-    times = numbers(captures["fetch_time"].cast(pa.int64()))
-    if not len(of):
+    """Return the newest capture of each pattern."""
+    captures = _with_times(captures)
+    return newest_of(captures, numbers(captures[NUMBER]))
+
+
+def _newest_of_urls(captures: pa.Table) -> pa.Table:
+    """Return the newest capture of each URL of each pattern."""
+    captures = _with_times(captures)
+    urls = captures["url"].combine_chunks().dictionary_encode(null_encoding="encode")
+    return newest_of(captures, numbers(captures[NUMBER]), integers(urls.indices))
+
+
+def _with_times(captures: pa.Table) -> pa.Table:
+    return captures.filter(pc.is_valid(captures["fetch_time"])) if captures["fetch_time"].null_count else captures
+
+
+def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
+    """Return the newest capture of each group; of several at the same time the one with the greatest place.
+
+    Args:
+        captures: with times.
+        groups: arrays of equal length whose values make the groups; the result is sorted by them.
+    """
+    if not len(captures):
         return captures
-    order = np.lexsort((times, of))
-    of, times = of[order], times[order]
-    is_last = np.append(of[1:] != of[:-1], True)
-    equal = np.flatnonzero(is_last[1:] & (of[1:] == of[:-1]) & (times[1:] == times[:-1])) + 1
-    for at in equal.tolist():
+    times = numbers(captures["fetch_time"].cast(pa.int64()))
+    order = np.lexsort((times, *groups[::-1]))
+    inorder, times = [group[order] for group in groups], times[order]
+    is_same = np.all([group[1:] == group[:-1] for group in inorder], axis=0)
+    is_last = np.append(~is_same, True)
+    is_tie = is_same & (times[1:] == times[:-1])
+    for at in (np.flatnonzero(is_last[1:] & is_tie) + 1).tolist():
         first = at
-        while first and (of[first - 1], times[first - 1]) == (of[at], times[at]):
+        while first and is_tie[first - 1]:
             first -= 1
         places = captures.select(_PLACE).take(positions(order[first : at + 1])).to_pylist()
         best = max(range(len(places)), key=lambda n: tuple((value is not None, value) for value in places[n].values()))
@@ -243,10 +266,13 @@ _KINDS = (
     Kind("crawls", ("fetch_time", "fetch_status"), _counted, _in_crawls),
     Kind("latest", None, _newest, _newest_of_inputs),
 )
+_OF_URLS = (Kind("inner", exact=True), Kind("latest", None, _newest_of_urls, _newest_of_inputs, exact=True))
+"""Kinds of joins by exact URLs."""
 KINDS = {kind.name: kind for kind in _KINDS}
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str, match: Match) -> Kind:
     if name not in KINDS:
         raise QueryError(f"there is no join {name!r}; use {', '.join(KINDS)}")
-    return KINDS[name]
+    of_urls = {kind.name: kind for kind in _OF_URLS} if match is Match.EXACT else {}
+    return of_urls.get(name, KINDS[name])

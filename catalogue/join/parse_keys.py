@@ -47,6 +47,8 @@ class ParsedInput:
             pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
             for field in given.schema
         ]
+        self.column = PREFIX + given.column
+        """The column with the patterns."""
         self.keys_column: str | None = PREFIX + given.column
         """A column of which every value so far is a key, which its row matches exactly; None if there is none."""
         self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
@@ -96,7 +98,7 @@ class ParsedInput:
     def _pattern(self, text: str | None) -> tuple[bytes, bytes]:
         if text is None or not (text := text.strip()):
             raise QueryError("it is empty")
-        if _is_key(text):
+        if is_key(text):
             return self._key(text)
         if self._match is Match.EXACT:
             newest, *others = exact_keys(text)
@@ -137,7 +139,8 @@ def _have_blanks(keys: pa.StringArray) -> bool:
     return bool((np.frombuffer(data, np.uint8)[bounds[1:] - 1] <= ord(" ")).any())
 
 
-def _is_key(text: str) -> bool:
+def is_key(text: str) -> bool:
+    """Return whether a text is a key, and not a URL."""
     return ")" in text and re.match(_IS_KEY, text) is not None
 
 

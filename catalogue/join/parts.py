@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, put_in_place, whole_file
+from catalogue.join.exact import EXACT, are_true, latest_of_rows, with_exact
 from catalogue.join.join_ledger import Part
-from catalogue.join.keys import JoinKeys
+from catalogue.join.keys import ROW, JoinKeys
 from catalogue.join.kinds import Kind, distinct, pairs
 from catalogue.join.lookups import NUMBER, Lookups
-from catalogue.parquet.arrow_arrays import numbers
+from catalogue.parquet.arrow_arrays import flags, numbers
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
 
@@ -61,7 +63,11 @@ def write_part(
     try:
         with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
             found = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
-            of = _write_collected(kind, found, temporary) if kind.collect else _write_joined(found, keys, temporary)
+            of = (
+                _write_collected(kind, found, temporary)
+                if kind.collect
+                else _write_joined(kind, found, keys, temporary)
+            )
         if of is None:
             return Part("", 0, 0, 0, 0)
         put_in_place(temporary, path)
@@ -94,7 +100,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Written | None:
+def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Written | None:
     """Write captures with each row of the input that has their pattern."""
     writer, rows = None, 0
     least, greatest = [], []
@@ -104,7 +110,8 @@ def _write_joined(found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Wri
             least.append(int(of.min()))
             greatest.append(int(of.max()))
             inputs = keys.rows_of(distinct(of))
-            for table in pairs(chunk, inputs):
+            for joined in pairs(chunk, inputs):
+                table = with_exact(joined, keys) if kind.exact else joined
                 with named(path):
                     writer = writer or pq.ParquetWriter(path, table.schema, **_PACKED)
                     writer.write_table(table)
@@ -170,7 +177,8 @@ def result_of(
             some = [kind.collect(pa.concat_tables(some))]
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
     kept = some[0] if len(some) == 1 else kind.collect(pa.concat_tables(some) if some else nothing)
-    return kind.result(kept, keys.rows_between(*span), unread)
+    found = kind.result(kept, keys.rows_between(*span), unread)
+    return latest_of_rows(with_exact(found, keys)) if kind.exact else found
 
 
 def _within(part: Path, span: tuple[int, int]) -> pa.Table:
@@ -195,11 +203,63 @@ def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
     return rows
 
 
-def write_nothing(keys: JoinKeys, schema: pa.Schema, path: Path) -> None:
+def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> None:
     """Write an inner join without rows; ``schema`` is that of captures."""
-    given = keys.input_schema
+    empty = pa.schema([*list(keys.input_schema)[1:], *schema]).empty_table()
     with whole_file(path) as file:
-        pq.write_table(pa.schema([*list(given)[1:], *schema]).empty_table(), file)
+        pq.write_table(with_exact(empty, keys) if kind.exact else empty, file)
+
+
+def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
+    """Remove captures of other URLs from rows of the input that have exact ones in any file.
+
+    Args:
+        files: of an inner join.
+        count: rows of the input.
+
+    Yields:
+        Each file that was replaced, and the number of its rows.
+    """
+    has_exact = np.zeros(count + 1, np.bool_)
+    mixed: list[Path] = []
+    for path in files:
+        rows, is_exact, is_other = _rows_and_exact(path)
+        has_exact[rows[is_exact]] = True
+        if is_other.any():
+            mixed.append(path)
+    for path in mixed:
+        rows, _, is_other = _rows_and_exact(path)
+        keep = ~(is_other & has_exact[rows])
+        if not keep.all():
+            _keep(path, keep)
+            yield path, int(np.count_nonzero(keep))
+
+
+def rows_of_other_urls(files: Iterable[Path]) -> int:
+    """Return how many rows of results have captures of other URLs."""
+    return sum(int(np.count_nonzero(_rows_and_exact(path)[2])) for path in files)
+
+
+def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of the input, and which of their captures are exact and which are of other URLs."""
+    with pq.ParquetFile(path) as file:
+        found = file.read([ROW, EXACT], use_threads=False)
+    return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
+
+
+def _keep(path: Path, keep: np.ndarray) -> None:
+    """Replace a file by one with some of its rows."""
+    start = 0
+    with (
+        pq.ParquetFile(path) as source,
+        whole_file(path) as file,
+        pq.ParquetWriter(file, source.schema_arrow, **_PACKED) as writer,
+    ):
+        for group in range(source.num_row_groups):
+            rows = source.read_row_group(group, use_threads=False)
+            if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
+                writer.write_table(kept)
+            start += len(rows)
 
 
 def concatenate(parts: Iterable[Path], path: Path) -> None:

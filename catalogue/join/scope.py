@@ -74,6 +74,7 @@ class Scope:
             raise QueryError(f"the result of --how {kind.name} has no columns of captures; leave out --columns")
         columns = resolved.columns if kind.columns is None else kind.columns
         columns = newest_columns(columns) if kind.name == "latest" else columns
+        columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """Without keys."""
 

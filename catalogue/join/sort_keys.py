@@ -52,6 +52,8 @@ class Counts:
     """Rows without a valid pattern."""
     is_ascii: bool
     """Whether all keys are ASCII."""
+    column: str
+    """The column of the result with the patterns."""
 
 
 def sort_keys(
@@ -87,7 +89,7 @@ def sort_keys(
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
             raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
-        return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii)
+        return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
 
 
 def _what(match: Match) -> str:

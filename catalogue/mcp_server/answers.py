@@ -126,6 +126,10 @@ class PageAnswer(Answer):
     ]
     reason: Annotated[str, Field(description="why there is no page; empty if it was found")] = ""
     url: str | None = None
+    exact: Annotated[
+        bool | None,
+        Field(description="false: a page of another URL with the same key, since the requested one has no capture"),
+    ] = None
     time: Annotated[str | None, Field(description="time of the capture, UTC")] = None
     status: int | None = None
     mime: str | None = None

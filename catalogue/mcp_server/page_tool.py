@@ -79,7 +79,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
 
 
 def _read(page: "Page", arguments: PageArguments) -> _Text:
-    notes = [*page.notes]
+    notes = [*page.notes, *page.substitutions]
     if page.record.truncated:
         notes.append(f"the page is not complete; it was cut when it was archived: {page.record.truncated[:_MAX_TYPE]}")
     content = ""
@@ -95,6 +95,7 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
     facts = PageAnswer.model_construct(
         outcome="found",
         url=page.url,
+        exact=page.exact,
         time=to_json(page.time),
         status=page.status,
         mime=page.record.mime and page.record.mime[:_MAX_TYPE],

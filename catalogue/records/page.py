@@ -31,6 +31,8 @@ class Page(ReprMixin):
     """What may be missing from the search."""
     index_files: tuple[str, ...] = ()
     """Parquet files of the plans of the search."""
+    substitutions: tuple[str, ...] = ()
+    """A sentence for each requested URL without a capture, of which another URL with the same key was used."""
 
     def _line(self) -> str:
         time = "" if self.time is None else f" of {clock(self.time)}"
@@ -43,6 +45,11 @@ class Page(ReprMixin):
 
     def _notes(self) -> Iterator[str]:
         yield from self.notes
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a page of the requested URL, or redirects led from there to it."""
+        return not self.substitutions
 
     @property
     def capture(self) -> Capture:

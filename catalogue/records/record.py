@@ -198,7 +198,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest
         raise BadRecord(f"{len(data) - end:,} bytes follow its content")
     response = Head("", (), start)
-    if start < end and kind in _HTTP_KINDS and url.startswith(_HTTP_SCHEMES):
+    if start < end and kind in _HTTP_KINDS and url.lower().startswith(_HTTP_SCHEMES):
         response = parse_http_head(data, start, end)
     record = Record(
         capture=capture,

@@ -33,7 +33,7 @@ from catalogue.records.record import Record
 from catalogue.records.revisit import missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
-from catalogue.surt import Match
+from catalogue.surt import Match, same_url
 
 _TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
 _MAX_URL = 8192
@@ -111,8 +111,8 @@ def parse_url(rest: bytes, query: bytes) -> str:
 def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
     """Fetch the record of the capture nearest to a time, and messages about files that may contain a nearer one.
 
-    Captures with the same spelling of the URL are preferred. ``moment`` has 1 to 14 digits; of the captures whose time
-    starts with them the latest is used.
+    Captures of the URL are preferred to those of other URLs with the same key, and those with the same spelling to
+    other ones. ``moment`` has 1 to 14 digits; of the captures whose time starts with them the latest is used.
 
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
@@ -121,10 +121,11 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
     captures = catalogue.captures(url, crawls=check_crawl_name(crawl), match=Match.EXACT)
     spelling = _spelling(url)
 
-    def rank(row: Mapping[str, Any]) -> tuple[bool, float, float, str, int]:
+    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, float, float, str, int]:
         time = row["fetch_time"].timestamp() * 1000 if row["fetch_time"] else float("-inf")
         distance = max((first or 0) - time, time - (end or 0) + 1, 0)
         return (
+            not same_url(row["url"] or "", url),
             _spelling(row["url"] or "") != spelling,
             distance,
             -time,
@@ -153,6 +154,8 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, ca
         return error_answer(501, str(error))
     for name, value in [*memento_headers(record), *SANDBOX.items()]:
         response.headers[name] = value
+    if not same_url(record.capture.url or record.url, url):
+        response.headers["X-Archive-Exact"] = "false"
     final = response.status_code == _OK and not missing
     response.headers["Cache-Control"] = _CACHED_FOR_A_DAY if final else _NOT_CACHED
     response.headers["Vary"] = "Sec-Fetch-Dest"

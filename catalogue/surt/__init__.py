@@ -1,5 +1,6 @@
 """URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
+from catalogue.surt.equality import normal_url, same_url, similar_url
 from catalogue.surt.interval import (
     END,
     EVERYTHING,
@@ -14,7 +15,7 @@ from catalogue.surt.interval import (
     text_after,
     text_from,
 )
-from catalogue.surt.key import NEWEST, canonical_host, url_surtkeys
+from catalogue.surt.key import BLANKS, NEWEST, canonical_host, url_surtkeys
 from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import (
     Keys,
@@ -24,10 +25,12 @@ from catalogue.surt.pattern import (
     parse_key_pattern,
     parse_key_patterns,
     parse_pattern,
+    without_surplus_slashes,
 )
 from catalogue.surt.url_key import url_surtkey
 
 __all__ = [
+    "BLANKS",
     "END",
     "EVERYTHING",
     "MACROS",
@@ -43,14 +46,18 @@ __all__ = [
     "exact_keys",
     "intersect",
     "merge",
+    "normal_url",
     "overlap",
     "parse_key_pattern",
     "parse_key_patterns",
     "parse_pattern",
     "prefix_interval",
+    "same_url",
     "shared_prefix",
+    "similar_url",
     "text_after",
     "text_from",
     "url_surtkey",
     "url_surtkeys",
+    "without_surplus_slashes",
 ]

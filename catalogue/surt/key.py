@@ -26,7 +26,8 @@ KNOWN_SCHEME = re.compile(r"(?:https?|ftp|mms|rtsp|wais)://", re.ASCII | re.IGNO
 """Schemes of URLs; any other text starts with a host."""
 
 _OPAQUE = ("dns:", "filedesc:", "warcinfo:")
-_BLANKS = "".join(map(chr, range(0x21)))
+BLANKS = "".join(map(chr, range(0x21)))
+"""Characters that are removed from the start and the end of a URL."""
 _STRAY = re.compile(r"[\t\n\r\x85\u2028\u2029]+")
 _SURPLUS_SLASHES = re.compile(r"(?<=^http://)/+|(?<=^https://)/+")
 _PORT = re.compile(r"[+-]?[0-9]{1,20}")
@@ -161,7 +162,7 @@ def _opaque_key(url: str) -> str:
 
 def split(url: str) -> Parts:
     """Split a URL into its parts."""
-    text = _STRAY.sub("", url.strip(_BLANKS))
+    text = _STRAY.sub("", url.strip(BLANKS))
     if not text.isascii():
         _check_unicode(text)
     if not KNOWN_SCHEME.match(text):

@@ -13,7 +13,8 @@
 ====================== ========================================================================================
 
 An asterisk elsewhere is an error, because its meaning would be a guess; ``%2A`` is the character itself. With an
-explicit ``Match``, an asterisk that does not repeat it is the character itself.
+explicit ``Match``, an asterisk that does not repeat it is the character itself. Complete URLs may contain what some
+URLs of the index contain: more than two slashes before the host, and spaces and control characters after it.
 
 Patterns of other keys (see ``Keys``):
 
@@ -33,6 +34,7 @@ from dataclasses import dataclass
 from catalogue.errors import QueryError
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
 from catalogue.surt.key import (
+    BLANKS,
     ERAS,
     KNOWN_SCHEME,
     NEWEST,
@@ -56,6 +58,10 @@ from catalogue.surt.key import (
 _NOT_A_PORT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9]+(?:[/?#*]|$))")
 """A scheme and its colon, such as ``mailto:``: no port follows."""
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
+"""Only complete URLs may contain these after the host, as some URLs of the index do."""
+_SURPLUS_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
+_HOST_END = re.compile(r"[/?#]|$")
+_SECOND_URL = re.compile(r"\s[a-z]+://", re.ASCII | re.IGNORECASE)
 _HOST = re.compile(r"(?:[a-z0-9_.~!$&'+,;=-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
 _HOST_IN_URL = re.compile(r"(?:[A-Za-z0-9_.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+|\[[0-9A-Fa-f:.]+\]")
 """The ``host`` of RFC 3986, and its international form."""
@@ -110,12 +116,19 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
     """
     typed = text.strip()
+    if KNOWN_SCHEME.match(typed):  # other blanks are part of a key
+        typed = text.strip(BLANKS)
     try:
         return _parse(typed, match)
     except _Refused as refused:
         raise QueryError(
             f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
         ) from None
+
+
+def without_surplus_slashes(url: str) -> str:
+    """Remove the slashes that some URLs of the index have between ``https://`` and the host."""
+    return _SURPLUS_SLASHES.sub(r"\1", url)
 
 
 def exact_keys(text: str) -> tuple[str, ...]:
@@ -128,7 +141,7 @@ def exact_keys(text: str) -> tuple[str, ...]:
     if plain is not None:
         return (plain,)
     found = parse_pattern(text, Match.EXACT).intervals
-    return (found[0].start.decode(),) if len(found) == 1 else url_surtkeys(text)
+    return (found[0].start.decode(),) if len(found) == 1 else url_surtkeys(without_surplus_slashes(text))
 
 
 class _Refused(Exception):
@@ -138,17 +151,21 @@ class _Refused(Exception):
 def _parse(typed: str, match: Match | None) -> Pattern:
     if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
         return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
-    _check(typed)
-    match, url = _by_form(typed) if match is None else (match, _by_match(typed, match))
+    text = without_surplus_slashes(typed)
+    _check(text, has_surplus_slashes=text != typed)
+    match, url = _by_form(text) if match is None else (match, _by_match(text, match))
     exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
     return Pattern(typed, match, merge(_INTERVALS[match](url)), exact_url)
 
 
-def _check(typed: str) -> None:
+def _check(typed: str, *, has_surplus_slashes: bool) -> None:
     if not typed:
         raise _Refused("is not a pattern")
-    if _NOT_IN_URLS.search(typed):
+    host = _HOST_END.split(_without_scheme(typed), maxsplit=1)[0]
+    if _NOT_IN_URLS.search(host if KNOWN_SCHEME.match(typed) else typed) or _SECOND_URL.search(typed):
         raise _Refused("has a blank in it, which in a URL is written %20")
+    if has_surplus_slashes and "." not in host:  # a path
+        raise _Refused("names no host")
     if _NOT_A_PORT.match(typed) and not KNOWN_SCHEME.match(typed):
         raise _Refused("starts neither with http:// or https:// nor with a host, or a host and a port")
     if _without_scheme(typed).startswith("/") and not typed.startswith("//"):

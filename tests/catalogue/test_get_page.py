@@ -1,7 +1,5 @@
 """An archived page by its URL: which capture is chosen, redirects, costs."""
 
-import gzip
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,11 +17,10 @@ from catalogue.errors import NotArchived, NotFound, QueryError, TooExpensive
 from catalogue.get_page import GetEstimate
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
-from tests.support.archives import warc
-from tests.support.cdx_indexes import make_index, replace_index
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 from tests.support.mirrors import whole_table
+from tests.support.page_crawls import NEWER, OLD, write_crawl
 
 REDIRECTS = {301, 302, 303, 307, 308}
 COLUMNS = ("url", "url_surtkey", "fetch_time", "fetch_status", "fetch_redirect", "crawl")
@@ -131,38 +128,20 @@ def test_follows_redirects_that_are_archived(
     assert cat.get(lone["url"], crawls=lone["crawl"], follow=False, max_requests=1000).status == lone["fetch_status"]
 
 
-def write_crawl(folder: Path, crawl: str, *captures: tuple[str, str, str]) -> None:
-    """Write the CDX index of a crawl and its records, which have a URL, a time and a redirect, or ``""`` for a page."""
-    lines = []
-    for number, (url, time, redirect) in enumerate(captures):
-        head = f"HTTP/1.1 301 Moved\r\nLocation: {redirect}\r\n\r\n" if redirect else "HTTP/1.1 200 OK\r\n\r\n"
-        date = f"{datetime.strptime(time, '%Y%m%d%H%M%S').replace(tzinfo=UTC):%Y-%m-%dT%H:%M:%SZ}"
-        member = gzip.compress(warc(head=head, WARC_Target_URI=url, WARC_Date=date))
-        subset = "crawldiagnostics" if redirect else "warc"
-        path = f"crawl-data/{crawl}/segments/1/{subset}/{number}.warc.gz"
-        (folder / path).parent.mkdir(parents=True)
-        (folder / path).write_bytes(member)
-        place = {"length": str(len(member)), "offset": "0", "filename": path}
-        described = {"url": url, "status": "301" if redirect else "200"} | ({"redirect": redirect} if redirect else {})
-        lines.append(f"{url_surtkey(url)} {time} {json.dumps(described | place)}")
-    replace_index(folder, make_index(crawl, sorted(lines)))
-
-
 def test_follows_redirects_in_their_own_crawl_first(tmp_path: Path) -> None:
     """Also where the list of crawls, which has their times, is not stored."""
-    old, newer = "CC-MAIN-2022-05", "CC-MAIN-2024-22"
     target = "https://example.com/there"
     redirect = ("https://example.com/here", "20220120000000", target)
-    write_crawl(tmp_path / "source", old, redirect, (target, "20220120000001", ""))
-    write_crawl(tmp_path / "source", newer, (target, "20240601000000", ""))
+    write_crawl(tmp_path / "source", OLD, redirect, (target, "20220120000001", ""))
+    write_crawl(tmp_path / "source", NEWER, (target, "20240601000000", ""))
     settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        page = cat.get("https://example.com/here", crawls=[newer, old])
-    assert (page.crawl, page.url, page.redirects[0].url) == (old, target, redirect[0])
+        page = cat.get("https://example.com/here", crawls=[NEWER, OLD])
+    assert (page.crawl, page.url, page.redirects[0].url) == (OLD, target, redirect[0])
 
 
 def test_says_which_crawl_has_a_capture_whose_archive_is_missing(tmp_path: Path) -> None:
-    url, crawl = "https://example.com/here", "CC-MAIN-2022-05"
+    url, crawl = "https://example.com/here", OLD
     write_crawl(tmp_path / "source", crawl, (url, "20220120000000", ""))
     (archive,) = (tmp_path / "source").rglob("*.warc.gz")
     archive.unlink()

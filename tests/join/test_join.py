@@ -19,7 +19,7 @@ from catalogue.join.price import JoinEstimate
 from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
-from catalogue.surt import Match, parse_pattern, url_surtkeys
+from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
 SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
@@ -49,18 +49,28 @@ class Oracle:
         ]
 
     @cache  # noqa: B019 - few oracles
-    def newest(self, text: str, match: Match) -> dict[str, object]:
+    def preferred(self, text: str, match: Match) -> list[dict[str, object]]:
+        """Return the captures of the URL itself, or all of its key if it has none."""
         rows = self.captures(text, match)
+        exact = [row for row in rows if match is Match.EXACT and same_url(text, str(row["url"]))]
+        return exact or rows
+
+    @cache  # noqa: B019 - few oracles
+    def newest(self, text: str, match: Match) -> dict[str, object]:
+        rows = self.preferred(text, match)
         return max(rows, key=lambda row: tuple(row[name] for name in ("fetch_time", "crawl", *COLUMNS[3:])))
 
 
-def expected(oracle: Oracle, texts: Sequence[str], how: str, match: Match) -> list[tuple[object, ...]]:
-    """Return the rows of a join: number, and what its kind says of them."""
+def expected(
+    oracle: Oracle, texts: Sequence[str], how: str, match: Match, *, of_keys: bool = False
+) -> list[tuple[object, ...]]:
+    """Return the rows of a join: number, and what its kind says of them; ``of_keys`` prefers no URL."""
     found: list[tuple[object, ...]] = []
     for number, text in enumerate(texts, 1):
         rows = oracle.captures(text, match)
         if how == "inner":
-            found += [(number, text, *(row[name] for name in [*COLUMNS, "crawl", "subset"])) for row in rows]
+            preferred = rows if of_keys else oracle.preferred(text, match)
+            found += [(number, text, *(row[name] for name in [*COLUMNS, "crawl", "subset"])) for row in preferred]
         elif how == "crawls":
             times = [row["fetch_time"] for row in rows]
             about = [sorted({row[name] for row in rows}) for name in ("crawl", "fetch_status")]  # type: ignore[type-var]

@@ -104,6 +104,22 @@ def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
     with_assistant(replace(settings, data=data), talk)
 
 
+def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
+    www, www2 = "https://www.city.example/", "https://www2.city.example/"
+    http = OK.encode() + b"Content-Type: text/html\r\n\r\n<p>hello</p>"
+    write_records(tmp_path / "mirror", [(www, TIME, http)])
+    data, settings = harvest(tmp_path / "mirror", tmp_path)
+
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("get_page", url=www, crawls=[CRAWL])
+        assert (answer["url"], answer["exact"]) == (www, True)
+        answer = await assistant.ask("get_page", url=www2, crawls=[CRAWL])
+        assert (answer["url"], answer["exact"]) == (www, False)
+        assert f"no capture of {www2}; this is {www}, which has the same key" in answer["notes"]
+
+    with_assistant(replace(settings, data=data), talk)
+
+
 def test_says_if_the_search_is_not_proven(stored: Settings, miniature: Miniature) -> None:
     """The subsets of redirects and robots.txt are not stored, and there is no CDX index."""
 

@@ -128,6 +128,26 @@ def test_finds_nearest_time_and_spelling(tmp_path: Path) -> None:
             assert got.text == body, (moment, url)
 
 
+def test_prefers_the_requested_url_and_says_if_it_is_another(tmp_path: Path) -> None:
+    later = TIME + timedelta(minutes=10)
+    records = [
+        ("https://www2.example.com/~a", TIME, answer(OK, b"www2")),
+        ("https://www.example.com/~a", later, answer(OK, b"www")),
+        ("https:////sites.example.com/robots.txt", TIME, answer(OK, b"slashes")),
+    ]
+    write_records(tmp_path / "mirror", records)
+    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+        for url, body, exact in (
+            ("https://www2.example.com/~a", "www2", None),
+            ("http://WWW2.example.com:80/%7ea", "www2", None),
+            ("www.example.com/~a", "www", None),
+            ("https://www3.example.com/~a", "www", "false"),
+            ("https:////sites.example.com/robots.txt", "slashes", None),
+        ):
+            got = get(address, f"/{CRAWL}/{later:%Y%m%d%H%M%S}id_/{url}")
+            assert (got.text, got.headers.get("x-archive-exact")) == (body, exact), url
+
+
 # ---- other forms ----
 
 

@@ -1,0 +1,52 @@
+"""The target of a redirect, from the header ``Location``, as browsers read it (https://url.spec.whatwg.org/)."""
+
+import re
+from urllib.parse import urljoin
+
+from catalogue.errors import QueryError
+from catalogue.surt import BLANKS, exact_keys, without_surplus_slashes
+
+_LINE_ENDS = re.compile(r"[\t\n\r]+")
+_HTTP = re.compile(r"https?:", re.IGNORECASE)
+_NETWORK = re.compile(r"(?:https?:|//)", re.IGNORECASE)
+_NETWORK_WITH_HOST = re.compile(r"(?:https?:)?//[^/?#]", re.IGNORECASE)
+_HTTP_WITH_HOST = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TO_ESCAPE = re.compile(r"[^!-~]")
+
+
+def redirect_target(url: str, location: str) -> str:
+    """Return the URL that a redirect leads to.
+
+    Args:
+        url: of the redirect.
+        location: value of its header ``Location``; may be relative, and may contain spaces and other characters that
+            are not allowed in URLs.
+
+    Raises:
+        QueryError: if the target is not a valid HTTP URL.
+    """
+    target = cleaned_location(location)
+    if _HTTP.match(target) or not _SCHEME.match(target):
+        before, separator, rest = re.split(r"([?#]|$)", target, maxsplit=1)
+        target = before.replace("\\", "/") + separator + rest
+    if _NETWORK.match(target) and not _NETWORK_WITH_HOST.match(target):  # urljoin takes it for a path
+        raise QueryError("it has no host")
+    try:
+        resolved = urljoin(without_surplus_slashes(url), target)
+    except ValueError as error:
+        raise QueryError(str(error)) from error
+    found = _HTTP_WITH_HOST.match(resolved)
+    if not found:
+        raise QueryError("it is not an HTTP URL")
+    exact_keys(resolved)
+    return found[0] + _TO_ESCAPE.sub(_escape, resolved[found.end() :])
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def cleaned_location(location: str) -> str:
+    """Remove blanks and control characters around a value, and tabs and line ends from it."""
+    return _LINE_ENDS.sub("", location.strip(BLANKS))

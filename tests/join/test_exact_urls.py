@@ -1,0 +1,113 @@
+"""Joins by exact URLs, where other URLs have the same keys."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.settings import Settings
+from tests.support.commands import Command
+from tests.support.page_crawls import NEWER, OLD, write_crawl
+
+WWW, WWW2, WWW3 = (f"https://www{number}.city.example/" for number in ("", "2", "3"))
+CAPTURES = {
+    OLD: [
+        (WWW2, "20220118000000", ""),
+        (WWW2, "20220119000000", ""),
+        (WWW, "20220120000000", ""),
+        ("https://a.example/AbC", "20220118000000", ""),
+        ("https://a.example/aBc", "20220119000000", ""),
+        ("http://only.example/", "20220119000000", ""),
+    ],
+    NEWER: [
+        (WWW, "20240601000000", ""),
+        ("https://a.example/aBc", "20240601000000", ""),
+        ("https://only.example/", "20240601000000", ""),
+    ],
+}
+LIST = [WWW2, "WWW.city.example:80", WWW3, "example,city)/", "https://a.example/%41bC", "only.example", "no.example"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exact") / "source"
+    for crawl, captures in CAPTURES.items():
+        write_crawl(folder, crawl, *captures)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cat(source: Path) -> Iterator[Catalogue]:
+    with catalogue.open(source.parent / "data", settings=Settings(source=str(source))) as opened:
+        opened.harvest([OLD, NEWER], index="cdx")
+        yield opened
+
+
+def found(cat: Catalogue, how: str) -> list[tuple[str, str, str, bool | None]]:
+    """Return the URL of the list, URL and time of the capture, and whether it is exact."""
+    rows = cat.join(LIST, how=how, crawls=[OLD, NEWER]).to_arrow().to_pylist()
+    return sorted((row["input_key"], row["url"], f"{row['fetch_time']:%Y%m%d}", row["exact"]) for row in rows)
+
+
+def test_latest_capture_of_the_requested_url(cat: Catalogue) -> None:
+    assert found(cat, "latest") == [
+        ("WWW.city.example:80", WWW, "20240601", True),
+        ("example,city)/", WWW, "20240601", None),
+        ("https://a.example/%41bC", "https://a.example/AbC", "20220118", True),
+        (WWW2, WWW2, "20220119", True),
+        (WWW3, WWW, "20240601", False),
+        ("only.example", "https://only.example/", "20240601", True),
+    ]
+
+
+def test_captures_of_the_requested_url_in_any_crawl(cat: Catalogue) -> None:
+    of_key = sorted((url, time[:8]) for crawl in CAPTURES.values() for url, time, _ in crawl if "city" in url)
+    assert found(cat, "inner") == [
+        ("WWW.city.example:80", WWW, "20220120", True),
+        ("WWW.city.example:80", WWW, "20240601", True),
+        *(("example,city)/", url, time, None) for url, time in of_key),
+        ("https://a.example/%41bC", "https://a.example/AbC", "20220118", True),
+        (WWW2, WWW2, "20220118", True),
+        (WWW2, WWW2, "20220119", True),
+        *((WWW3, url, time, False) for url, time in of_key),
+        ("only.example", "http://only.example/", "20220119", True),
+        ("only.example", "https://only.example/", "20240601", True),
+    ]
+
+
+def test_other_matches_have_no_preference(cat: Catalogue) -> None:
+    rows = cat.join(["city.example"], how="latest", match="host", crawls=[OLD, NEWER]).to_arrow()
+    assert rows["url"].to_pylist() == [WWW]
+    assert "exact" not in rows.column_names
+
+
+def test_columns_without_the_url(cat: Catalogue) -> None:
+    rows = cat.join([WWW2], how="inner", crawls=[OLD, NEWER], columns=["fetch_time"]).to_arrow()
+    assert rows.column_names == ["row_id", "input_key", "url_surtkey", "fetch_time", "url", "crawl", "subset", "exact"]
+    assert rows["url"].to_pylist() == [WWW2, WWW2]
+
+
+def test_result_without_rows_has_the_column(cat: Catalogue) -> None:
+    for how in ("inner", "latest"):
+        rows = cat.join(["https://no.example/"], how=how, crawls=[OLD, NEWER]).to_arrow()
+        assert (len(rows), rows.column_names[-1]) == (0, "exact")
+
+
+@pytest.mark.parametrize("how", ["inner", "latest"])
+@pytest.mark.parametrize("output", ["found.parquet", "found"])
+def test_command_counts_captures_of_other_urls(command: Command, source: Path, how: str, output: str) -> None:
+    (command.home / "urls.txt").write_text(f"{WWW2}\n{WWW3}\n")
+    words = ("join", "urls.txt", "--crawl", f"{OLD},{NEWER}", "--source", str(source), "--how", how, "-o", output)
+    ran = command(*words)
+    assert ran.status == 0
+    count, urls = {"inner": ("4 rows", [WWW2, WWW2]), "latest": ("1 row", [WWW2])}[how]
+    assert f"{count} with captures of other URLs with the same key" in ran.err
+    rows = pq.read_table(command.home / output)
+    assert [row["url"] for row in rows.to_pylist() if row["input_key"] == WWW2] == urls
+    again = command(*words, "--json").json()
+    assert again["other_urls"] == int(count.split()[0])
+    if output.endswith(".parquet"):
+        assert command("fetch", "--captures", output, "-o", "pages.warc.gz", "--source", str(source)).status == 0
