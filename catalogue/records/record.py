@@ -111,7 +111,7 @@ class Record(ReprMixin):
             self.header("WARC-Identified-Payload-Type"),
             self.capture.mime,
             self.content_type or self._type_of_block(),
-            lambda: self.body if self.coding_error else self.payload,
+            lambda: b"" if self.coding_error else self.payload,
         )
 
     @property
