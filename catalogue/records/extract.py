@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogue.records.syntax import PARSED_AS, Syntax
-from catalogue.records.text_decoding import decode_text
+from catalogue.records.text_decoding import decode_text, find_charset
 from catalogue.resource_limits import limit_resources
 
 LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.html")
@@ -75,9 +75,10 @@ def _answer(request: bytes) -> bytes:
     header, _, data = request.partition(b"\n")
     syntax, content_type, url, main_content, markdown = json.loads(header)
     try:
-        decoded = decode_text(data, Syntax(syntax), content_type=content_type, url=url)
-        found = _look(decoded.text, PARSED_AS[Syntax(syntax)], main_content=main_content, markdown=markdown)
-        found |= {"charset": decoded.charset, "charset_detector": decoded.source}
+        charset = find_charset(data, Syntax(syntax), content_type=content_type, url=url)
+        document = decode_text(data, charset)
+        found = _look(document, PARSED_AS[Syntax(syntax)], main_content=main_content, markdown=markdown)
+        found |= {"charset": charset.name, "charset_detector": charset.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")

@@ -11,7 +11,7 @@ from catalogue.records.document import Documents
 from catalogue.records.metadata import absolute_links
 from catalogue.records.record import Record
 from catalogue.records.syntax import Syntax
-from catalogue.records.text_decoding import decode_text
+from catalogue.records.text_decoding import decode_text, find_charset
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,17 +86,17 @@ class Page(ReprMixin):
     @property
     def html(self) -> str:
         """The document as text; invalid bytes are replaced by U+FFFD. Raises BadRecord as ``content`` does."""
-        return (self.record.text or decode_text(self.content, Syntax.TEXT)).text
+        return decode_text(self.content, self.record.charset or find_charset(self.content, Syntax.TEXT))
 
     @property
     def charset(self) -> str | None:
         """The charset of the document, by its name in https://encoding.spec.whatwg.org/; None if it is no text."""
-        return self.record.text.charset if self.record.text else None
+        return self.record.charset.name if self.record.charset else None
 
     @property
     def charset_source(self) -> str | None:
         """What determined the charset: see ``catalogue.records.text_decoding``."""
-        return self.record.text.source if self.record.text else None
+        return self.record.charset.source if self.record.charset else None
 
     @property
     def text(self) -> str | None:

@@ -19,7 +19,7 @@ from catalogue.records.content_codings import DecodedBody, decode_body, remove_c
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
 from catalogue.records.media_type import media_type
 from catalogue.records.syntax import Syntax, syntax_of
-from catalogue.records.text_decoding import DecodedText, decode_text
+from catalogue.records.text_decoding import DocumentCharset, find_charset
 from catalogue.records.urls import is_same_url
 
 MAX_INFLATED = 64 << 20
@@ -150,10 +150,10 @@ class Record(ReprMixin):
         return syntax_of(self.mime, self.payload) if has_payload else None
 
     @cached_property
-    def text(self) -> DecodedText | None:
-        """The payload as text with its charset; None if it has no syntax."""
+    def charset(self) -> DocumentCharset | None:
+        """The charset of the payload; None if it has no syntax."""
         syntax = self.syntax
-        return syntax and decode_text(self.payload, syntax, content_type=self.content_type, url=self.url)
+        return syntax and find_charset(self.payload, syntax, content_type=self.content_type, url=self.url)
 
     @cached_property
     def _decoded(self) -> DecodedBody | BadRecord:

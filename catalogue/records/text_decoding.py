@@ -1,4 +1,4 @@
-"""Choose the charset of a document and decode it, as https://html.spec.whatwg.org/#determining-the-character-encoding.
+"""Find the charset of a document and decode it, as https://html.spec.whatwg.org/#determining-the-character-encoding.
 
 In this order: byte order mark, ``charset`` of the header, declaration in the document, detection. The detector is that
 of Firefox, which also uses the top-level domain; UTF-8 is detected before, since few other texts are valid UTF-8.
@@ -53,18 +53,17 @@ _INVALID = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedText:
-    """A document as text."""
+class DocumentCharset:
+    """The charset of a document."""
 
-    text: str
-    charset: str
+    name: str
     """Name in the encoding standard, lower case."""
     source: str
     """What decided, for instance ``http header``."""
 
 
-def decode_text(data: bytes, syntax: Syntax, *, content_type: str = "", url: str = "") -> DecodedText:
-    """Decode a document; invalid bytes become U+FFFD.
+def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: str = "") -> DocumentCharset:
+    """Return the charset of a document.
 
     Args:
         data: the document without content codings.
@@ -74,21 +73,27 @@ def decode_text(data: bytes, syntax: Syntax, *, content_type: str = "", url: str
     """
     for mark, charset in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
-            return DecodedText(decode(data[len(mark) :], charset), charset, BYTE_ORDER_MARK)
+            return DocumentCharset(charset, BYTE_ORDER_MARK)
     if found := next(filter(None, map(charset_of, _PARAMETER.findall(content_type))), None):
-        return DecodedText(decode(data, found), found, HEADER)
+        return DocumentCharset(found, HEADER)
     for source, find in _DECLARATIONS[syntax].items():
         if found := find(data[:_PRESCANNED]):
-            return DecodedText(decode(data, found), found, source)
+            return DocumentCharset(found, source)
     if found := _utf_16(data):
-        return DecodedText(decode(data, found), found, DETECTION)
-    text = data.decode(errors="replace")
-    if _is_utf_8(data, text):
-        return DecodedText(text, UTF_8, DETECTION)
+        return DocumentCharset(found, DETECTION)
+    if _is_utf_8(data):
+        return DocumentCharset(UTF_8, DETECTION)
     if META in _DECLARATIONS[syntax] and (found := _meta(data[:_LATE_META])):
-        return DecodedText(decode(data, found), found, META)
-    found = _detected(data[:_DETECTED], url)
-    return DecodedText(decode(data, found), found, DETECTION)
+        return DocumentCharset(found, META)
+    return DocumentCharset(_detected(data[:_DETECTED], url), DETECTION)
+
+
+def decode_text(data: bytes, charset: DocumentCharset) -> str:
+    """Decode a document without its byte order mark; invalid bytes become U+FFFD."""
+    mark = next(
+        (mark for mark in _BYTE_ORDER_MARKS if charset.source == BYTE_ORDER_MARK and data.startswith(mark)), b""
+    )
+    return decode(data[len(mark) :], charset.name)
 
 
 def _meta(data: bytes) -> str | None:
@@ -167,10 +172,11 @@ def _utf_16(data: bytes) -> str | None:
     return None
 
 
-def _is_utf_8(data: bytes, text: str) -> bool:
+def _is_utf_8(data: bytes) -> bool:
     """Return whether data is UTF-8 except for single bytes, or the end, where a document may be cut."""
     if data.isascii():
         return _ESCAPE not in data
+    text = data.decode(errors="replace")
     invalid = text.count(_INVALID) - data.count(_INVALID.encode()) - text.endswith(_INVALID)
     valid = len(text) - len(text.encode("ascii", "ignore")) - text.count(_INVALID)
     return valid > 2 * invalid

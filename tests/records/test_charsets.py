@@ -38,9 +38,9 @@ def by_browser(browser: Chrome, charset: str, inputs: list[bytes]) -> list[str]:
 def inputs_of(random: Random) -> Iterator[bytes]:
     """Yield all bytes, random pairs and random texts, valid and invalid ones."""
     yield from (bytes([byte]) for byte in range(256))
-    for _ in range(3000):
-        yield bytes([random.randrange(0x80, 256), random.randrange(256)])
     for _ in range(1000):
+        yield bytes([random.randrange(0x80, 256), random.randrange(256)])
+    for _ in range(500):
         words = [random.randbytes(1), random.randbytes(2), bytes([random.randrange(0x20, 0x7F)]), b"\x81\x30\x84\x32"]
         yield b"".join(random.choices(words, k=random.randrange(12)))
 
@@ -81,7 +81,7 @@ def off_standard(charset: str, data: bytes) -> bool:
 def test_decodes_escape_sequences_as_browsers_do(chromium: Chrome) -> None:
     random = Random(1)
     words = [*ESCAPES, b"\x30\x21", b"\x25", b"a", b"\\", b"~", b"\n", b"\xb1", b"\x0e"]
-    inputs = [b"".join(random.choices(words, k=random.randrange(12))) + b"a" for _ in range(3000)]
+    inputs = [b"".join(random.choices(words, k=random.randrange(12))) + b"a" for _ in range(1000)]
     for data, expected in zip(inputs, by_browser(chromium, "iso-2022-jp", inputs), strict=True):
         assert decode(data, "iso-2022-jp") == expected, data
 
@@ -119,6 +119,6 @@ def test_decodes_by_label(label: str, data: bytes, text: str) -> None:
 
 @pytest.mark.parametrize("charset", [*MULTI_BYTE, "iso-2022-jp"])
 def test_decodes_long_damaged_texts_in_linear_time(charset: str) -> None:
-    """A million invalid bytes take a second; the time limit of a test is that of a quadratic decoder."""
-    for data in (b"\xff" * 1_000_000, b"\x81\x20" * 500_000, b"\x1b\xff" * 500_000, b"\x8f\xff" * 500_000):
-        assert decode(data, charset).count("\ufffd") >= 500_000
+    """A quadratic decoder would exceed the time limit of tests."""
+    for data in (b"\xff" * 200_000, b"\x81\x20" * 200_000, b"\x1b\xff" * 200_000, b"\x8f\xff" * 200_000):
+        assert decode(data, charset).count("\ufffd") >= 200_000

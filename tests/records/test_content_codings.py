@@ -241,7 +241,7 @@ def test_record_reports_what_was_decoded() -> None:
     record = record_of(gzipped, lines="Content-Encoding: gzip\r\n")
     assert (record.payload, record.body, record.truncated, record.coding_error) == (PAGE, gzipped, None, None)
     cut = record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n")
-    assert (cut.coding_error, cut.truncated, cut.text) == ("the gzip coding of its payload ends early", None, None)
+    assert (cut.coding_error, cut.truncated, cut.charset) == ("the gzip coding of its payload ends early", None, None)
     with pytest.raises(BadRecord, match="ends early"):
         _ = Page(cut, "CC-MAIN-2022-33", "warc").content
     for flagged in (

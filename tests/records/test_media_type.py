@@ -62,7 +62,7 @@ def test_detected_types_have_priority(documents: Documents, declared: str) -> No
         assert record.mime == "text/html"
         assert documents.look(record)["text"] == "hello visible words"
     pdf = record_of(PDF, "text/html", mime="application/pdf")
-    assert (pdf.mime, pdf.text, documents.look(pdf)["text"]) == ("application/pdf", None, None)
+    assert (pdf.mime, pdf.charset, documents.look(pdf)["text"]) == ("application/pdf", None, None)
 
 
 def test_long_prologs_take_linear_time() -> None:

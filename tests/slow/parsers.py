@@ -278,7 +278,10 @@ def _records() -> list[bytes]:
     http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=x\r\nContent-Encoding: %s\r\n\r\n"
     fields = b"WARC/1.0\r\nWARC-Type: %s\r\nWARC-Date: 2022-08-15T01:02:03Z\r\nWARC-Target-URI: http://e.com/\r\n"
     found = []
-    for coding, body in ((b"gzip", gzip.compress(b"hello", mtime=0)), (b"deflate", b"x"), (b"br", b"<p>")):
+    zipped = gzip.compress(b"hello", mtime=0)
+    zstandard = bytes.fromhex("28b52ffd200529000068656c6c6f")
+    bodies = {b"gzip": zipped, b"deflate": b"x", b"br": b"\x0b\x02\x80hello\x03", b"gzip, zstd": zstandard}
+    for coding, body in (*bodies.items(), (b"br", b"<p>")):
         block = http % coding + body
         found.append(b" " + fields % b"response" + b"Content-Length: %d\r\n\r\n" % len(block) + block + b"\r\n\r\n")
         found.append(b" http://e.com/ 192.0.2.1 20220815010203 text/html %d\n" % len(block) + block + b"\n")
