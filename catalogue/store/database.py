@@ -329,6 +329,12 @@ class Store:
             return None
         return [key for row, key, _ in rows if row > first]
 
+    def row_numbers(self, table: str, containing: str = "") -> dict[str, int]:
+        """Return the keys that contain a text, ascending, with the numbers of their rows; see ``last_row``."""
+        query = f'SELECT key, rowid FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
+        with self._exclusive_connection() as connection:
+            return dict(connection.execute(query, [containing]).fetchall())
+
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the digests of the values of existing keys."""
         query = f"SELECT key, rowid, typeof(value) = 'blob' FROM \"{_valid(table)}\""  # noqa: S608

@@ -25,6 +25,7 @@ ORDER = [
     "query",
     "cdx",
     "store",
+    "tables",
     "metadata_db",
     "plan",
     "read",

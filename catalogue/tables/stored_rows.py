@@ -1,0 +1,164 @@
+"""The row groups of a crawl and subset, as a query finds and uses them."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from catalogue.errors import StoreLocked
+from catalogue.parquet.model import Column, Footer, RowGroup
+from catalogue.query.exact_keys import is_ascii
+from catalogue.surt import KeyInterval, overlap
+from catalogue.tables.row_group_values import USED, footer_of, row_group_of
+from catalogue.tables.sort_rows import SIGNED
+from catalogue.tables.table_file import Part, TableDamaged, TableFile
+from catalogue.tables.table_schema import FLAT, decode_columns
+
+_Found = TypeVar("_Found")
+_CHUNKS = [f"chunks.list.element.{name}" for name in USED]
+_VALUES = [
+    name for name in FLAT if name not in {"crawl", "subset", "footer_size", "file_codec", "utc_times", "has_page_index"}
+]
+_MANY = 16
+"""Rows from which on all rows of a part are converted at once, not one by one."""
+_PARTS = 128
+"""Parts whose flat columns are in memory, of some 0.1 MB each."""
+_CHUNK_PARTS = 4
+"""Parts whose column chunks are in memory, of some 1.5 MB each."""
+_ROW_GROUPS = 2048
+"""Row groups in memory, of some 30 kB each."""
+
+
+class Place(NamedTuple):
+    """A row of a table: a row group that may match."""
+
+    part: int
+    """Number of the row group of the table."""
+    row: int
+    """Number of the row in it."""
+    values: Mapping[str, Any]
+    """The flat columns."""
+
+
+class _Keys(NamedTuple):
+    """Bounds of the rows of a part."""
+
+    least: list[bytes]
+    greatest: list[bytes]
+    reached: list[bytes]
+    """The greatest key so far."""
+    intervals: list[list[dict[str, str]] | None]
+    signed: list[int]
+    """Rows whose bounds are in signed order."""
+
+
+class StoredRows:
+    """The rows of one table."""
+
+    def __init__(self, table: TableFile, repair: Callable[[], TableFile]) -> None:
+        """Use a table; ``repair`` makes it again if it turns out to be damaged."""
+        self._table = table
+        self._repair = repair
+        self._flat = lru_cache(_PARTS)(self._read_flat)
+        self._keys = lru_cache(_PARTS)(self._read_keys)
+        self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
+        self._row_group = lru_cache(_ROW_GROUPS)(self._make_row_group)
+
+    def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
+        try:
+            return read(self._table)
+        except TableDamaged:
+            before, self._table = self._table, self._repair()
+            if [part.contents for part in before.parts] != [part.contents for part in self._table.parts]:
+                message = "a damaged table was made again, and has other row groups now; run the query again"
+                raise StoreLocked(message) from None
+            return read(self._table)
+
+    def _read_flat(self, part: int) -> pa.Table:
+        return self._reading(lambda table: table.read(part, _VALUES)).combine_chunks()
+
+    def _read_keys(self, part: int) -> _Keys:
+        bounded = self._flat(part).slice(self._table.parts[part].unbounded)
+        names = ("min_key", "max_key", "bounds_from", "key_intervals")
+        least, greatest, origins, intervals = (bounded.column(name).to_pylist() for name in names)
+        least, greatest = ([key.encode() for key in each] for each in (least, greatest))
+        signed = [row for row, origin in enumerate(origins) if origin == SIGNED and intervals[row] is None]
+        return _Keys(least, greatest, [*accumulate(greatest, max)], intervals, signed)
+
+    def _read_chunks(self, part: int) -> pa.ListArray:
+        return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks").combine_chunks()
+
+    def _make_row_group(self, part: int, row: int) -> RowGroup:
+        (values,) = self._converted(part, [row])
+        return row_group_of(values, self._schema(values), self._chunks(part), row)
+
+    def _converted(self, part: int, rows: Sequence[int]) -> list[dict[str, Any]]:
+        flat = self._flat(part)
+        if len(rows) >= _MANY:
+            every = flat.to_pylist()
+            return [every[row] for row in rows]
+        columns = dict(zip(flat.column_names, flat.columns, strict=True))
+        return [{name: column[row].as_py() for name, column in columns.items()} for row in rows]
+
+    def _schema(self, values: Mapping[str, Any]) -> Mapping[str, Column]:
+        return decode_columns(self._table.schemas[values["columns"]])
+
+    def matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[Place]:
+        """Yield the row groups whose keys may be in one of the ascending, disjoint intervals."""
+        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
+        # Bounds in signed order are valid for ASCII only; see resolved_query.near.
+        signed = any(self._table.parts[number].signed for number in parts) and not is_ascii(intervals)
+        for number in parts:
+            if _may_match(self._table.parts[number], intervals, signed=signed):
+                rows = self._rows(number, intervals, signed=signed)
+                for row, values in zip(rows, self._converted(number, rows), strict=True):
+                    if values["row_group"] is not None:
+                        yield Place(number, row, values)
+
+    def _rows(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
+        unbounded = self._table.parts[part].unbounded
+        keys = self._keys(part)
+        found: set[int] = set()
+        if len(intervals) > len(keys.least):
+            bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
+            found.update(row for row, (least, greatest) in bounds if overlap(intervals, least, greatest))
+        else:
+            for interval in intervals:
+                end = bisect_left(keys.least, interval.end)
+                start = bisect_left(keys.reached, interval.start, 0, end)
+                found.update(row for row in range(start, end) if keys.greatest[row] >= interval.start)
+        found = {row for row in found if _in_one_of(intervals, keys.intervals[row])}
+        if signed:
+            found.update(keys.signed)
+        return [*range(unbounded), *sorted(unbounded + row for row in found)]
+
+    def file(self, places: Sequence[Place]) -> Footer:
+        """Return the footer of a file with these row groups of it, by ascending ordinal."""
+        first = places[0].values
+        groups = [self._row_group(place.part, place.row) for place in places]
+        return footer_of(first, self._schema(first), tuple(groups))
+
+    def column_names(self, place: Place) -> tuple[str, ...]:
+        """Return the names of the columns of a file."""
+        return tuple(self._schema(place.values))
+
+    def values(self, subset: str, names: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+        """Yield flat columns of all rows of a subset in the order of keys, part by part."""
+        for number, part in enumerate(self._table.parts):
+            if part.subset == subset:
+                yield self._reading(partial(TableFile.read, part=number, columns=names)).to_pylist()
+
+
+def _may_match(part: Part, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
+    if part.unbounded or (part.signed and signed):
+        return True
+    return overlap(intervals, part.least.encode(), part.greatest.encode())
+
+
+def _in_one_of(intervals: Sequence[KeyInterval], known: list[dict[str, str]] | None) -> bool:
+    if known is None:
+        return True
+    return any(overlap(intervals, each["min"].encode(), each["max"].encode()) for each in known)

@@ -1,0 +1,86 @@
+"""The columns of a table, and the schemas of index files as text."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+
+import pyarrow as pa
+
+from catalogue.parquet.model import Column
+
+INTERVALS = pa.list_(pa.struct([("min", pa.string()), ("max", pa.string())]))
+CHUNK = pa.struct(
+    [
+        ("column_name", pa.string()),
+        ("physical_type", pa.string()),
+        ("codec", pa.string()),
+        ("encodings", pa.string()),  # numbers of the format, such as 0,3
+        ("num_values", pa.int64()),
+        ("null_count", pa.int64()),
+        ("file_offset", pa.int64()),
+        ("data_page_offset", pa.int64()),
+        ("total_compressed_size", pa.int64()),
+        ("total_uncompressed_size", pa.int64()),
+        ("dictionary_coded", pa.int64()),
+        ("min", pa.binary()),
+        ("max", pa.binary()),
+        ("bounds", pa.string()),  # order of min and max, and whether they were cut; see BOUNDS
+        ("column_index_offset", pa.int64()),
+        ("column_index_length", pa.int64()),
+        ("offset_index_offset", pa.int64()),
+        ("offset_index_length", pa.int64()),
+    ]
+)
+"""A column chunk."""
+FILE_COLUMNS = {
+    "path": pa.string(),
+    "crawl": pa.string(),
+    "subset": pa.string(),
+    "version": pa.binary(),  # digest of the value of the store
+    "file_size": pa.int64(),
+    "footer_size": pa.int64(),
+    "etag": pa.string(),
+    "last_modified": pa.string(),
+    "source": pa.string(),
+    "taken": pa.string(),
+    "file_num_rows": pa.int64(),
+    "created_by": pa.string(),
+    "file_codec": pa.string(),
+    "columns": pa.int32(),  # number of the schema; see Directory.schemas
+    "utc_times": pa.bool_(),
+    "has_page_index": pa.bool_(),
+    "file_min_key": pa.string(),
+}
+"""Equal in all row groups of a file."""
+ROW_GROUP_COLUMNS = {
+    "row_group": pa.int32(),  # null in the row of a file without row groups
+    "num_rows": pa.int64(),
+    "total_byte_size": pa.int64(),
+    "total_compressed_size": pa.int64(),
+    "file_offset": pa.int64(),
+    "min_key": pa.string(),
+    "max_key": pa.string(),
+    "bounds_from": pa.string(),
+    "first_fetch": pa.int64(),
+    "last_fetch": pa.int64(),
+    "key_intervals": INTERVALS,
+}
+FLAT = [*FILE_COLUMNS, *ROW_GROUP_COLUMNS]
+TABLE = pa.schema([*FILE_COLUMNS.items(), *ROW_GROUP_COLUMNS.items(), ("chunks", pa.list_(CHUNK))])
+"""Columns of a table."""
+
+
+def encode_columns(columns: Mapping[str, Column]) -> str:
+    """Return the leaves of a schema as text."""
+    values = [{field.name: getattr(each, field.name) for field in fields(Column)} for each in columns.values()]
+    for each in values:
+        each["element"] = each["element"].hex()
+    return json.dumps(values, separators=(",", ":"))
+
+
+@lru_cache(64)  # the files of a crawl have few schemas, and crawls have the same ones
+def decode_columns(text: str) -> Mapping[str, Column]:
+    """Return the leaves of a schema, by name, from the text of ``encode_columns``."""
+    values = json.loads(text)
+    return {each["name"]: Column(**{**each, "element": bytes.fromhex(each["element"])}) for each in values}

@@ -1,0 +1,110 @@
+"""From which state of the store the tables were made, and what a plan needs of all crawls, in one small file.
+
+It is written after the tables, so it states what they contain. A table that was replaced since then, or is damaged, has
+another checksum than the file says.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from catalogue.atomic_files import whole_file
+from catalogue.store.database import Store
+
+_LAYOUT = 1
+"""Version of the tables; those of another version are made again."""
+
+
+@dataclass(slots=True)
+class CrawlState:
+    """The state of one crawl."""
+
+    checksum: int
+    """Of the directory of its table; 0 without a table."""
+    last_rows: dict[str, list[int]]
+    """Number of stored files, or of page indexes, and the greatest number of their rows in the store."""
+    schemas: list[str] = field(default_factory=list)
+    """See ``encode_columns``."""
+    files: dict[str, int] = field(default_factory=dict)
+    """Number of files in the table, by subset."""
+    row_groups: dict[str, int] = field(default_factory=dict)
+    manifest: int = 0
+    """Number of the row of its manifest in the store."""
+    listed: dict[str, int] = field(default_factory=dict)
+    """Number of files in its manifest, by subset."""
+    requested: list[str] = field(default_factory=list)
+    """Subsets that a harvest requested."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Number of files that could not be fetched or decoded, by subset."""
+    undecodable: dict[str, str] = field(default_factory=dict)
+    """Reasons why stored footers are not in the table, by path."""
+
+
+@dataclass(slots=True)
+class TablesState:
+    """The state of all tables."""
+
+    dataset: str
+    """The key column."""
+    store: str
+    """See ``Store.state``."""
+    indexes: str
+    """See ``Store.index_state``."""
+    crawls: dict[str, CrawlState]
+    times: dict[str, tuple[int, int]]
+    """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
+
+    @property
+    def store_id(self) -> str:
+        """Return the part of ``store`` that changes when numbers of rows may be used again."""
+        return self.store.partition(":")[0]
+
+
+def state_path(folder: Path) -> Path:
+    return folder / "state.json"
+
+
+def table_path(folder: Path, crawl: str) -> Path:
+    """Return the path of the table of a crawl."""
+    return folder / f"{crawl}.parquet"
+
+
+def read_state(folder: Path) -> TablesState | None:
+    """Return the state; None if it is missing, damaged or of another version."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        checksum, _, packed = state_path(folder).read_bytes().partition(b"\n")
+        if int(checksum) == crc32(packed):
+            values = json.loads(packed)
+            schemas = values.pop("schemas")
+            if values.pop("layout") == _LAYOUT:
+                crawls = {crawl: CrawlState(**each) for crawl, each in values.pop("crawls").items()}
+                for each in crawls.values():
+                    each.schemas = [schemas[number] for number in each.schemas]
+                return TablesState(**values, crawls=crawls)
+    return None
+
+
+def write_state(folder: Path, state: TablesState) -> None:
+    """Replace the file."""
+    schemas = {text: number for number, text in enumerate(dict.fromkeys(_schemas(state)))}
+    values: dict[str, Any] = asdict(state) | {"layout": _LAYOUT, "schemas": [*schemas]}
+    for crawl in values["crawls"].values():
+        crawl["schemas"] = [schemas[text] for text in crawl["schemas"]]  # crawls have the same ones
+    packed = json.dumps(values, separators=(",", ":")).encode()
+    with whole_file(state_path(folder)) as file:
+        file.write(b"%d\n%b" % (crc32(packed), packed))
+
+
+def _schemas(state: TablesState) -> list[str]:
+    return [text for _, crawl in sorted(state.crawls.items()) for text in crawl.schemas]
+
+
+def fresh_state(folder: Path, store: Store, key: str, *, indexes: bool = False) -> TablesState | None:
+    """Return the state if the tables show everything that is stored; ``indexes``: page indexes, too."""
+    state = read_state(folder)
+    if state is None or state.dataset != key or state.store != store.state():
+        return None
+    return state if not indexes or state.indexes == store.index_state() else None

@@ -1,0 +1,188 @@
+"""Tables have what the footers have, and find the row groups that comparing each one finds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.manifests import index_file
+from catalogue.errors import FormatError
+from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.model import Bounds, Footer, Order
+from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile
+from catalogue.surt import EVERYTHING, KeyInterval, merge
+from catalogue.tables.open_tables import Tables
+from tests.support.footers import confused, made, small_file
+from tests.support.mirrors import crawl_of, index_paths, raw_footer
+from tests.support.stores import path_of, stored_file
+
+
+def footers_of(tables: Tables) -> dict[str, Footer]:
+    """Return all footers by path, as the tables have them."""
+    found: dict[str, Footer] = {}
+    for crawl, subset in tables.counts("files"):
+        rows = tables.rows(crawl)
+        assert rows
+        by_path: dict[str, list[Any]] = {}
+        for place in rows.matching(subset, [EVERYTHING]):
+            by_path.setdefault(place.values["path"], []).append(place)
+        for path, places in by_path.items():
+            found[path] = rows.file(sorted(places, key=lambda place: place.values["row_group"]))
+    return found
+
+
+def stored_footers(folder: Path, values: Mapping[str, StoredFile]) -> Store:
+    store = Store(folder / "footers.sqlite", create=True)
+    store.put("files", values.items())
+    return store
+
+
+def values_of(files: Sequence[bytes]) -> dict[str, StoredFile]:
+    return {path_of(n): stored_file(raw_footer(data), size=len(data)) for n, data in enumerate(files)}
+
+
+@pytest.fixture(scope="module")
+def mirrored(mirror: Path) -> dict[str, StoredFile]:
+    data = {str(path.relative_to(mirror)): path.read_bytes() for path in index_paths(mirror)}
+    return {path: stored_file(raw_footer(each), size=len(each)) for path, each in data.items()}
+
+
+def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
+    with stored_footers(tmp_path, mirrored) as store:
+        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
+        assert sum(tables.counts("files").values()) == len(mirrored)
+        for crawl, subset in tables.counts("row_groups"):
+            of = {path: each for path, each in mirrored.items() if f"crawl={crawl}/subset={subset}/" in path}
+            for place in tables.rows(crawl).matching(subset, [EVERYTHING]):  # type: ignore[union-attr]
+                value = of[place.values["path"]]
+                known = (value.source, value.size, value.etag, value.last_modified, value.taken)
+                names = ("source", "file_size", "etag", "last_modified", "taken")
+                assert tuple(place.values[name] for name in names) == known
+                assert place.values["version"] == store.version(place.values["path"])
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"compression": "snappy", "version": "1.0"},
+    {"compression": "zstd", "use_dictionary": False},
+    {"compression": "none", "write_statistics": False},
+    {"compression": "brotli", "write_page_index": False},
+    {"compression": "lz4", "data_page_version": "2.0"},
+    {"row_group_size": 1},
+]
+
+
+def test_tables_of_any_writer_have_what_the_footers_have(tmp_path: Path) -> None:
+    values = values_of([small_file(**options) for options in OPTIONS])
+    with stored_footers(tmp_path, values) as store:
+        found = footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL))
+    assert found == {path: decode_footer(each.data, each.size) for path, each in values.items()}
+
+
+def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) -> None:
+    """Footers with wrong fields are in the table as they are decoded, or are failures."""
+    original = made(small_file())
+    footers = {confused(original.footer, Random(seed)) for seed in range(200)}
+    values = {path_of(n): stored_file(each, size=original.rest + len(each)) for n, each in enumerate(sorted(footers))}
+    expected = {}
+    for path, each in values.items():
+        try:
+            expected[path] = decode_footer(each.data, each.size)
+        except FormatError:
+            continue
+    with stored_footers(tmp_path, values) as store:
+        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        found = footers_of(tables)
+        undecodable = {path for state in tables.state.crawls.values() for path in state.undecodable}
+    assert len(expected) > 20
+    assert {**found} == {path: each for path, each in expected.items() if path not in undecodable and each.row_groups}
+    assert undecodable >= values.keys() - expected.keys()
+    assert sum(tables.counts("failures").values()) == len(undecodable)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> Tables:
+    folder = tmp_path_factory.mktemp("opened")
+    return Tables.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
+
+
+KEYS = st.text("abcdeghmnoprtwz,)/é", max_size=6)
+
+
+@pytest.fixture(scope="module")
+def bounds_of(mirrored: dict[str, StoredFile]) -> dict[tuple[str, int], Bounds | None]:
+    return {
+        (path, group.ordinal): group.chunks["url_surtkey"].bounds
+        for path, each in mirrored.items()
+        for group in decode_footer(each.data, each.size).row_groups
+    }
+
+
+@given(keys=st.lists(KEYS, min_size=2, max_size=12, unique=True), prefix=st.sampled_from(["", "com,"]))
+def test_finds_the_row_groups_that_may_match(
+    opened: Tables, bounds_of: dict[tuple[str, int], Bounds | None], keys: list[str], prefix: str
+) -> None:
+    chosen = sorted((prefix + key).encode() for key in keys)
+    intervals = merge(KeyInterval(start, end) for start, end in zip(chosen[::2], chosen[1::2], strict=False))
+    ascii_only = all(each.start.isascii() and each.end.isascii() for each in intervals)
+    expected = {
+        place
+        for place, bounds in bounds_of.items()
+        if bounds is None
+        or (bounds.order is Order.SIGNED and not ascii_only)
+        or any(bounds.min < one.end and bounds.max >= one.start for one in intervals)
+    }
+    found = [
+        (place.values["path"], place.values["row_group"])
+        for crawl, subset in opened.counts("files")
+        for place in opened.rows(crawl).matching(subset, intervals)  # type: ignore[union-attr]
+    ]
+    assert len(found) == len({*found})
+    assert {*found} == expected
+
+
+def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
+    folder = tmp_path / "tables"
+    first, *others = mirrored
+    with stored_footers(tmp_path, {path: mirrored[path] for path in others}) as store:
+        Tables.open(folder, store, COMMON_CRAWL)
+        before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+        store.put("files", [(first, mirrored[first])])
+        file = index_file(first)
+        assert file
+        tables = Tables.open(folder, store, COMMON_CRAWL)
+        assert first in footers_of(tables)
+        after = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+        assert {name for name in after if before.get(name) != after[name]} == {f"{file.crawl}.parquet"}
+        store.delete("files", [path for path in mirrored if f"crawl={file.crawl}/" in path])
+        assert file.crawl not in {crawl for crawl, _ in Tables.open(folder, store, COMMON_CRAWL).counts("files")}
+        assert not (folder / f"{file.crawl}.parquet").exists()
+
+
+def test_tables_are_parquet_files(opened: Tables, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
+    del opened
+    with stored_footers(tmp_path, mirrored) as store:
+        Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        state = store.state()
+    for path in (tmp_path / "tables").glob("*.parquet"):
+        table = pq.read_table(path)
+        groups = list(zip(table["path"].to_pylist(), table["row_group"].to_pylist(), strict=True))
+        of_crawl = {each: value for each, value in mirrored.items() if crawl_of(Path(each)) == path.stem}
+        expected = [
+            (each, group.ordinal)
+            for each, value in of_crawl.items()
+            for group in decode_footer(value.data, value.size).row_groups
+        ]
+        assert sorted(groups) == sorted(expected)
+        subsets = table["subset"].to_pylist()
+        assert subsets == sorted(subsets)
+        metadata = pq.read_metadata(path).metadata
+        assert metadata
+        assert metadata[b"state"].decode() == state
