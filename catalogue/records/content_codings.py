@@ -214,9 +214,12 @@ def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern
 def _brotli_and_line_end(data: bytes) -> _Step:
     """Decode data that a line end may follow, which browsers ignore and the decoder rejects."""
     for end in (b"\n", b"\r"):
-        with suppress(brotli.error):
+        try:
             return _brotli(data)
-        data = data.removesuffix(end)
+        except brotli.error:
+            if not data.endswith(end):
+                raise
+            data = data.removesuffix(end)
     return _brotli(data)
 
 

@@ -9,7 +9,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"?'
 _VALUE, _PARAMETER = (re.compile(rf'(?:[^{end}"]|{_QUOTED})+', re.DOTALL) for end in ",;")
 _TYPE = re.compile(r"[^\s/]+/[^\s/]+")
 _ANY = "*/*"
-_SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=\s*[\"']?\s*([^\"';,\s]+)", re.IGNORECASE)
+_SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"']*([^\"';,\s]+)", re.IGNORECASE)
 
 
 def declared_charset(content_type: str) -> str | None:

@@ -238,6 +238,15 @@ def test_detects_without_a_top_level_domain(url: str) -> None:
     assert "Привет" in page_of(RUSSIAN.encode("cp1251"), url=url).html
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["charset=" + " " * 100_000, "text/html" + ";charset= " * 20_000, 'text/html;"\\' * 20_000, "charset " * 20_000],
+)
+def test_reads_long_headers_in_linear_time(kind: str) -> None:
+    """A quadratic expression would exceed the time limit of tests."""
+    assert page_of(RUSSIAN.encode(), f"{kind};").charset_source == "detection"
+
+
 FEED = "<rss><channel><title>Новости</title><item><title>Июль</title></item></channel></rss>"
 
 
