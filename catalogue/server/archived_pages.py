@@ -28,6 +28,8 @@ from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound, QueryError
 from catalogue.query.times import time_bounds
+from catalogue.records.charsets import charset_of
+from catalogue.records.media_type import first_type
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record
 from catalogue.records.revisit import missing_body
@@ -231,15 +233,16 @@ def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def content_headers(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield the archived content type if it is valid; otherwise make the browser save the payload."""
-    given = record.http_header("content-type") or ""
-    kind = given.partition(";")[0].strip().lower()
+    """Yield the declared type if it is valid, with the charset of its text; otherwise make the browser save it."""
+    kind = first_type(record.content_type) or ""
     if not _TYPE.fullmatch(kind) or kind.startswith(_MULTIPART):
         yield "Content-Type", "application/octet-stream"
         yield "Content-Disposition", "attachment"
         return
-    charset = _CHARSET.search(given.partition(";")[2])
-    yield "Content-Type", f"{kind}; charset={charset[1]}" if charset else kind
+    used = record.charset.name if record.charset else None
+    labels = [label for label in _CHARSET.findall(record.content_type) if not used or charset_of(label) == used]
+    charset = next(iter(labels), used)
+    yield "Content-Type", f"{kind}; charset={charset}" if charset else kind
 
 
 def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
