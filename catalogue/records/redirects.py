@@ -4,19 +4,21 @@ import re
 from urllib.parse import urljoin
 
 from catalogue.errors import QueryError
+from catalogue.records.record import Record
 from catalogue.surt import BLANKS, exact_keys, without_surplus_slashes
 
 _LINE_ENDS = re.compile(r"[\t\n\r]+")
 _HTTP = re.compile(r"https?:", re.IGNORECASE)
 _NETWORK = re.compile(r"(?:https?:|//)", re.IGNORECASE)
 _NETWORK_WITH_HOST = re.compile(r"(?:https?:)?//[^/?#]", re.IGNORECASE)
-_HTTP_WITH_HOST = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+_HTTP_WITH_HOST = re.compile(r"(https?://)(?:[^/?#]*@)?([^/?#]+)", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BEYOND_ASCII = 0x80
 _TO_ESCAPE = re.compile(r"[^!-~]")
 
 
 def redirect_target(url: str, location: str) -> str:
-    """Return the URL that a redirect leads to.
+    """Return the URL that a redirect leads to, without user and password.
 
     Args:
         url: of the redirect.
@@ -39,12 +41,22 @@ def redirect_target(url: str, location: str) -> str:
     found = _HTTP_WITH_HOST.match(resolved)
     if not found:
         raise QueryError("it is not an HTTP URL")
-    exact_keys(resolved)
-    return found[0] + _TO_ESCAPE.sub(_escape, resolved[found.end() :])
+    target = found[1] + found[2] + _TO_ESCAPE.sub(_escape, resolved[found.end() :])
+    exact_keys(target)
+    return target
 
 
 def _escape(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def location_of(record: Record) -> str:
+    """Return the header ``Location`` of a record; bytes that are not UTF-8 stay what they are, as escapes."""
+    location = record.http_header("location") or ""
+    raw = location.encode("latin-1", errors="replace")
+    if location.isascii() or raw not in record.http_head:
+        return location
+    return "".join(chr(byte) if byte < _BEYOND_ASCII else f"%{byte:02X}" for byte in raw)
 
 
 def cleaned_location(location: str) -> str:
