@@ -162,6 +162,8 @@ def test_text_form(hostile: str) -> None:
 def test_text_form_without_text_is_404(hostile: str) -> None:
     got = page(hostile, "picture", "text_")
     assert (got.status, "image/png" in got.json["message"]) == (404, True)
+    got = page(hostile, "cut", "text_")
+    assert (got.status, got.json["message"]) == (404, "the gzip coding of its payload ends early; use id_")
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
