@@ -133,10 +133,15 @@ class Record(ReprMixin):
     @property
     def truncated(self) -> str | None:
         """Why the payload is not complete: ``length``, ``time``, ``disconnect`` or ``unspecified``."""
-        flagged = self.header("WARC-Truncated") or self.capture.truncated
-        if flagged or isinstance(self._decoded, BadRecord):
-            return flagged
+        if self._flag or isinstance(self._decoded, BadRecord):
+            return self._flag
         return "unspecified" if self._decoded.ends_early else None
+
+    @property
+    def _flag(self) -> str | None:
+        """Why the payload is not complete, as far as record or index say it."""
+        flag = self.header("WARC-Truncated") or ""
+        return self.capture.truncated if flag.lower() in _UNKNOWN else flag
 
     def _type_of_block(self) -> str | None:
         """Return the media type in the record's own header, unless it is that of an HTTP message."""
@@ -157,9 +162,8 @@ class Record(ReprMixin):
 
     @cached_property
     def _decoded(self) -> DecodedBody | BadRecord:
-        cut = bool(self.header("WARC-Truncated") or self.capture.truncated)
         try:
-            return decode_body(self.body, self.http_headers, cut=cut)
+            return decode_body(self.body, self.http_headers, cut=bool(self._flag))
         except BadRecord as error:
             return error
 
