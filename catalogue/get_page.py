@@ -161,8 +161,10 @@ class _Candidates:
 
     def is_final(self, distance: float) -> bool:
         """Return whether no capture at least so far from the requested time can be better."""
-        usable = self.usable.get(True) or self.usable.get(False)
-        return usable is not None and usable.similar and (self.first_crawl or distance >= usable.distance)
+        best = self.best
+        if best is None or best not in self.usable.values() or not best.similar:
+            return False
+        return self.first_crawl or distance >= best.distance
 
     @property
     def best(self) -> _Found | None:
