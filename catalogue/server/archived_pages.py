@@ -97,6 +97,7 @@ async def archived_page(request: Request) -> Response:
 
 ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
 """For any path of three segments or more that no other route has."""
+ROUTES[0].path_regex = re.compile(ROUTES[0].path_regex.pattern, re.DOTALL)  # URLs may contain %0A
 
 
 def parse_url(rest: bytes, query: bytes) -> str:
