@@ -99,6 +99,7 @@ async def archived_page(request: Request) -> Response:
 
 ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
 """For any path of three segments or more that no other route has."""
+ROUTES[0].path_regex = re.compile(ROUTES[0].path_regex.pattern, re.DOTALL)  # URLs may contain %0A
 
 
 def parse_url(rest: bytes, query: bytes) -> str:
@@ -185,10 +186,10 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
 def _text(_crawl: str, record: Record, service: Service) -> Response:
     text: str | None = text_of(record, service.documents().look)["text"]
     if text is None:
-        missing = missing_body(record)
-        return error_answer(
-            404, f"{missing}; use warc_" if missing else f"a document of type {record.mime} has no text; use id_"
-        )
+        if missing := missing_body(record):
+            return error_answer(404, f"{missing}; use warc_")
+        why = record.coding_error or f"a document of type {record.mime} has no text"
+        return error_answer(404, f"{why}; use id_")
     return Response(text.encode(errors="replace"), media_type="text/plain")
 
 

@@ -279,6 +279,8 @@ def test_record_reports_what_was_decoded() -> None:
     ):
         assert (flagged.truncated, flagged.coding_error) == ("length", None)
         assert PAGE.startswith(flagged.payload)
+    unknown = record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n", WARC_Truncated="-")
+    assert (unknown.truncated, unknown.coding_error) == (None, "the gzip coding of its payload ends early")
     early = record_of(chunked(PAGE)[:-7], lines="Transfer-Encoding: chunked\r\n")
     assert (early.truncated, early.payload) == ("unspecified", PAGE)
 
