@@ -18,7 +18,7 @@ from catalogue.query.query import Query
 from catalogue.query.times import Moment, time_bounds
 from catalogue.records.page import Page
 from catalogue.records.record import Record
-from catalogue.records.redirects import cleaned_location, redirect_target
+from catalogue.records.redirects import cleaned_location, location_of, redirect_target
 from catalogue.selection import needs_crawl_list, select_listed, several
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawls
@@ -161,8 +161,10 @@ class _Candidates:
 
     def is_final(self, distance: float) -> bool:
         """Return whether no capture at least so far from the requested time can be better."""
-        usable = self.usable.get(True) or self.usable.get(False)
-        return usable is not None and usable.similar and (self.first_crawl or distance >= usable.distance)
+        best = self.best
+        if best is None or best not in self.usable.values() or not best.similar:
+            return False
+        return self.first_crawl or distance >= best.distance
 
     @property
     def best(self) -> _Found | None:
@@ -201,7 +203,7 @@ class _Search:
             record = None if found.is_redirect and follow and found.target else self.record(found)
             if record and found.capture.status is None:  # a redirect, perhaps
                 found = replace(found, capture=replace(found.capture, status=record.status))
-            target = cleaned_location(found.target or (record and record.http_header("location")) or "")
+            target = cleaned_location(found.target or (record and location_of(record)) or "")
             if not (found.is_redirect and follow and target):
                 break
             redirects.append(found.capture)

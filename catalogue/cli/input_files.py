@@ -109,9 +109,12 @@ def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
         return
     if not (first.startswith("{") or _CDXJ.match(first)):
         delimiter = max("\t;,", key=first.count)
-        rows = csv.DictReader(lines, delimiter=delimiter)
+        header = [
+            name.strip().lower() for name in next(csv.reader(lines, delimiter=delimiter, skipinitialspace=True), [])
+        ]
+        rows = csv.DictReader(lines, header, delimiter=delimiter, skipinitialspace=True)
         # Without this check, a one-line file of another format would be read as a header without captures.
-        if first and set(CAPTURE_COLUMNS).isdisjoint(rows.fieldnames or ()):
+        if first and set(CAPTURE_COLUMNS).isdisjoint(header):
             raise ValueError("the first line is neither a JSON object nor a header with columns of captures")
         yield from rows
         return

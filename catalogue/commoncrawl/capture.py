@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from catalogue.errors import BadRecord, QueryError
@@ -40,12 +40,17 @@ _NAMES = {
 }
 """Fields of a capture, by their names in the index and in CDX."""
 
-_NOTHING = {"", "-", "None", "null", "NULL", "nan", "NaN", "NaT", "<NA>"}
-"""Texts for unknown values: of CDX, CSV, Python, JSON, SQL and pandas."""
+_NOTHING = {"", "-", "None", "null", "NULL", "\\N", "nan", "NaN", "NaT", "<NA>", "NA", "N/A"}
+"""Texts for unknown values: of CDX, CSV, Python, JSON, SQL, Hive, pandas, R and spreadsheets."""
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
 _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
-_STAMP = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 4 + r"([0-9]{2})?")
-"""Year to second, or to minute."""
+_STAMP = re.compile(
+    r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:[0-9]{3})?)?)?)?)?"
+)
+"""Year to millisecond, second, minute, day or month, or the year alone."""
+_ZONE = re.compile(r"\s*(?:UTC|GMT|Z)\Z", re.IGNORECASE)
+_PRECISIONS = {4: timedelta(days=366), 6: timedelta(days=31), 8: timedelta(days=1), 12: timedelta(minutes=1)}
+"""Precision of times by their number of digits."""
 _MILLISECONDS = 13
 """Digits of a time that pandas writes to JSON, from 2001 to 2286."""
 
@@ -69,6 +74,8 @@ class Capture:
     """Why the record is not complete."""
     old_folder: str = field(default="", repr=False, compare=False)
     """Folder before ``filename`` in the index, which only old sources have."""
+    precision: timedelta = field(default=timedelta(seconds=1), repr=False, compare=False)
+    """Of ``time``."""
 
     @property
     def range(self) -> ByteRange:
@@ -115,6 +122,7 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         found["mime"],
         found["truncated"],
         old_folder=matched[1] or "",
+        precision=precision_of(found["time"] or ""),
     )
 
 
@@ -159,18 +167,23 @@ def _whole(text: str | None) -> int:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970."""
+    """Parse a time, UTC by default: ISO 8601, digits of year to second or less, or milliseconds since 1970."""
     digits = _DIGITS.fullmatch(text)
-    if not digits:
-        time = datetime.fromisoformat(text)
-    elif len(digits[1]) == _MILLISECONDS:
+    if digits and len(digits[1]) == _MILLISECONDS:
         return datetime.fromtimestamp(int(digits[1]) / 1000, UTC)
-    elif stamp := _STAMP.fullmatch(digits[1]):
-        year, month, day, hour, minute, second = (int(part or 0) for part in stamp.groups())
-        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    else:
+    if stamp := _STAMP.fullmatch(digits[1] if digits else text):
+        year, month, day, hour, minute, second = stamp.groups()
+        return datetime(
+            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=UTC
+        )
+    if digits:
         raise ValueError(f"invalid time {text[:100]!r}; use 14 digits")
-    return in_utc(time)
+    return in_utc(datetime.fromisoformat(_ZONE.sub("+00:00", text)))
+
+
+def precision_of(text: str) -> timedelta:
+    """Return the precision of a written time; some writers leave out seconds, or the time of day."""
+    return _PRECISIONS.get(sum(map(str.isdigit, text)), timedelta(seconds=1))
 
 
 def format_timestamp(time: datetime | None) -> str:

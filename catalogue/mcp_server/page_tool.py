@@ -82,15 +82,16 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
     notes = [*page.notes, *page.substitutions]
     if page.record.truncated:
         notes.append(f"the page is not complete; it was cut when it was archived: {page.record.truncated[:_MAX_TYPE]}")
-    content = ""
+    content, missing = "", missing_body(page.record)
     try:
         content = _content(page, arguments)
     except (BadDocument, BadRecord) as error:
         notes.append(f"the page cannot be parsed ({error}); the format headers always works")
-    if missing := missing_body(page.record):
+    else:
+        if not (content or missing) and arguments.format in {"text", "markdown"}:
+            notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")
+    if missing:
         notes.append(f"{missing}; the format headers always works")
-    elif not content and arguments.format in {"text", "markdown"}:
-        notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")
     shown, removed = visible(content)
     facts = PageAnswer.model_construct(
         outcome="found",

@@ -30,9 +30,13 @@ MAX_DECODED = 64 << 20
 _MAX_CODINGS = 10
 _MAX_MEMBERS = 100
 """Members or frames of a body; the rest is copied after each."""
-_NOT_CODINGS = {"", "7bit", "8bit", "aws-chunked", "binary", "identity", "none", "null", "off", "plain", "text"}
+_NOT_CODINGS = {"", "-", "7bit", "8bit", "aws-chunked", "binary", "identity", "none", "null", "off", "plain", "text"}
 """Values that servers send for bodies without a coding."""
+_NO_NAME = re.compile(r"[/=]")
+"""In media types and parameters, which some servers send instead."""
 _GZIP_SIGNATURE = b"\x1f\x8b"
+_EMPTY_BROTLI = b";"
+"""What most servers send for an empty page; other bytes that mean one are digits, which may be a page."""
 _ZSTD_SIGNATURE = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Of a frame or a skippable frame."""
 _ZSTD_WINDOW = 26
@@ -104,7 +108,7 @@ def remove_chunks(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
 def _names(headers: Iterable[tuple[str, str]], header: str) -> list[str]:
     values = ",".join(value for name, value in headers if name.lower() == header)
     names = (name.partition(";")[0].strip(" \t\"'").lower() for name in values.split(","))
-    return [name for name in names if name not in _NOT_CODINGS and "/" not in name and not charset_of(name)]
+    return [name for name in names if not (name in _NOT_CODINGS or _NO_NAME.search(name) or charset_of(name))]
 
 
 def _without_chunks(data: bytes, cut: bool) -> _Step:  # noqa: FBT001 - as all decoders
@@ -140,14 +144,20 @@ def _inflate(data: bytes, cut: bool) -> _Step:  # noqa: FBT001
     """Decode zlib's format or, as some servers send, raw deflate or gzip."""
     if data.startswith(_GZIP_SIGNATURE):
         return _gunzip(data, cut)
+    return _unless_plain(data, zlib.error, lambda: _zlib_or_raw(data))
+
+
+def _zlib_or_raw(data: bytes) -> _Step:
     if data[0] & 15 == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0:
         with suppress(zlib.error):
             return _members(data, lambda: zlib.decompressobj(_ZLIB))
-    return _unless_plain(data, cut, zlib.error, lambda: _members(data, lambda: zlib.decompressobj(_RAW_DEFLATE)))
+    return _members(data, lambda: zlib.decompressobj(_RAW_DEFLATE))
 
 
-def _unbrotli(data: bytes, cut: bool) -> _Step:  # noqa: FBT001
-    return _unless_plain(data, cut, brotli.error, lambda: _brotli(data))
+def _unbrotli(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
+    if data == _EMPTY_BROTLI:
+        return b"", False
+    return _unless_plain(data, brotli.error, lambda: _brotli_and_line_end(data))
 
 
 def _unzstd(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
@@ -157,8 +167,11 @@ def _unzstd(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
     return _members(data, lambda: zstd.ZstdDecompressor(options=options), _ZSTD_SIGNATURE)
 
 
-def _unless_plain(data: bytes, cut: bool, damage: type[Exception], decode: Callable[[], _Step]) -> _Step:  # noqa: FBT001
-    """Decode data without a signature; data that cannot be decoded and is text, or of a known type, has no coding."""
+def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _Step]) -> _Step:
+    """Decode data without a signature; text and data of a known type has no coding unless it is that of a longer text.
+
+    Texts such as JSON can begin like raw deflate, and short ones like brotli.
+    """
     plain = not is_binary(data) or binary_type(data) is not None
     try:
         decoded, early = decode()
@@ -166,7 +179,9 @@ def _unless_plain(data: bytes, cut: bool, damage: type[Exception], decode: Calla
         if plain:
             return data, False
         raise
-    return (data, False) if plain and (not decoded or (early and not cut)) else (decoded, early)
+    if plain and (early or len(decoded) < len(data) or is_binary(decoded)):
+        return data, False
+    return decoded, early
 
 
 class _Decoder(Protocol):
@@ -194,6 +209,18 @@ def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern
         if not member.eof or not following or not following.match(data):
             return b"".join(parts), not member.eof
     raise BadRecord(f"its payload's coding has more than {_MAX_MEMBERS} members")
+
+
+def _brotli_and_line_end(data: bytes) -> _Step:
+    """Decode data that a line end may follow, which browsers ignore and the decoder rejects."""
+    for end in (b"\n", b"\r"):
+        try:
+            return _brotli(data)
+        except brotli.error:
+            if not data.endswith(end):
+                raise
+            data = data.removesuffix(end)
+    return _brotli(data)
 
 
 def _brotli(data: bytes) -> _Step:

@@ -16,7 +16,8 @@ _HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IG
 """Protocols of responses; archives have more than two versions."""
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
 _ARC_MIDDLE = re.compile(
-    r" ([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-) ([0-9]{14}|[0-9]{12})(?= |\Z)"
+    r"(?<![ \t])[ \t]+([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-)[ \t]+"
+    r"([0-9]{17}|[0-9]{14}|[0-9]{12}|[0-9]{8})(?=[ \t]|\Z)"
 )
 """IP address and date, which are between URL and media type; both may contain blanks."""
 _UNKNOWN = {"", "-"}
@@ -59,7 +60,7 @@ def parse_arc_head(data: bytes) -> Head:
     """
     end = _head_end(data, 0, len(data), _LINE_END)
     line = _decode(data[:end]).rstrip()
-    start, _, length = line.rpartition(" ")
+    start, length = ["", "", *line.rsplit(maxsplit=1)][-2:]
     if between := [*_ARC_MIDDLE.finditer(start)]:
         last = between[-1]  # of several, since URLs are more likely to contain such a part
         values = [start[: last.start()], last[1], last[2], start[last.end() :].strip(), length]

@@ -6,6 +6,9 @@ The signatures are those of https://mimesniff.spec.whatwg.org/, and a few of arc
 import re
 from collections.abc import Callable
 
+from catalogue.records.charsets import UTF_16_BE, UTF_16_LE
+from catalogue.records.content_type import declared_charset
+
 HTML, XHTML, PLAIN = "text/html", "application/xhtml+xml", "text/plain"
 _ANY = "application/octet-stream"
 
@@ -71,6 +74,11 @@ _BRANDED = (
 _CHECKED = ("text/", "image/", "application/json", "application/javascript")
 """Declared types that a signature overrides, as it does those of XML; other documents may be in a zip file."""
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_UTF_16_STARTS = {
+    UTF_16_LE: re.compile(rb"(?:[\t\n\r ]\0)*<\0"),
+    UTF_16_BE: re.compile(rb"(?:\0[\t\n\r ])*\0<"),
+}
+"""Markup without byte order mark."""
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(
     rb"\s*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",
@@ -106,18 +114,27 @@ def media_type(
         payload: return the payload without codings; called only if its first bytes decide.
     """
     for detected in (identified, indexed):
-        if (found := _normal(detected)) and found not in _UNKNOWN:
+        if (found := first_type(detected)) and found not in _UNKNOWN:
             return found
-    named = _normal(declared) or _normal(identified) or _normal(indexed)
+    named = first_type(declared) or first_type(identified) or first_type(indexed)
     data = payload()
     if not data:
         return named
-    if named == PLAIN and "utf-16" not in (declared or "").lower() and is_binary(data[:_SNIFFED]):
+    if named == PLAIN and declared_charset(declared or "") not in _UTF_16_STARTS and is_binary(data[:_SNIFFED]):
         return binary_type(data) or _ANY
     if named and named not in _UNKNOWN:
         binary = binary_type(data) if named.startswith(_CHECKED) or is_xml(named) else None
         return binary or named
     return binary_type(data) or _text_type(data) or named
+
+
+def first_type(declared: str | None) -> str | None:
+    """Return the first valid media type of a list in lower case, without parameters and quotes."""
+    for part in (declared or "").split(","):
+        name = part.partition(";")[0].strip(" \t\"'").lower()
+        if _TYPE.fullmatch(name):
+            return name
+    return None
 
 
 def binary_type(data: bytes) -> str | None:
@@ -164,14 +181,7 @@ def _readable(data: bytes) -> bytes:
     head = data[:_LONGEST_PROLOG]
     if head.startswith(_BYTE_ORDER_MARKS[1:]):
         return head.decode("utf-16", "replace").encode(errors="replace")
-    if head.startswith((b"<\0", b"\0<")):
-        return head.replace(b"\0", b"")
+    for charset, start in _UTF_16_STARTS.items():
+        if start.match(head):
+            return head.decode(charset, "replace").encode(errors="replace")
     return head.removeprefix(_BYTE_ORDER_MARKS[0])
-
-
-def _normal(declared: str | None) -> str | None:
-    for part in (declared or "").split(","):
-        name = part.partition(";")[0].strip(" \t\"'").lower()
-        if _TYPE.fullmatch(name):
-            return name
-    return None

@@ -86,7 +86,9 @@ class Page(ReprMixin):
     @property
     def html(self) -> str:
         """The document as text; invalid bytes are replaced by U+FFFD. Raises BadRecord as ``content`` does."""
-        return decode_text(self.content, self.record.charset or find_charset(self.content, Syntax.TEXT))
+        content, record = self.content, self.record
+        charset = record.charset or find_charset(content, Syntax.TEXT, content_type=record.content_type, url=self.url)
+        return decode_text(content, charset)
 
     @property
     def charset(self) -> str | None:

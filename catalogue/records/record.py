@@ -8,16 +8,16 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 
-from catalogue.commoncrawl.capture import Capture, parse_timestamp
+from catalogue.commoncrawl.capture import Capture, parse_timestamp, precision_of
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
-from catalogue.records.media_type import media_type
+from catalogue.records.media_type import first_type, media_type
 from catalogue.records.syntax import Syntax, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
 from catalogue.records.urls import is_same_url
@@ -39,9 +39,7 @@ _HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")
 """Hexadecimal digits that are not base 32."""
 _ALGORITHM_BY_LENGTH = {32: "md5", 64: "sha256", 96: "sha384", 128: "sha512"}
 _UNKNOWN = {"", "-", "none", "null"}
-"""Values of dates and digests that are unknown."""
-_PRECISIONS = {8: timedelta(days=1), 12: timedelta(minutes=1)}
-"""Precision of times by their number of digits."""
+"""Values of dates, digests and flags that are unknown."""
 _STATUS = re.compile(r"[0-9]{1,9}")
 
 
@@ -133,10 +131,15 @@ class Record(ReprMixin):
     @property
     def truncated(self) -> str | None:
         """Why the payload is not complete: ``length``, ``time``, ``disconnect`` or ``unspecified``."""
-        flagged = self.header("WARC-Truncated") or self.capture.truncated
-        if flagged or isinstance(self._decoded, BadRecord):
-            return flagged
+        if self._flag or isinstance(self._decoded, BadRecord):
+            return self._flag
         return "unspecified" if self._decoded.ends_early else None
+
+    @property
+    def _flag(self) -> str | None:
+        """Why the payload is not complete, as far as record or index say it."""
+        flag = self.header("WARC-Truncated") or ""
+        return self.capture.truncated if flag.lower() in _UNKNOWN else flag
 
     def _type_of_block(self) -> str | None:
         """Return the media type in the record's own header, unless it is that of an HTTP message."""
@@ -147,7 +150,7 @@ class Record(ReprMixin):
     def syntax(self) -> Syntax | None:
         """The syntax of the payload; None if it has no text, cannot be decoded, or is left out of a revisit."""
         has_payload = not self.coding_error and bool(self.body or self.kind != "revisit")
-        return syntax_of(self.mime, self.payload) if has_payload else None
+        return syntax_of(self.mime, self.payload, declared=first_type(self.content_type)) if has_payload else None
 
     @cached_property
     def charset(self) -> DocumentCharset | None:
@@ -157,9 +160,8 @@ class Record(ReprMixin):
 
     @cached_property
     def _decoded(self) -> DecodedBody | BadRecord:
-        cut = bool(self.header("WARC-Truncated") or self.capture.truncated)
         try:
-            return decode_body(self.body, self.http_headers, cut=cut)
+            return decode_body(self.body, self.http_headers, cut=bool(self._flag))
         except BadRecord as error:
             return error
 
@@ -174,7 +176,7 @@ def read_record(capture: Capture, member: bytes) -> Record:
         BadRecord: if it is another record, or damaged.
     """
     try:
-        return _record(capture, member, inflate(member, limit=MAX_INFLATED))
+        return _record(capture, member, inflate(member, limit=MAX_INFLATED).lstrip(b"\r\n"))
     except BadManifest as error:
         raise BadRecord(f"it cannot be inflated: {error}") from error
     except (CatalogueError, MemoryError):
@@ -245,7 +247,8 @@ def _check(record: Record, block: memoryview | None) -> None:
     if capture.url is not None and not is_same_url(record.url, capture.url):
         raise BadRecord(f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}")
     is_dated = _date(record.headers, record.archive).lower() not in _UNKNOWN
-    if capture.time is not None and is_dated and (time is None or abs(time - capture.time) >= _precision(record)):
+    precision = max(capture.precision, precision_of(_date(record.headers, record.archive)))
+    if capture.time is not None and is_dated and (time is None or abs(time - capture.time) >= precision):
         raise BadRecord(f"it is of {time} and not of {capture.time}")
     if capture.status is not None and record.status is not None and record.status != capture.status:
         raise BadRecord(f"its status is {record.status} and not {capture.status}")
@@ -280,12 +283,6 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
 
 def _date(headers: Iterable[tuple[str, str]], archive: str) -> str:
     return _find(headers, "WARC-Date" if archive == "warc" else "archive-date") or ""
-
-
-def _precision(record: Record) -> timedelta:
-    """Return the precision of the record's time; some writers leave out seconds, or the time of day."""
-    digits = sum(map(str.isdigit, _date(record.headers, record.archive)))
-    return _PRECISIONS.get(digits, timedelta(seconds=1))
 
 
 def _time(text: str) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from catalogue.records.media_type import XHTML, is_html, is_xml, root_element
+from catalogue.records.media_type import HTML, is_html, is_xml, root_element
 
 _FEEDS = {"rss": "rss", "rdf:rdf": "rss", "feed": "atom"}
 """Formats of feeds by root element."""
@@ -31,20 +31,19 @@ PARSED_AS = {
 """Names of the parsers."""
 
 
-def syntax_of(mime: str | None, data: bytes) -> Syntax | None:
+def syntax_of(mime: str | None, data: bytes, *, declared: str | None = None) -> Syntax | None:
     """Return the syntax of a document; None if it has no text, such as an image.
 
-    A feed is recognized by its root element, since servers and detectors give it many types.
+    A feed is recognized by its root element, since servers and detectors give it many types. XHTML that a server
+    declares as HTML is HTML, as in browsers.
     """
     if mime is None or not (mime.startswith("text/") or is_html(mime) or is_xml(mime)):
         return None
     root = root_element(data) or ""
     if root in _FEEDS:
         return Syntax(_FEEDS[root])
-    if is_html(mime):
-        return Syntax.XHTML if mime == XHTML else Syntax.HTML
-    if is_xml(mime) and root == "html":
-        return Syntax.XHTML
+    if is_html(mime) or (is_xml(mime) and root == "html"):
+        return Syntax.HTML if HTML in {mime, declared} else Syntax.XHTML
     if not mime.startswith("text/"):
         return None
     return Syntax.XML if is_xml(mime) else Syntax.TEXT

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from catalogue.records.charsets import UTF_8, UTF_16_BE, UTF_16_LE, WINDOWS_1252, X_USER_DEFINED, charset_of, decode
+from catalogue.records.content_type import declared_charset, similar_charset
 from catalogue.records.syntax import Syntax
 
 try:
@@ -32,7 +33,6 @@ _LATE_META = 1 << 16
 _DETECTED = 1 << 18
 """First bytes that the detector reads."""
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": UTF_16_LE, b"\xfe\xff": UTF_16_BE}
-_PARAMETER = re.compile(r"(?:^|[;,\s])charset\s*=\s*[\"']?\s*([^\"';,\s]+)", re.IGNORECASE)
 _XML_DECLARATION = re.compile(rb"\s*<\?xml\s[^>]{0,500}?encoding\s*=\s*(?:\"([^\"<>]{1,40})\"|'([^'<>]{1,40})')")
 _MARKUP = re.compile(
     rb"<(?:(?P<comment>!--)|(?P<tag>meta(?=[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*)|[!/?][^>]*>?)", re.IGNORECASE
@@ -44,8 +44,10 @@ _ATTRIBUTE = re.compile(
 )
 """End of a tag; or a name and a value, where ``open`` is a quote that is not closed."""
 _CONTENT_CHARSET = re.compile(
-    rb"charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:\"([^\"]*)\"|'([^']*)'|([^\"'\t\n\f\r ;][^\t\n\f\r ;]*))", re.IGNORECASE
+    rb"charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:\"([^\"]*)\"|'([^']*)'|[\"']|([^\t\n\f\r ;]*))", re.IGNORECASE
 )
+_BY_PYTHON_NAME = {"cp874": "windows-874"}
+"""Names from the detector that are not labels of the encoding standard."""
 _TOP_LEVEL_DOMAIN = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]{1,59}")
 _ESCAPE = b"\x1b"
 """In ASCII text a sign of iso-2022-jp."""
@@ -74,11 +76,13 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
     for mark, charset in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return DocumentCharset(charset, BYTE_ORDER_MARK)
-    if found := next(filter(None, map(charset_of, _PARAMETER.findall(content_type))), None):
+    if found := declared_charset(content_type):
         return DocumentCharset(found, HEADER)
     for source, find in _DECLARATIONS[syntax].items():
         if found := find(data[:_PRESCANNED]):
             return DocumentCharset(found, source)
+    if found := similar_charset(content_type):
+        return DocumentCharset(found, HEADER)
     if found := _utf_16(data):
         return DocumentCharset(found, DETECTION)
     if _is_utf_8(data):
@@ -187,7 +191,8 @@ def _detected(data: bytes, url: str) -> str:
         from resiliparse.parse.encoding import detect_encoding  # noqa: PLC0415 - the other detector
 
         return charset_of(detect_encoding(data) or "") or WINDOWS_1252
-    return charset_of(detect(data, allow_utf8=False, tld=_top_level_domain(url))) or WINDOWS_1252
+    found = detect(data, allow_utf8=False, tld=_top_level_domain(url))
+    return charset_of(_BY_PYTHON_NAME.get(found, found)) or WINDOWS_1252
 
 
 def _top_level_domain(url: str) -> bytes | None:

@@ -28,6 +28,8 @@ from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound, QueryError
 from catalogue.query.times import time_bounds
+from catalogue.records.charsets import charset_of
+from catalogue.records.media_type import first_type
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record
 from catalogue.records.revisit import missing_body
@@ -97,6 +99,7 @@ async def archived_page(request: Request) -> Response:
 
 ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
 """For any path of three segments or more that no other route has."""
+ROUTES[0].path_regex = re.compile(ROUTES[0].path_regex.pattern, re.DOTALL)  # URLs may contain %0A
 
 
 def parse_url(rest: bytes, query: bytes) -> str:
@@ -183,10 +186,10 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
 def _text(_crawl: str, record: Record, service: Service) -> Response:
     text: str | None = text_of(record, service.documents().look)["text"]
     if text is None:
-        missing = missing_body(record)
-        return error_answer(
-            404, f"{missing}; use warc_" if missing else f"a document of type {record.mime} has no text; use id_"
-        )
+        if missing := missing_body(record):
+            return error_answer(404, f"{missing}; use warc_")
+        why = record.coding_error or f"a document of type {record.mime} has no text"
+        return error_answer(404, f"{why}; use id_")
     return Response(text.encode(errors="replace"), media_type="text/plain")
 
 
@@ -231,15 +234,16 @@ def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def content_headers(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield the archived content type if it is valid; otherwise make the browser save the payload."""
-    given = record.http_header("content-type") or ""
-    kind = given.partition(";")[0].strip().lower()
+    """Yield the declared type if it is valid, with the charset of its text; otherwise make the browser save it."""
+    kind = first_type(record.content_type) or ""
     if not _TYPE.fullmatch(kind) or kind.startswith(_MULTIPART):
         yield "Content-Type", "application/octet-stream"
         yield "Content-Disposition", "attachment"
         return
-    charset = _CHARSET.search(given.partition(";")[2])
-    yield "Content-Type", f"{kind}; charset={charset[1]}" if charset else kind
+    used = record.charset.name if record.charset else None
+    labels = [label for label in _CHARSET.findall(record.content_type) if not used or charset_of(label) == used]
+    charset = next(iter(labels), used)
+    yield "Content-Type", f"{kind}; charset={charset}" if charset else kind
 
 
 def memento_headers(record: Record) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
-from catalogue.surt.equality import normal_url, same_url, similar_url
+from catalogue.surt.equality import normal_url, same_url, similar_url, without_dots
 from catalogue.surt.interval import (
     END,
     EVERYTHING,
@@ -59,5 +59,6 @@ __all__ = [
     "text_from",
     "url_surtkey",
     "url_surtkeys",
+    "without_dots",
     "without_surplus_slashes",
 ]

@@ -58,7 +58,7 @@ def normal_url(url: str) -> str:
         return f"{found[1].lower()}{found[2] or '/'}{found[3] or ''}"
     parts = split(without_surplus_slashes(url))
     scheme = "" if parts.scheme in {"http", "https"} else f"{parts.scheme}://"
-    path = _without_dots(_respelled(parts.path)) or "/"
+    path = without_dots(_respelled(parts.path)) or "/"
     query = "" if parts.query is None else f"?{_respelled(parts.query)}"
     return f"{scheme}{canonical_host(parts.host, NEWEST)}{port_key(parts)}{path}{query}"
 
@@ -75,7 +75,7 @@ def _respelling(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
-def _without_dots(path: str) -> str:
+def without_dots(path: str) -> str:
     """Resolve the segments ``.`` and ``..``, as in RFC 3986."""
     if "/." not in path:
         return path

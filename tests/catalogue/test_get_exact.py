@@ -123,6 +123,16 @@ def test_another_status_of_the_requested_url_is_better_than_a_page_of_another(op
         assert (page.url, page.status, page.exact) == (WWW2, 404, True)
 
 
+def test_another_status_of_the_requested_url_does_not_end_the_search(opened: Opened) -> None:
+    url = "https://city.example/"
+    old, newer = ((url, "20220120000000", ""),), ((url, "20240601000000", "500"), (WWW, "20240601000001", ""))
+    with opened(old=old, newer=newer) as cat:
+        page = cat.get(url, crawls=[NEWER, OLD])
+        assert (page.url, page.status, page.crawl, page.exact) == (url, 200, OLD, True)
+        page = cat.get(url, crawls=NEWER)
+        assert (page.url, page.status, page.exact) == (url, 500, True)
+
+
 def test_targets_of_redirects_are_requested_urls(opened: Opened) -> None:
     start, there = "https://start.example/a", "https://start.example/b"
     captures = (

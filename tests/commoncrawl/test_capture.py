@@ -40,7 +40,7 @@ def test_converts_rows_of_every_origin() -> None:
     athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
     assert capture_of(athena) == meant
     assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
-    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.float64("nan"), np.datetime64("NaT"), "NaN"):
+    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT"), "NaN", r"\N", "NA", "N/A"):
         nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
         assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
         with pytest.raises(BadRecord, match="is not the path of an archive"):
@@ -54,7 +54,11 @@ def test_converts_rows_of_every_origin() -> None:
     [
         ("20220815010203", 3),
         (20220815010203.0, 3),
+        ("20220815010203999", 3),
         ("202208150102", 0),
+        ("2022-08-15 01:02:03.000 UTC", 3),
+        ("2022-08-15T01:02:03z", 3),
+        ("2022-08-15 01:02:03 GMT", 3),
         (1660525323000, 3),
         ("1660525323000", 3),
         ("2022-08-15T03:02:03+02:00", 3),
@@ -114,6 +118,7 @@ def test_rejects_paths_that_leave_the_source(name: str) -> None:
         ({"warc_record_offset": "9" * 5000}, "numbers"),
         ({"fetch_time": "yesterday"}, "numbers"),
         ({"fetch_time": "2022081501"}, "use 14 digits"),
+        ({"fetch_time": "2022-13"}, "numbers"),
         ({"fetch_time": "20229915010203"}, "numbers"),
         ({"fetch_time": "-166052532300"}, "numbers"),
         ({"fetch_status": "OK"}, "numbers"),

@@ -215,3 +215,21 @@ def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
         assert any("is a revisit" in note for note in answer["notes"])
 
     with_assistant(replace(settings, data=data), talk)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("Content-Type: text/html\r\nContent-Encoding: x-none\r\n", "has the content coding 'x-none', which cannot be"),
+        ("Content-Type: image/png\r\n", "the page has no text; its type is image/png"),
+    ],
+)
+def test_gives_one_reason_for_pages_without_text(tmp_path: Path, lines: str, reason: str) -> None:
+    write_records(tmp_path / "mirror", [(url_of("page"), TIME, f"{OK}{lines}\r\nx".encode())])
+    data, settings = harvest(tmp_path / "mirror", tmp_path)
+
+    async def talk(assistant: Assistant) -> None:
+        answer = await assistant.ask("get_page", url=url_of("page"), crawls=[CRAWL])
+        assert [reason in note for note in answer["notes"]] == [True]
+
+    with_assistant(replace(settings, data=data), talk)

@@ -248,12 +248,13 @@ def arrow_stream(table: pa.Table) -> bytes:
         (gzip.compress(b"url,offset\na,5\n"), [("url", ["a"]), ("offset", ["5"])]),
         (b"url\toffset\na,b\t5\n", [("url", ["a,b"]), ("offset", ["5"])]),
         (b"url;offset\na;5\n", [("url", ["a"]), ("offset", ["5"])]),
+        (b'URL, "OFFSET"\na, 5\n', [("url", ["a"]), ("offset", ["5"])]),
         (b'  {"offset": 5}\n', [("offset", ["5"])]),
         (arrow_stream(pa.table({"url": ["a"]})), [("url", ["a"])]),
     ],
     ids=[
         *("nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"),
-        *("TSV", "semicolons", "indented JSON", "Arrow stream"),
+        *("TSV", "semicolons", "capitals and blanks", "indented JSON", "Arrow stream"),
     ],
 )
 def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:

@@ -2,9 +2,11 @@
 
 import gzip
 import hashlib
+import re
 
 import pytest
 
+from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.errors import BadRecord
 from catalogue.records.record import read_record
 from tests.support.archives import BODY, HEAD, capture, digest, warc
@@ -30,6 +32,12 @@ def test_accepts_urls_that_differ_in_percent_encoding(url: str, other: str) -> N
             read_record(capture(member, url=f"{meant}%20x"), member)
 
 
+def test_accepts_blanks_around_urls_which_headers_lose() -> None:
+    member = gzip.compress(warc(WARC_Target_URI="https://example.com/a b"))
+    for meant in (" https://example.com/a b", "https://example.com/a%20b\t "):
+        assert read_record(capture(member, url=meant), member).url == "https://example.com/a b"
+
+
 @pytest.mark.parametrize("meant", ["https://example.com/%2541", "https://example.com/a+b", "https://example.com/%C3"])
 def test_rejects_urls_that_differ_otherwise(meant: str) -> None:
     for archived in ("https://example.com/A", "https://example.com/a%20b", "https://example.com/%C5"):
@@ -49,13 +57,22 @@ def test_unknown_values_of_records_are_not_compared(unknown: str) -> None:
 
 
 def test_times_are_compared_with_their_precision() -> None:
-    for date in ("2022-08-15T01:02Z", "202208150102", "2022-08-15"):
+    of_a_second = gzip.compress(warc())
+    for date in ("2022-08-15T01:02Z", "202208150102", "2022-08-15", "20220815", "2022-08", "2022"):
         member = gzip.compress(warc(WARC_Date=date))
         assert read_record(capture(member), member).body == BODY
-    for date in ("2022-08-15T01:01Z", "202208150104", "2022-08-14", "2022-08-15T01:02:05Z"):
+        assert read_record(listed(of_a_second, date), of_a_second).body == BODY
+    for date in ("2022-08-15T01:01Z", "202208150104", "2022-08-14", "2022-08-15T01:02:05Z", "2022-06", "2020"):
         member = gzip.compress(warc(WARC_Date=date))
         with pytest.raises(BadRecord, match="and not of 2022-08-15 01:02:03"):
             read_record(capture(member), member)
+        with pytest.raises(BadRecord, match=r"it is of 2022-08-15 01:02:03.* and not of "):
+            read_record(listed(of_a_second, date), of_a_second)
+
+
+def listed(member: bytes, time: str) -> Capture:
+    """Return the capture of a list that has its time as a text."""
+    return capture_of({"filename": "crawl-data/x.warc.gz", "offset": 0, "length": len(member), "timestamp": time})
 
 
 def test_digests_without_an_algorithm_are_recognized_by_their_length() -> None:
@@ -89,6 +106,10 @@ ARC_LINES = {
     "http://a.example/ 192.0.2.1 20220815010203 text/html 200 abc - {}": "text/html 200 abc -",
     "http://a.example/ 192.0.2.9 20010101010203 192.0.2.1 202208150102 text/html {}": "text/html",
     "http://a.example/ host.example 20220815010203 text/html {}": "text/html",
+    "http://a.example/   192.0.2.1  20220815010203   text/html   {} \r": "text/html",
+    "http://a.example/x y\t192.0.2.1\t20220815010203\ttext/html; a=b\t{}": "text/html; a=b",
+    "http://a.example/ 192.0.2.1 20220815010203999 text/html {}": "text/html",
+    "http://a.example/ 192.0.2.1 20220815 text/html {}": "text/html",
 }
 
 
@@ -96,7 +117,15 @@ ARC_LINES = {
 def test_divides_arc_lines_at_address_and_date(line: str) -> None:
     block = HEAD.encode() + BODY
     member = gzip.compress(line.format(len(block)).encode() + b"\n" + block + b"\n")
-    url = line.partition(" 192.0.2.1 ")[0].partition(" 2001:")[0].partition(" - ")[0].partition(" host")[0]
+    url = re.split(r"\s+(?:192\.0\.2\.1|2001:|- |host)", line, maxsplit=1)[0]
     record = read_record(capture(member, url=url), member)
     assert (record.url, record.header("content-type"), record.body) == (url, ARC_LINES[line], BODY)
     assert record.time is not None
+
+
+def test_reads_records_after_blank_lines() -> None:
+    block = HEAD.encode() + BODY
+    line = f"https://example.com/ 192.0.2.1 20220815010203 text/html {len(block)}\n".encode()
+    for data in (line + block, warc()):
+        member = gzip.compress(b"\r\n\n" + data)
+        assert read_record(capture(member), member).body == BODY

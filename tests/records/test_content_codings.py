@@ -81,7 +81,21 @@ def test_removes_any_list_of_codings(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [PAGE, b"", b"K", b"Knees are bent", b"\xef\xbb\xbfwords", b"0\r\n", b"ad\r\nbe\r\n", PAGE * 100]
+    "payload",
+    [
+        PAGE,
+        b"",
+        b"K",
+        b"Knees are bent",
+        b"\xef\xbb\xbfwords",
+        b"0\r\n",
+        b"ad\r\nbe\r\n",
+        PAGE * 100,
+        b'{"key": null, "page": true, "title": null}',  # begins like raw deflate
+        b'{"var = var ; x = = <!DOCTYPE {"a": the html> {"a": gr\xc3\xb6\xc3\x9fe ',  # and expands
+        b"x = t",  # begins like zlib
+        b"1} the = body var \r\n class='x'> the ) of",  # begins like brotli
+    ],
 )
 @pytest.mark.parametrize(
     "coding",
@@ -97,6 +111,8 @@ def test_removes_any_list_of_codings(data: st.DataObject) -> None:
         "",
         "utf-8",
         "text/html",
+        "-",
+        "charset=utf-8",
         ";q=1",
         "aws-chunked",
     ],
@@ -236,6 +252,19 @@ def test_ignores_what_follows_a_complete_body(rest: bytes) -> None:
     assert decoded(zstd.compress(PAGE) + rest, ("Content-Encoding", "zstd")) == PAGE
 
 
+@pytest.mark.parametrize("rest", [b"\n", b"\r\n"])
+def test_ignores_a_line_end_after_brotli(rest: bytes) -> None:
+    for page in (PAGE, PAGE + b"\r", PAGE * 10):
+        assert decoded(brotli.compress(page) + rest, ("Content-Encoding", "br")) == page
+    with pytest.raises(BadRecord, match="the br coding of its payload is damaged"):
+        decoded(brotli.compress(PAGE) + b"more", ("Content-Encoding", "br"))
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+def test_decodes_empty_bodies(coding: str) -> None:
+    assert decoded(CODERS[coding][0](b""), ("Content-Encoding", coding)) == b""
+
+
 def test_record_reports_what_was_decoded() -> None:
     gzipped = gzip.compress(PAGE)
     record = record_of(gzipped, lines="Content-Encoding: gzip\r\n")
@@ -250,6 +279,8 @@ def test_record_reports_what_was_decoded() -> None:
     ):
         assert (flagged.truncated, flagged.coding_error) == ("length", None)
         assert PAGE.startswith(flagged.payload)
+    unknown = record_of(gzipped[:-20], lines="Content-Encoding: gzip\r\n", WARC_Truncated="-")
+    assert (unknown.truncated, unknown.coding_error) == (None, "the gzip coding of its payload ends early")
     early = record_of(chunked(PAGE)[:-7], lines="Transfer-Encoding: chunked\r\n")
     assert (early.truncated, early.payload) == ("unspecified", PAGE)
 

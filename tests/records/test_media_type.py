@@ -22,6 +22,7 @@ TYPES = {
     "a word": ("html", PAGE, "text/html", "html"),
     "HTML after a warning": ("", b"Warning: x\n<html><body>", "text/html", "html"),
     "UTF-16": ("binary/octet-stream", PAGE.decode().encode("utf-16"), "text/html", "html"),
+    "UTF-16 without mark": ("application/octet-stream", "\n <html><p>Ж".encode("utf-16-be"), "text/html", "html"),
     "undeclared text": ("", b"words and words", "text/plain", "text"),
     "undeclared bytes": ("application/octet-stream", b"\0\1\2", "application/octet-stream", None),
     "nothing": ("", b"", None, None),
@@ -40,6 +41,7 @@ TYPES = {
     "gzip as XML": ("application/xml", GZIP, "application/gzip", None),
     "bytes as text": ("text/plain", b"a\0\1\2", "application/octet-stream", None),
     "UTF-16 as text": ("text/plain; charset=utf-16", "plain".encode("utf-16-le"), "text/plain", "text"),
+    "UTF-16 as text by another label": ("text/plain; charset=UCS-2", "plain".encode("utf-16-le"), "text/plain", "text"),
     "text that begins with a signature": ("text/plain", b"BZh is not a file", "text/plain", "text"),
     "a document in a zip file": ("application/vnd.oasis.opendocument.text", b"PK\x03\x04\0", None, None),
 }

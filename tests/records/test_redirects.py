@@ -1,12 +1,16 @@
 """Targets of redirects, as browsers read the header ``Location``."""
 
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
-from catalogue.records.redirects import redirect_target
+from catalogue.records.record import read_record
+from catalogue.records.redirects import location_of, redirect_target
 from catalogue.surt import exact_keys
+from tests.support.archives import capture, warc
 
 URL = "https://example.com/dir/page?x=1"
 
@@ -19,6 +23,13 @@ URL = "https://example.com/dir/page?x=1"
         ("next page", "https://example.com/dir/next%20page"),
         ("?y=a b", "https://example.com/dir/page?y=a%20b"),
         ("//example.org/x", "https://example.org/x"),
+        ("?", "https://example.com/dir/page?"),
+        ("next?", "https://example.com/dir/next?"),
+        ("", "https://example.com/dir/page?x=1"),
+        ("#part", "https://example.com/dir/page?x=1#part"),
+        (";x", "https://example.com/dir/;x"),
+        ("a//b;", "https://example.com/dir/a//b;"),
+        ("./../a/./?b=/../c", "https://example.com/a/?b=/../c"),
         ("../up", "https://example.com/up"),
         ("/a\tb\r\nc", "https://example.com/abc"),
         ("/a\x01b\x7f", "https://example.com/a%01b%7F"),
@@ -28,6 +39,7 @@ URL = "https://example.com/dir/page?x=1"
         ("/é", "https://example.com/%C3%A9"),
         ("https://bücher.example/é", "https://bücher.example/%C3%A9"),
         ("https://example.org:8080", "https://example.org:8080"),
+        ("https://user:pass word@example.org/x@y", "https://example.org/x@y"),
         ("/%zz%20", "https://example.com/%zz%20"),
         ("/to?u=http:///x", "https://example.com/to?u=http:///x"),
     ],
@@ -46,6 +58,7 @@ def test_resolves_targets(location: str, target: str) -> None:
         "https://example.org:abc/",
         "https://example.org:99999/",
         "https://exa mple.org/",
+        "//example.org\x01?",
         "https://",
         "http://[::1/",
         "http://a<b>.example/",
@@ -63,6 +76,16 @@ def test_rejects_invalid_targets(location: str) -> None:
 
 def test_resolves_against_urls_with_surplus_slashes() -> None:
     assert redirect_target("https:////example.com/a/b", "c") == "https://example.com/a/c"
+
+
+@pytest.mark.parametrize(
+    ("location", "written"),
+    [(b"/a%20b", "/a%20b"), ("/\u00e9\u0161".encode(), "/\u00e9\u0161"), (b"/\xe9 \xff?\xa0x", "/%E9 %FF?%A0x")],
+)
+def test_keeps_bytes_of_targets_that_are_not_utf_8(location: bytes, written: str) -> None:
+    block = b"HTTP/1.1 301 Moved\r\nX-Other: \xe4\r\nLocation: " + location + b"\r\n\r\n"
+    member = gzip.compress(warc(block, head="", WARC_Payload_Digest=""))
+    assert location_of(read_record(capture(member, digest=None, status=301), member)) == written
 
 
 @given(st.text() | st.text(st.sampled_from("htps:/\\.?#[]@% é\t\n09")))

@@ -45,6 +45,61 @@ DECLARED = {
         "koi8-r",
         "html meta",
     ),
+    "unknown label before a known one in the header": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        f"{HTML}; charset=none; charset=cp1251",
+        "koi8-r",
+        "html meta",
+    ),
+    "two parameters": (RUSSIAN.encode("koi8-r"), f"{HTML}; charset=koi8-r; charset=cp1251", "koi8-r", "http header"),
+    "empty parameter": (RUSSIAN.encode("koi8-r"), f"{HTML}; charset=; charset=koi8-r", "koi8-r", "http header"),
+    "parameter in a quoted value": (
+        RUSSIAN.encode("koi8-r"),
+        f'{HTML}; a="; charset=cp1251, x/y; charset=cp1252"; charset=koi8-r',
+        "koi8-r",
+        "http header",
+    ),
+    "charsets of two headers": (
+        RUSSIAN.encode("koi8-r"),
+        f"{HTML}; charset=cp1251, {HTML.upper()}; charset=koi8-r",
+        "koi8-r",
+        "http header",
+    ),
+    "charset of the first header": (
+        RUSSIAN.encode("koi8-r"),
+        f"{HTML}; charset=koi8-r, {HTML}",
+        "koi8-r",
+        "http header",
+    ),
+    "charset of another type": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        f"{HTML}; charset=cp1251, application/xhtml+xml",
+        "koi8-r",
+        "html meta",
+    ),
+    "any type": (RUSSIAN.encode("koi8-r"), f"{HTML}; charset=koi8-r, */*", "koi8-r", "http header"),
+    "no semicolon before meta": (
+        b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
+        f"{HTML} charset=cp1251",
+        "koi8-r",
+        "html meta",
+    ),
+    "no semicolon": (RUSSIAN.encode("koi8-r"), f"{HTML} charset=koi8-r", "koi8-r", "http header"),
+    "no type": (RUSSIAN.encode("koi8-r"), ";, charset=koi8-r", "koi8-r", "http header"),
+    "open quote in content": (
+        b"""<meta http-equiv=content-type content='charset="x; charset=koi8-r'><meta charset=cp1251>"""
+        + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
+    "empty label in content": (
+        b"<meta http-equiv=content-type content='charset=; charset=koi8-r'><meta charset=cp1251>"
+        + RUSSIAN.encode("cp1251"),
+        HTML,
+        "windows-1251",
+        "html meta",
+    ),
     "another parameter": (
         b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r"),
         f"{HTML}; xcharset=utf-8",
@@ -142,6 +197,7 @@ DECLARED = {
     "UTF-8 that is cut": ("<p>日本語".encode()[:-1], HTML, "utf-8", "detection"),
     "Western": ("<p>Le café est fermé, l'été dernier.".encode("latin-1"), HTML, "windows-1252", "detection"),
     "Russian": (RUSSIAN.encode("cp1251"), HTML, "windows-1251", "detection"),
+    "Thai": ("<p>สวัสดีครับ ยินดีต้อนรับ".encode("cp874"), HTML, "windows-874", "detection"),
     "Japanese": ("<p>日本語のページです".encode("cp932"), HTML, "shift_jis", "detection"),
     "Korean": ("<p>안녕하세요 여러분".encode("cp949"), HTML, "euc-kr", "detection"),
     "Chinese": ("<p>这是一个中文页面".encode("gbk"), HTML, "gb18030", "detection"),
@@ -160,7 +216,7 @@ def test_chooses_the_charset(name: str) -> None:
     assert not page.html.startswith("\ufeff")
     assert any(
         words in page.html
-        for words in ("Привет, мир", "Größe", "€", "中文页面", "日本", "été", "안녕하세요", "plain", "+BBI-")
+        for words in ("Привет, мир", "Größe", "€", "中文页面", "日本", "été", "안녕하세요", "สวัสดี", "plain", "+BBI-")
     )
 
 
@@ -171,6 +227,7 @@ def test_detects_short_texts_by_top_level_domain() -> None:
         ("привет", "koi8-r", "ru", "koi8-u"),
         ("γεια", "iso8859-7", "gr", "iso-8859-7"),
         ("שלום", "cp1255", "il", "windows-1255"),
+        ("สวัสดี", "cp874", "th", "windows-874"),
     ):
         page = page_of(f"<p>{word}".encode(codec), url=f"https://www.example.{domain}/")
         assert (word in page.html, page.charset) == (True, charset)
@@ -179,6 +236,15 @@ def test_detects_short_texts_by_top_level_domain() -> None:
 @pytest.mark.parametrize("url", ["https://[x/", "https://example.com:x/", "https://192.0.2.1/", "https://EXAMPLE.рф./"])
 def test_detects_without_a_top_level_domain(url: str) -> None:
     assert "Привет" in page_of(RUSSIAN.encode("cp1251"), url=url).html
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["charset=" + " " * 100_000, "text/html" + ";charset= " * 20_000, 'text/html;"\\' * 20_000, "charset " * 20_000],
+)
+def test_reads_long_headers_in_linear_time(kind: str) -> None:
+    """A quadratic expression would exceed the time limit of tests."""
+    assert page_of(RUSSIAN.encode(), f"{kind};").charset_source == "detection"
 
 
 FEED = "<rss><channel><title>Новости</title><item><title>Июль</title></item></channel></rss>"
@@ -225,6 +291,22 @@ def test_an_invalid_byte_is_one_replacement(charset: str) -> None:
     bad = {"cp1252": b"", "utf-16-le": b"\x00\xd8"}.get(charset, b"\xff")
     data = words.encode(charset) + bad + words.encode(charset)
     assert page_of(data, f"text/plain; charset={label}").html == words + "\ufffd" * bool(bad) + words
+
+
+@pytest.mark.parametrize("declared", [HTML, "application/xhtml+xml", ""])
+def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
+    """Crawlers detect XHTML by its namespace, but browsers read it as HTML if the server says so."""
+    charset, codec = ("koi8-r", "koi8-r") if declared == HTML else ("windows-1251", "cp1251")
+    page = f"<?xml version='1.0' encoding='cp1251'?><html xmlns='x'><meta charset='koi8-r'/>{RUSSIAN}".encode(codec)
+    for more in ({"mime": "application/xhtml+xml"}, {"WARC_Identified_Payload_Type": "application/xml"}):
+        made = page_of(page, declared, **more)
+        assert (made.charset, made.text) == (charset, "Привет, мир")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/javascript"])
+def test_html_of_other_types_is_decoded_by_the_header(kind: str) -> None:
+    page = page_of("'Größe'".encode("cp1252"), f"{kind}; charset=cp1252")
+    assert (page.html, page.charset) == ("'Größe'", None)
 
 
 def test_record_without_text_has_no_charset() -> None:
