@@ -195,7 +195,7 @@ def _columnar_question(
     session: Session, query: ResolvedQuery, candidates: Candidates, missing: tuple[str, ...] = ()
 ) -> PlanContext:
     scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
-    return PlanContext(query, scope, session.footers, lambda: session.reading, session.cost())
+    return PlanContext(query, scope, session.page_indexes, lambda: session.reading, session.cost())
 
 
 def _space_of(session: Session, crawls: Sequence[str]) -> "Callable[[ReadPlan, str | None], KeySpace]":

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
     """Return the rows of one of our own statements over the views, as dicts, without updating page indexes."""
-    from catalogue.metadata_db.connection import readable, reading
-
-    session.metadata()
-    with readable(), reading(session.database_path) as connection:
+    with session.database(indexes=False) as connection:
         found = connection.execute(with_literals(sql, *parameters)).fetchall()
         names = [name for name, *_ in connection.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found]
@@ -74,7 +71,7 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     """Fill the view ``column_chunks`` for crawls; it has no rows of other crawls, so that it is small."""
     requested = set(stored_crawls(session, crawls))
     with session.database() as connection:
-        rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
+        rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
         from catalogue.metadata_db.refresh import refresh
 

@@ -97,7 +97,7 @@ class Sample(ReprMixin):
         self._sizes = {
             (each.path, ordinal): num_rows
             for each in scope.candidates
-            for (ordinal, _), num_rows in zip(each.row_groups, each.num_rows, strict=True)
+            for ordinal, num_rows in zip(each.row_groups, each.num_rows, strict=True)
         }
         self._considered = scope.considered
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
@@ -118,11 +118,11 @@ class Sample(ReprMixin):
         for (path, ordinal), rows in drawn.items():
             by_path.setdefault(path, {})[ordinal] = rows
         chosen = tuple(
-            replace(file, row_groups=tuple(each for each in file.row_groups if each[0] in rows))
+            replace(file, row_groups=tuple(each for each in file.row_groups if each in rows))
             for file, rows in ((self._files[path], rows) for path, rows in sorted(by_path.items()))
         )
         session, scope = self._session, Scope(chosen, self._considered, (), by_path)
-        question = PlanContext(self._query, scope, session.footers, lambda: session.rereading, session.cost())
+        question = PlanContext(self._query, scope, session.page_indexes, lambda: session.rereading, session.cost())
         return Captures(session, question, space=self._space)
 
     def _line(self) -> str:

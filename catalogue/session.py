@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from catalogue.metadata_db.candidates import MetadataSnapshot
     from catalogue.plan.block_lists import BlockLists
-    from catalogue.plan.context import FooterCache
+    from catalogue.plan.context import PageIndexes
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
@@ -111,7 +111,7 @@ class Session:
         self._snapshot = self._threads = self._copied_database = None
         self._opened.close()
         self._sources.clear()
-        used = ("store", "dataset", "source", "reading", "rereading", "footers", "workers", "block_lists")
+        used = ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists")
         for name in (*used, "temporary_folder"):
             self.__dict__.pop(name, None)
 
@@ -227,10 +227,12 @@ class Session:
         """
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
+            from catalogue.tables.open_tables import copied_folder
 
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
             self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
+            copied_folder(self.data, self.temporary_folder)
             copy = self.temporary_folder / DATABASE_NAME
             with suppress(OSError):  # it is rebuilt then
                 copyfile(self.database_path, copy)
@@ -238,29 +240,29 @@ class Session:
         return self.database_path
 
     def metadata(self) -> "MetadataSnapshot":
-        """Return the metadata database as it is now, kept open for planning."""
+        """Return the tables as they are now, kept open for planning."""
         from catalogue.metadata_db.candidates import MetadataSnapshot
-        from catalogue.metadata_db.state import fresh_bounds
+        from catalogue.tables.open_tables import Tables
 
-        state = self.store.state()
-        if not self._snapshot or self._snapshot.state != state:
-            path = self.writable_database(indexes=False)
-            bounds = fresh_bounds(path, self.store, indexes=False)
-            if bounds is None:
-                from catalogue.metadata_db.refresh import updated_bounds
-
-                bounds = updated_bounds(path, self.store, self.dataset)
-            self._snapshot = MetadataSnapshot(bounds, state, self.dataset)
+        if not self._snapshot or self._snapshot.state != self.store.state():
+            tables = Tables.open(self.writable_tables(), self.store, self.dataset)
+            self._snapshot = MetadataSnapshot(tables, self.dataset)
         return self._snapshot
 
+    def writable_tables(self) -> Path:
+        """Return the folder of the tables; a temporary one if the data folder is read-only and they are out of date."""
+        from catalogue.tables.open_tables import usable_folder
+
+        return usable_folder(self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify)
+
     @contextmanager
-    def database(self) -> "Iterator[duckdb.DuckDBPyConnection]":
-        """Open the updated metadata database for reading."""
+    def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
+        """Open the updated metadata database for reading; ``indexes``: with all stored page indexes, too."""
         from catalogue.metadata_db.connection import readable
         from catalogue.metadata_db.refresh import reading_fresh
 
-        path = self.writable_database()
-        with readable(), reading_fresh(path, self.store, self.dataset) as connection:
+        path = self.writable_database(indexes=indexes)
+        with readable(), reading_fresh(path, self.store, self.dataset, indexes=indexes) as connection:
             yield connection
 
     # Sources
@@ -355,10 +357,10 @@ class Session:
     # Reading
 
     @cached_property
-    def footers(self) -> "FooterCache":
-        from catalogue.plan.context import FooterCache
+    def page_indexes(self) -> "PageIndexes":
+        from catalogue.plan.context import PageIndexes
 
-        return FooterCache(self.store, self.dataset)
+        return PageIndexes(self.store, self.dataset)
 
     @cached_property
     def block_lists(self) -> "BlockLists":

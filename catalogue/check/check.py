@@ -24,6 +24,8 @@ from catalogue.store.schema import TABLES, row_group_of
 from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
 from catalogue.store.stored_file import Label, label_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
+from catalogue.tables.tables_state import TABLES_FOLDER, state_path
+from catalogue.tables.update_tables import damaged_tables, update_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another --data folder"
 _DAMAGED = {
@@ -31,7 +33,7 @@ _DAMAGED = {
     "documents": "the stored list is damaged",
     "failures": "the stored reason of a failure is damaged",
     "indexes": "the stored page index is damaged; queries do without it",
-    "facts": "the stored summary of the footer is damaged; it is rebuilt when it is needed",
+    "facts": "what searches found is damaged; it is searched for again",
 }
 _REPORT_EVERY = 500
 """Values between two reports of progress."""
@@ -180,13 +182,17 @@ class _Check:
         if share:
             self._compare(share, seed, report)
         if repair:
+            self.session.store.repair_keys()
             for table in TABLES:
                 keys = [each.key for each in checked.findings if each.kind == table and each.next == REPAIR]
                 self.session.store.delete(table, keys)
                 if table == "files":
                     self._note_missing(filter(self.dataset.file, keys), "its stored footer was damaged")
         if repair or not checked.findings:
-            self._check_database(repair=repair)
+            try:
+                self._check_database(repair=repair)
+            except StoreDamaged as error:  # keys that are not text
+                checked.findings.append(Finding("store", "", str(error)))
         checked.repaired = repair
         files = [file for path in checked.dropped if (file := self.dataset.file(path))]
         for crawl in newest_first({file.crawl for file in files}):
@@ -204,7 +210,10 @@ class _Check:
         store, dataset, checked = self.session.store, self.dataset, self.checked
         path = self.session.writable_database(changes=repair)
         if repair:
+            self._make_tables()
             compare.rebuild(path, store, dataset)
+        for name in damaged_tables(self.session.writable_tables()):
+            checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
         for problem in compare.problems(path, store, dataset):
             checked.findings.append(Finding("catalogue", "", f"{path.name} differs from the store: {problem}"))
         checked.catalogue = True
@@ -219,6 +228,12 @@ class _Check:
             store.delete("files", chosen)
             self._note_missing(chosen, "its stored footer may be that of another file")
             refresh(path, store, dataset)
+
+    def _make_tables(self) -> None:
+        folder = self.session.writable_tables()
+        for file in (*folder.glob("*.parquet"), state_path(folder)):
+            file.unlink(missing_ok=True)  # processes that have it open keep it
+        update_tables(folder, self.session.store, self.dataset)
 
     def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:
         """Compare a share of the files with the source, by one request for each."""

@@ -100,7 +100,10 @@ def export_snapshot(
     report: Callable[[Progress], None] | None = None,
 ) -> Exported:
     chosen, files, missing = _stored_files(session, crawls, with_lists=True)
-    harvested, listed = {*session.metadata().crawls}, {*crawls_with_blocks(session.store)}
+    harvested, listed = session.metadata().crawls, {*crawls_with_blocks(session.store)}
+    paths: dict[str, list[str]] = {crawl: [] for crawl in chosen if crawl in harvested}
+    for each in files:
+        paths[each.crawl].append(each.path)
     lists = [crawl for crawl in chosen if crawl in listed]
     at = Progress("snapshot", listed=len(files) + len(lists), done=0)
 
@@ -115,7 +118,7 @@ def export_snapshot(
         made = publish(
             place,
             session.store,
-            [crawl for crawl in chosen if crawl in harvested],
+            paths,
             tables,
             lists=lists,
             removes=several(crawls) == ["all"],

@@ -79,8 +79,8 @@ class StoredFiles:
         self._store = store
         self._source = source
         self._location = location
-        self._state = store.state()
-        self._last_row = store.last_row("files")
+        self._state = self._seen = store.state()
+        self._rows = self._rows_now = store.row_numbers("files")
 
     def find(self, address: str) -> tuple[str, StoredFile] | None:
         """Return the path and the stored value of a file; None if it is not stored.
@@ -94,9 +94,11 @@ class StoredFiles:
             return None
         path = address.removeprefix(self._location)
         stored = self._store.get("files", path)
+        if state != self._seen:
+            self._seen, self._rows_now = state, self._store.row_numbers("files")
         if state != self._state:
-            written = self._store.written_since("files", self._last_row)
-            if stored is None or written is None or path in written:
+            same_store = state.partition(":")[0] == self._state.partition(":")[0]
+            if stored is None or not same_store or self._rows_now.get(path) != self._rows.get(path):
                 message = f"{path} has been harvested again or deleted; open the table again"
                 raise StoreLocked(message)
         return (path, stored) if stored else None

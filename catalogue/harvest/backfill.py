@@ -31,7 +31,8 @@ def prepare_backfill(
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
         words = select_stored(session, session.metadata().crawls, crawls)
-        return Backfill(session, find_gaps(connection, words, several(files), overlapping=not only_gaps))
+        files_of = session.metadata().files
+        return Backfill(session, find_gaps(connection, files_of, words, several(files), overlapping=not only_gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,9 @@ class Backfill(ReprMixin):
         session, table = self.session, self.session.dataset
         everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
         scope = Scope((candidate,), len(candidate.row_groups), ())
-        return PlanContext(everything, scope, session.footers, lambda: session.source, session.cost(), must_learn=True)
+        return PlanContext(
+            everything, scope, session.page_indexes, lambda: session.source, session.cost(), must_learn=True
+        )
 
 
 class _Filling:
@@ -196,7 +199,7 @@ def _to_read(gaps: Gaps, condition: Callable[[int], bool]) -> Candidate:
     """Return the overlapping row groups, and those without bounds that meet a condition."""
     like = gaps.missing or gaps.overlapping
     assert like  # noqa: S101 - a file without gaps is not among them
-    unread = dict(gaps.overlapping.row_groups) if gaps.overlapping else {}
+    unread = {*gaps.overlapping.row_groups} if gaps.overlapping else set()
     if gaps.missing:
-        unread |= {ordinal: offset for ordinal, offset in gaps.missing.row_groups if condition(ordinal)}
-    return replace(like, row_groups=tuple(sorted(unread.items())))
+        unread |= {*filter(condition, gaps.missing.row_groups)}
+    return replace(like, row_groups=tuple(sorted(unread)))

@@ -181,7 +181,7 @@ class _Run:
         outcome, at = self.outcome, self.outcome.progress
         outcome.fetched.discard(file.path)
         if isinstance(result, FetchedFile):
-            if result.facts:
+            if result.is_new:
                 outcome.fetched.add(file.path)
             self.batch.add_file(file.path, result)
             self._done |= {file.path} & self._requested
@@ -277,8 +277,7 @@ class _Batch:
         files, failures = self._files, self._failures
         self._start()
         if files:
-            facts = [(path, each.facts) for path, each in files if each.facts]
-            self._store.put_encoded("files", [(path, each.value) for path, each in files], facts=facts)
+            self._store.put_encoded("files", [(path, each.value) for path, each in files])
         if failures:
             self._store.put("failures", failures)
         if learned := [(path, each.indexes, each.version) for path, each in files if each.indexes]:

@@ -30,6 +30,7 @@ from catalogue.store.stored_lists import (
     stored_paths,
 )
 from catalogue.surt import Keys
+from catalogue.tables.tables_state import TABLES_FOLDER
 
 BOTH = "both"
 HARVESTED_INDEXES = (*INDEXES, BOTH)
@@ -134,14 +135,17 @@ def _open_database() -> None:
     """Import what updates the database, and open the one that it uses, while the first requests wait."""
     from catalogue.metadata_db.connection import lent
 
-    import_module("catalogue.metadata_db.refresh")
+    for name in ("metadata_db.refresh", "metadata_db.build", "tables.update_tables"):
+        import_module(f"catalogue.{name}")
     with lent():
         pass
 
 
 def _update_database(session: Session, *, stale: bool = False) -> None:
     from catalogue.metadata_db.refresh import refresh
+    from catalogue.tables.update_tables import update_tables
 
+    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset)
     refresh(session.database_path, session.store, session.dataset, stale=stale)
 
 

@@ -10,7 +10,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from catalogue.atomic_files import named
-from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.formatting import join_first
 from catalogue.harvest.snapshot import (
@@ -42,7 +42,7 @@ _STARTED = "snapshot.begun"
 def publish(  # noqa: PLR0913 - one parameter for each part
     output: str | Path,
     store: Store,
-    crawls: Sequence[str],
+    crawls: Mapping[str, Sequence[str]],
     tables: Mapping[str, Callable[[Path], int]],
     *,
     lists: Sequence[str] = (),
@@ -55,10 +55,10 @@ def publish(  # noqa: PLR0913 - one parameter for each part
 
     The manifest is replaced last. Files of an export that was killed are used or removed.
 
-    ``lists`` are the crawls whose lists of blocks are written. Other crawls of an earlier snapshot are removed, or
-    refused without ``removes``. ``tables`` has functions that write a Parquet file and return its number of rows.
-    ``missing`` says in sentences what was not harvested. ``report`` is called with each file
-    and list.
+    ``crawls`` has the paths of the files of each crawl. ``lists`` are the crawls whose lists of blocks are written.
+    Other crawls of an earlier snapshot are removed, or refused without ``removes``. ``tables`` has functions that write
+    a Parquet file and return its number of rows. ``missing`` says in sentences what was not harvested. ``report`` is
+    called with each file and list.
 
     Raises:
         QueryError: if the folder has other files, or crawls that would be removed.
@@ -83,7 +83,8 @@ def publish(  # noqa: PLR0913 - one parameter for each part
                 _put(place, part, _STARTED, 0)
             existing = {file.name: file for file in (*before.files, *before.blocks)} if before else {}
             files = []
-            for crawl, paths in _paths(store, crawls).items():
+            with_list = {CRAWL_LIST: [], **crawls} if store.get("documents", COLLINFO) else crawls
+            for crawl, paths in with_list.items():
                 digest, footers = write_rows(part, _rows(store, crawl, paths))
                 file = existing.get(f"crawls/{crawl}.{digest}.parquet")
                 if file is None or place.size(file.name) != file.size:
@@ -126,16 +127,6 @@ def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str 
     if others and not removes:
         instead = "add them to --crawl, leave it out, or choose another name"
         raise QueryError(f"{output} also has {join_first(others)}, which would be removed; {instead}")
-
-
-def _paths(store: Store, crawls: Sequence[str]) -> dict[str, list[str]]:
-    """Return the paths of each crawl's stored files that were decoded; the list of crawls comes first."""
-    found: dict[str, list[str]] = {CRAWL_LIST: []} if store.get("documents", COLLINFO) else {}
-    found |= {crawl: [] for crawl in crawls}
-    for path in sorted({*store.keys("files")} & {*store.keys("facts")}):
-        if (file := index_file(path)) and file.crawl in found:
-            found[file.crawl].append(path)
-    return found
 
 
 def _rows(store: Store, crawl: str, paths: Sequence[str]) -> Iterator[list[Row]]:

@@ -34,7 +34,6 @@ from catalogue.harvest.snapshot import (
 )
 from catalogue.harvest.snapshot_lists import store_list
 from catalogue.harvest.tails import undamaged
-from catalogue.metadata_db.file_rows import of_version, packed
 from catalogue.parquet.footer import MAGIC, TRAILER
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
@@ -49,7 +48,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, encode, marker, version_of
+from catalogue.store.stored_file import StoredFile, encode, marker
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
@@ -179,15 +178,16 @@ class _Pull:
         return True
 
     def _store_file(self, file: SnapshotFile, path: Path, note: str) -> None:
-        summaries: dict[str, bytes] = {}
+        paths: dict[str, None] = {}
         indexed: set[str] = set()
         for part in self._parts(file, path):
-            _add_new(summaries, part.summaries())
+            part.check_footers()
+            _add_new(paths, dict.fromkeys(part.files))
             indexed |= {of for of, _ in part.indexes}
-        self._compare_some(self._parts(file, path), sorted(summaries), sorted(indexed))
+        self._compare_some(self._parts(file, path), sorted(paths), sorted(indexed))
         with self.store.harvesting(file.crawl):
             for part in self._parts(file, path):
-                self._merge(part, summaries)
+                self._merge(part)
             self.store.put("documents", [(note, marker(source=self.place.url))])
 
     def _store_list(self, file: SnapshotList, path: Path) -> None:
@@ -230,13 +230,12 @@ class _Pull:
             )
             raise BadSnapshot(message)
 
-    def _merge(self, part: "_Part", summaries: Mapping[str, bytes]) -> None:
+    def _merge(self, part: "_Part") -> None:
         """Add values that are not stored yet; page indexes also to the same version of a stored file."""
         store = self.store
         store.add_missing("documents", ((path, encode(each)) for path, each in part.documents.items()))
         values = {path: encode(each) for path, each in part.files.items()}
-        facts = {path: of_version(summaries[path], version_of(value)) for path, value in values.items()}
-        added = store.add_missing("files", values.items(), facts=facts)
+        added = store.add_missing("files", values.items())
         same = {path for path, each in part.files.items() if path in added or self._has(path, each)}
         indexes = ((index_key(*key), encode(each)) for key, each in part.indexes.items() if key[0] in same)
         self.pulled.row_groups += len(store.add_missing("indexes", indexes))
@@ -278,14 +277,11 @@ class _Part:
         if written := Indexes.unpack(value.data).written:
             self.indexes[path, row_group] = replace(value, data=written.pack())
 
-    def summaries(self) -> dict[str, bytes]:
-        """Decode the footers; return encoded summaries without a version, the large ones compressed for memory."""
-        found = {}
+    def check_footers(self) -> None:
+        """Decode the footers."""
         for path, stored in self.files.items():
             with _invalid(path):
-                summary = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
-            found[path] = encode(packed(summary, stored, b""), compress_small=False)
-        return found
+                examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
 
 
 def _add_new(found: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -10,17 +10,16 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
-from catalogue.parquet.summary import FileSummary, summarize_file
+from catalogue.parquet.summary import summarize_file
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode, encode_indexes, version_of
+from catalogue.store.stored_file import StoredFile, encode, encode_indexes
 from catalogue.store.stored_lists import stored_response
 
 FIRST_TAIL = 128 << 10
@@ -92,8 +91,8 @@ class FetchedFile:
 
     value: bytes
     """With the footer."""
-    facts: bytes | None
-    """The summary; None for a footer that was stored before."""
+    is_new: bool
+    """False for a footer that was stored before."""
     version: StoredFile
     """Without the footer."""
     digests: tuple[bytes, ...]
@@ -106,17 +105,16 @@ class FetchedFile:
     def of_footer(
         cls,
         stored: StoredFile,
-        summary: FileSummary | None,
         indexes: dict[int, Indexes],
         exchange: Exchange | None = None,
+        *,
+        is_new: bool,
     ) -> "FetchedFile":
-        value = encode(stored)
-        facts = encode(packed(summary, stored, version_of(value)), compress_small=False) if summary else None
         digests = [digest_of(stored.data)] if stored.data else []
         if indexes:
             digests.append(digest_of(*(part for index in indexes.values() for part in index.parts())))
         known = replace(stored, data=b"")
-        return cls(value, facts, known, tuple(digests), encode_indexes(indexes, known), exchange)
+        return cls(encode(stored), is_new, known, tuple(digests), encode_indexes(indexes, known), exchange)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ class FooterFetcher:
             pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
             footer = decode_footer(known.data, known.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
-            return FetchedFile.of_footer(known, None, self._indexes(file, footer, ranges, pin, b""))
+            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, pin, b""), is_new=False)
         tail = get_tail(self.source, file.path, self.tails.length(file.subset))
         version = FileVersion(tail.total_size, tail.etag)
         try:
@@ -164,7 +162,8 @@ class FooterFetcher:
             indexes = self._indexes(file, footer, ranges, version, body)
         self.tails.learn(file.subset, version.size, length, ranges)
         with _DECODING:
-            return FetchedFile.of_footer(stored_response(tail, self.source, data), summary, indexes, tail.exchange)
+            stored = stored_response(tail, self.source, data)
+            return FetchedFile.of_footer(stored, indexes, tail.exchange, is_new=True)
 
     def fetch_apart(self, file: IndexFile) -> FetchedFile:
         """Fetch a file on a new connection, including a stored footer."""

@@ -1,18 +1,23 @@
 """Find the files and row groups that a query may have to read."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
-from catalogue.metadata_db.bounds_file import BoundsFile, RowGroupPlace
 from catalogue.parquet.column_types import wider
+from catalogue.parquet.model import Footer, Order
+from catalogue.store.stored_file import StoredFile
+from catalogue.surt import EVERYTHING, KeyInterval
+from catalogue.tables.open_tables import Tables
 
 if TYPE_CHECKING:
     from catalogue.query.resolved_query import ResolvedQuery
+    from catalogue.tables.stored_rows import Place, StoredRows
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
@@ -23,12 +28,12 @@ class Candidate:
     """A file, and its row groups that may match."""
 
     path: str
-    version: bytes
-    """Digest of the file's value in the store."""
-    footer_rest: int | None
-    """See ``Footer.rest``."""
-    row_groups: tuple[tuple[int, int], ...]
-    """Ordinal of each row group, ascending, and its offset in the footer."""
+    version: StoredFile
+    """The stored file, without the footer's bytes."""
+    row_groups: tuple[int, ...]
+    """Ordinals, ascending."""
+    decode: Callable[[Collection[int]], Footer] = field(compare=False, repr=False)
+    """Returns the footer with some of these row groups."""
     least: str = ""
     """A lower bound of the keys in the file, from its footer."""
     num_rows: tuple[int, ...] = ()
@@ -54,7 +59,7 @@ class Candidates:
 
     def __init__(
         self,
-        bounds: BoundsFile,
+        tables: Tables,
         counts: _Counts,
         crawls: Sequence[str],
         subsets: Sequence[str],
@@ -71,7 +76,7 @@ class Candidates:
         if not crawls:
             message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
             raise QueryError(message)
-        self._bounds = bounds
+        self._tables = tables
         self._table = table
         self._counts = counts
         known = counts.files.keys() | counts.requested | (counts.listed.keys() if subsets else set())
@@ -89,15 +94,8 @@ class Candidates:
 
     def files(self, query: "ResolvedQuery") -> list[Candidate]:
         """Return files with row groups that may match, or whose keys and times are unknown, by path."""
-        columns = [tuple(names) for names, _ in self._bounds.columns]
-        files: dict[str, dict[int, RowGroupPlace]] = {}
-        for pair in self._pairs:
-            if part := self._bounds.part(pair):
-                times = self._bounds.crawl_times(pair[0])
-                for place in part.places(part.matching(query.intervals)):
-                    if _may_be_fetched_in(query, place, times):
-                        files.setdefault(place.path, {})[place.row_group] = place
-        return [_candidate([group for _, group in sorted(files[path].items())], columns) for path in sorted(files)]
+        found = (each for pair in self._pairs for each in _candidates(self._tables, pair, query.intervals, query))
+        return sorted(found, key=lambda each: each.path)
 
     @property
     def row_groups(self) -> int:
@@ -128,22 +126,39 @@ class Candidates:
                 yield crawl, subset, total - stored, total
 
 
-def _candidate(groups: Sequence[RowGroupPlace], columns: Sequence[tuple[str, ...]]) -> Candidate:
-    first = groups[0]
+def _candidates(
+    tables: Tables, pair: tuple[str, str], intervals: Sequence[KeyInterval], query: "ResolvedQuery | None" = None
+) -> Iterator[Candidate]:
+    """Yield the files of a crawl and subset with row groups that may match intervals, and the times of a query."""
+    rows = tables.rows(pair[0])
+    if rows is None:
+        return
+    times = tables.crawl_times(pair[0])
+    files: dict[str, dict[int, Place]] = {}
+    for place in rows.matching(pair[1], intervals):
+        if query is None or _may_be_fetched_in(query, place.values, times):
+            files.setdefault(place.values["path"], {})[place.values["row_group"]] = place
+    for groups in files.values():
+        yield _candidate(rows, dict(sorted(groups.items())))
+
+
+def _candidate(rows: "StoredRows", groups: "Mapping[int, Place]") -> Candidate:
+    first = next(iter(groups.values()))
+    of = first.values
     return Candidate(
-        first.path,
-        first.version,
-        first.footer_rest,
-        tuple((group.row_group, group.footer_offset) for group in groups),
-        first.file_least,
-        tuple(group.num_rows for group in groups),
-        columns[first.columns],
+        path=of["path"],
+        version=StoredFile(b"", of["file_size"], of["etag"], of["last_modified"], of["source"], of["taken"]),
+        row_groups=tuple(groups),
+        decode=lambda ordinals: rows.footer([groups[ordinal] for ordinal in ordinals], first),
+        least=of["file_min_key"],
+        num_rows=tuple(group.values["num_rows"] for group in groups.values()),
+        columns=rows.column_names(first),
     )
 
 
-def _may_be_fetched_in(query: "ResolvedQuery", place: RowGroupPlace, crawl_times: tuple[int, int] | None) -> bool:
+def _may_be_fetched_in(query: "ResolvedQuery", values: Mapping[str, Any], crawl_times: tuple[int, int] | None) -> bool:
     """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
-    first, last = place.first_fetch, place.last_fetch
+    first, last = values["first_fetch"], values["last_fetch"]
     if first is None or last is None:
         if crawl_times is None or crawl_times[0] > crawl_times[1]:
             return True
@@ -154,12 +169,12 @@ def _may_be_fetched_in(query: "ResolvedQuery", place: RowGroupPlace, crawl_times
 class MetadataSnapshot:
     """The metadata in one state of the store, for planning."""
 
-    def __init__(self, bounds: BoundsFile, state: str, table: Dataset) -> None:
-        """Use the bounds of a database in this state."""
-        self.state = state
+    def __init__(self, tables: Tables, table: Dataset) -> None:
+        """Use open tables."""
+        self.state = tables.state.store
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
-        self._bounds = bounds
+        self._tables = tables
         self._table = table
         self._last: tuple[object, Candidates | None] = (None, None)
 
@@ -175,14 +190,8 @@ class MetadataSnapshot:
 
     @cached_property
     def _counts(self) -> _Counts:
-        failures = self._bounds.counts("failures")
-        return _Counts(
-            self._bounds.counts("files"),
-            self._bounds.counts("row_groups"),
-            self._bounds.counts("listed"),
-            failures,
-            frozenset(failures | self._bounds.counts("requested")),
-        )
+        files, row_groups, listed, failures = map(self._tables.counts, ("files", "row_groups", "listed", "failures"))
+        return _Counts(files, row_groups, listed, failures, frozenset(failures.keys() | self._tables.requested))
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -191,8 +200,8 @@ class MetadataSnapshot:
         They do not depend on the query, so that each result has the same types.
         """
         found: dict[str, str] = {}
-        for names, kinds in self._bounds.columns:
-            for name, kind in zip(names, kinds, strict=True):
+        for kinds in self._tables.columns:
+            for name, kind in kinds.items():
                 found[name] = wider(found.get(name, kind), kind)
         return found
 
@@ -214,8 +223,9 @@ class MetadataSnapshot:
                 state.update(f"{pair[1]} {count} ".encode())
         for pair, count in sorted(self._counts.files.items()):
             if pair[0] == crawl and (not subsets or pair[1] in subsets):
-                part = self._bounds.part(pair)
-                state.update(f"{pair[1]} {count} {sorted(part.versions) if part else []}".encode())
+                values = chain.from_iterable(self._tables.values(pair, ("path", "version")))
+                files = {(each["path"].encode(), each["version"]) for each in values}
+                state.update(f"{pair[1]} {count} {sorted(files)}".encode())
         return state.hexdigest()
 
     def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
@@ -224,20 +234,30 @@ class MetadataSnapshot:
         Returns:
             The keys, the number of row groups without bounds, and of those with bounds in signed order.
         """
-        part = self._bounds.part((crawl, subset))
-        return (part.hulls(), part.unbounded, len(part.signed)) if part else ([], 0, 0)
+        bounds = self._tables.bounds((crawl, subset))
+        hulls = [(min(each.min for each in of), max(each.max for each in of)) for of, _ in bounds if of]
+        signed = sum(of[0].order is Order.SIGNED for of, _ in bounds if of)
+        return hulls, len(bounds) - len(hulls), signed
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
         """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
-        parts = {pair[1]: self._bounds.part(pair) for pair in self._counts.files if pair[0] == crawl}
-        found = {subset: [*part.extents()] for subset, part in parts.items() if part}
+        found = {}
+        for pair in self._counts.files:
+            if pair[0] == crawl:
+                bounds = self._tables.bounds(pair)
+                found[pair[1]] = sorted((each.min, each.max, rows) for of, rows in bounds for each in of)
         return {subset: groups for subset, groups in found.items() if groups}
+
+    def files(self, crawl: str) -> dict[str, Candidate]:
+        """Return all files of a crawl that have row groups, by path."""
+        pairs = [pair for pair in self._counts.files if pair[0] == crawl]
+        return {each.path: each for pair in pairs for each in _candidates(self._tables, pair, [EVERYTHING])}
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``; the last ones are cached."""
         parameters, known = (tuple(crawls), tuple(subsets)), self._last
         candidates = known[1] if known[0] == parameters else None
         if candidates is None:
-            candidates = Candidates(self._bounds, self._counts, crawls, subsets, self._table)
+            candidates = Candidates(self._tables, self._counts, crawls, subsets, self._table)
             self._last = (parameters, candidates)
         return candidates

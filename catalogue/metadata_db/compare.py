@@ -8,22 +8,20 @@ import duckdb
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import DiskFailed, StoreLocked
-from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.connection import reading
 from catalogue.metadata_db.refresh import refresh
 from catalogue.metadata_db.suspects import alike, intruders
 from catalogue.store.database import Store
 
-_TABLES = ("files", "columns", "row_groups", "column_chunks", "pages", "key_intervals", "crawls", "listed", "failures")
+_TABLES = ("files", "columns", "row_groups", "column_chunks", "pages", "tables", "crawls", "listed", "failures")
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
     """Delete the database and build it from the store, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
-        crawls = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
-    for file in (path, bounds_path(path)):
-        file.unlink(missing_ok=True)  # processes that have it open keep it
+        crawls = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
+    path.unlink(missing_ok=True)  # processes that have it open keep it
     refresh(path, store, dataset, column_chunks=[crawl for (crawl,) in crawls])
 
 
@@ -55,9 +53,6 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
             raise
         yield _first_line(error.__cause__)
         return
-    bounds = BoundsFile.open(bounds_path(path))
-    if bounds is None or not bounds.is_complete():
-        yield f"{bounds_path(path).name} is damaged"
     stored = store.versions("files", store.keys("files"))
     for path_ in sorted(stored.keys() | shown.keys()):
         if path_ not in shown and dataset.file(path_) and path_ not in failed:

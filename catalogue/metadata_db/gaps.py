@@ -1,7 +1,8 @@
 """Find row groups without bounds, or with bounds that do not help."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import duckdb
 
@@ -21,12 +22,18 @@ class Gaps:
 
 
 def gaps(
-    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], files: Sequence[str] = (), *, overlapping: bool = True
+    connection: duckdb.DuckDBPyConnection,
+    files_of: Callable[[str], Mapping[str, Candidate]],
+    crawls: Sequence[str],
+    files: Sequence[str] = (),
+    *,
+    overlapping: bool = True,
 ) -> list[Gaps]:
     """Return the files with such row groups, crawl by crawl.
 
     Args:
         connection: to the updated database.
+        files_of: returns all files of a crawl.
         crawls: names.
         files: patterns with ``*``, one of which a path must match; empty for all paths.
         overlapping: include row groups with overlapping bounds.
@@ -41,7 +48,10 @@ def gaps(
             GROUP BY ALL HAVING bool_and(pages_from = 'scan') AND count(min_key) > 0
           ),
           known AS (
-            SELECT g.file, g.row_group, g.footer_offset, g.min_key AS least, g.max_key AS greatest
+            SELECT
+              g.file, g.row_group, g.key_intervals IS NULL AS unread,
+              CASE WHEN g.bounds_from LIKE 'footer%' THEN g.min_key END AS least,
+              CASE WHEN g.bounds_from LIKE 'footer%' THEN g.max_key END AS greatest
             FROM derived.row_groups AS g
             JOIN derived.files AS f ON f.file = g.file AND f.crawl IN {literals(crawls)}
           ),
@@ -51,25 +61,26 @@ def gaps(
             WHERE a.row_group <> b.row_group AND a.least < b.greatest AND b.least < a.greatest
           ),
           found AS (
-            SELECT file, row_group, footer_offset, least IS NULL AS missing
+            SELECT file, row_group, least IS NULL AS missing
             FROM known
             ANTI JOIN learned USING (file, row_group)
-            ANTI JOIN derived.key_intervals USING (file, row_group)
-            WHERE least IS NULL OR ({literal(overlapping)} AND (file, row_group) IN (FROM overlapping))
+            WHERE unread AND (least IS NULL OR ({literal(overlapping)} AND (file, row_group) IN (FROM overlapping)))
           )
         SELECT
-          path, version, footer_rest,
-          coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (missing), []),
-          coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (NOT missing), [])
+          crawl, path,
+          coalesce(list(row_group ORDER BY row_group) FILTER (missing), []),
+          coalesce(list(row_group ORDER BY row_group) FILTER (NOT missing), [])
         FROM found JOIN derived.files USING (file)
         WHERE len({patterns}) = 0 OR len(list_filter({patterns}, lambda pattern: path GLOB pattern)) > 0
-        GROUP BY path, version, footer_rest, crawl ORDER BY crawl, path
+        GROUP BY crawl, path ORDER BY crawl, path
         """  # noqa: S608 - literals
     ).fetchall()
     found = []
-    for path, version, rest, *lists in rows:
-        missing, of_overlapping = (
-            Candidate(path, version, rest, tuple(map(tuple, each))) if each else None for each in lists
-        )
-        found.append(Gaps(path, missing, of_overlapping))
+    for crawl, of_crawl in groupby(rows, lambda row: row[0]):
+        known = files_of(crawl)
+        for _, path, *lists in of_crawl:
+            missing, of_overlapping = (
+                replace(known[path], row_groups=tuple(each)) if each and path in known else None for each in lists
+            )
+            found.append(Gaps(path, missing, of_overlapping))
     return found

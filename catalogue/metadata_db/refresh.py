@@ -15,16 +15,13 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
-from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, quoted, reading
-from catalogue.metadata_db.state import fresh_bounds, layout, meta_of, shows
-from catalogue.metadata_db.write_bounds import write_bounds
+from catalogue.metadata_db.state import layout, meta_of, shows
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
+from catalogue.tables.tables_state import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"
-_WATCHED = ("files", "documents", "indexes")
 
 
 def refresh(
@@ -36,7 +33,7 @@ def refresh(
     busy_seconds: float = 600.0,
     stale: bool = False,
 ) -> None:
-    """Update the database from the store; only new footers are decoded.
+    """Update the database from the tables and the store; the tables are updated first.
 
     Args:
         path: the DuckDB file.
@@ -53,6 +50,9 @@ def refresh(
     requested = set(column_chunks)
     if not (requested or stale) and is_fresh(path, store):
         return
+    from catalogue.metadata_db.build import Build
+    from catalogue.tables.open_tables import Tables
+
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
@@ -60,22 +60,17 @@ def refresh(
         building = folder / path.name
         with _unwritten(db, path) as shown:
             if not requested and shows(shown, meta_of(store), indexes=True):  # another process has just done it
-                if fresh_bounds(path, store) is None:
-                    db.execute("USE shown")
-                    write_bounds(db, bounds_path(path), shown)
-                    db.execute("USE memory")
                 return
-            since = _rows_since(shown, store)
-            if since:
+            is_new = shown.get("layout") != layout()
+            if not is_new:
                 shutil.copyfile(path, building)
+        # What other processes write after this is shown by the next update.
+        tables = Tables.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        made_from = meta_of(store) | {"store": tables.state.store, "indexes": tables.state.indexes}
         with _unwritten(db, path):  # again: closing a file releases its locks
-            with _building(db, building, is_new=not since):
-                # Read before the rows: what other processes write after this is shown by the next update.
-                made_from = meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
-                Build(db, store, table, since, folder).run(made_from, requested)
-                write_bounds(db, bounds_path(building), made_from)
+            with _building(db, building, is_new=is_new):
+                Build(db, store, tables, table, folder, new=is_new).run(made_from, requested)
             _swap(building, path)
-            put_in_place(bounds_path(building), bounds_path(path))
 
 
 @contextmanager
@@ -135,24 +130,7 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return fresh_bounds(path, store, indexes=indexes) is not None and shows(
-        _meta(path), meta_of(store), indexes=indexes
-    )
-
-
-def updated_bounds(path: Path, store: Store, table: Dataset) -> BoundsFile:
-    """Update a database whose bounds are out of date, and open its bounds.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if another program has the database open for writing.
-    """
-    refresh(path, store, table, stale=True)
-    bounds = BoundsFile.open(bounds_path(path))
-    if bounds is None:
-        message = f"{bounds_path(path)} cannot be read; delete it, and run the command again"
-        raise DiskFailed(message)
-    return bounds
+    return shows(_meta(path), meta_of(store), indexes=indexes)
 
 
 def connect_fresh(path: Path, store: Store, table: Dataset) -> duckdb.DuckDBPyConnection:
@@ -168,9 +146,11 @@ def connect_fresh(path: Path, store: Store, table: Dataset) -> duckdb.DuckDBPyCo
 
 
 @contextmanager
-def reading_fresh(path: Path, store: Store, table: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to the updated database; see ``reading``."""
-    if not is_fresh(path, store):
+def reading_fresh(
+    path: Path, store: Store, table: Dataset, *, indexes: bool = True
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to the updated database; see ``reading`` and ``is_fresh``."""
+    if not is_fresh(path, store, indexes=indexes):
         refresh(path, store, table, stale=True)
     with reading(path) as connection:
         yield connection
@@ -189,15 +169,6 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
     if log_of(path).exists():
         return {}
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
-
-
-def _rows_since(shown: dict[str, str], store: Store) -> dict[str, list[str]] | None:
-    """Return the keys that were written since a database was built, by table; None if it has to be rebuilt."""
-    of_this_store = shown.get("store", "").partition(":")[0] == store.state().partition(":")[0]
-    if shown.get("layout") != layout() or not of_this_store:
-        return None
-    written = {each: store.written_since(each, shown[f"last_{each}"]) for each in _WATCHED}
-    return {each: keys for each, keys in written.items() if keys is not None} if None not in written.values() else None
 
 
 def _swap(new: Path, path: Path) -> None:

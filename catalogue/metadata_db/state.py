@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
-from pathlib import Path
 
-from catalogue.metadata_db.bounds_file import BoundsFile, bounds_path
 from catalogue.metadata_db.queries import queries_folder
 from catalogue.store.database import Store
 from catalogue.store.stored_blocks import blocks_folder, crawls_with_blocks
 from catalogue.surt import MACROS
 
-_LAYOUT = "13"
+_LAYOUT = "14"
 """Version of the tables; a database of another version is rebuilt."""
 
 
@@ -33,9 +31,3 @@ def shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bo
     """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
     keys = ("layout", "store", "blocks", "indexes") if indexes else ("layout", "store", "blocks")
     return all(found.get(key) == requested[key] for key in keys)
-
-
-def fresh_bounds(path: Path, store: Store, *, indexes: bool = True) -> BoundsFile | None:
-    """Open the bounds of a database, if both exist and the bounds show everything that is stored."""
-    bounds = BoundsFile.open(bounds_path(path)) if path.exists() else None
-    return bounds if bounds is not None and shows(bounds.meta, meta_of(store), indexes=indexes) else None

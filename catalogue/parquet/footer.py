@@ -5,7 +5,7 @@ A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, litt
 containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -81,28 +81,8 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
-    return _decoded(lambda: _Decoder(data, file_size).footer())
-
-
-def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
-    """Decode some row groups of a footer that was decoded before, in a fraction of the time.
-
-    Args:
-        data: the footer without length and magic.
-        file_size: bytes of the file.
-        offsets: of these row groups, by ordinal; see ``RowGroup.offset``.
-        rest: see ``Footer.rest``.
-
-    Raises:
-        BadFooter: if it is invalid.
-        Encrypted: if columns are encrypted.
-    """
-    return _decoded(lambda: _Decoder(data, file_size).some_of_footer(offsets, rest))
-
-
-def _decoded(decode: Callable[[], Footer]) -> Footer:
     try:
-        return decode()
+        return _Decoder(data, file_size).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
@@ -113,11 +93,10 @@ def _decoded(decode: Callable[[], Footer]) -> Footer:
 class _RowGroup:
     """A row group whose chunks lack what only the end of the footer tells."""
 
-    __slots__ = ("chunks", "codecs", "compressed", "num_rows", "offset", "ordinal", "start", "uncompressed")
+    __slots__ = ("chunks", "codecs", "compressed", "num_rows", "ordinal", "start", "uncompressed")
 
-    def __init__(self, ordinal: int, offset: int) -> None:
+    def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
-        self.offset = offset
         self.num_rows = -1
         self.uncompressed = 0
         self.compressed = 0
@@ -142,15 +121,15 @@ class _Decoder:
     def footer(self) -> Footer:
         reader = self._reader()
         groups: list[_RowGroup] = []
-        row_groups = rest = 0
-        field = 0
+        row_groups = field = 0
+        decoded = False
         while reader.next_field(field):
             field = reader.number
             if field == _ROW_GROUPS and reader.kind == LIST:
                 row_groups = reader.position
                 if self.columns and _NUM_ROWS in self.top:
                     groups = self._row_groups(reader)
-                    rest = reader.position
+                    decoded = True
                 else:
                     reader.skip(LIST, 1)
             else:
@@ -158,26 +137,9 @@ class _Decoder:
         if not row_groups:
             message = "the footer has no list of row groups"
             raise BadFooter(message)
-        if not rest:  # they come before what is needed to decode them
+        if not decoded:  # they come before what is needed to decode them
             groups = self._row_groups(Reader(self.data, row_groups))
-        return self._footer(groups, rest or None)
-
-    def some_of_footer(self, offsets: Mapping[int, int], rest: int) -> Footer:
-        reader = self._reader()
-        field = 0
-        while reader.next_field(field) and reader.number != _ROW_GROUPS:
-            field = reader.number
-            self._read_field(reader)
-        reader = Reader(self.data, rest)
-        field = _ROW_GROUPS
-        while reader.next_field(field):
-            field = reader.number
-            self._read_field(reader)
-        groups = [self._row_group(Reader(self.data, offset), ordinal) for ordinal, offset in sorted(offsets.items())]
-        if not all(group.num_rows for group in groups):
-            message = "a row group is not where it was"
-            raise BadFooter(message)
-        return self._footer(groups, rest, whole=False)
+        return self._footer(groups)
 
     def _read_field(self, reader: Reader) -> None:
         """Decode a field of ``FileMetaData`` other than the row groups."""
@@ -197,12 +159,12 @@ class _Decoder:
             raise BadFooter(message)
         return Reader(self.data)
 
-    def _footer(self, groups: list[_RowGroup], rest: int | None, *, whole: bool = True) -> Footer:
+    def _footer(self, groups: list[_RowGroup]) -> Footer:
         if _ENCRYPTION_ALGORITHM in self.top:
             message = "columns are encrypted"
             raise Encrypted(message)
         num_rows = typed(self.top[_NUM_ROWS], int)
-        if whole and num_rows != sum(group.num_rows for group in groups):
+        if num_rows != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
             raise BadFooter(message)
         self._check_extents()
@@ -222,12 +184,10 @@ class _Decoder:
                     start=group.start,
                     codecs=tuple(dict.fromkeys(map(codec_name, group.codecs))),
                     chunks=LazyChunks(context, group.chunks),
-                    offset=group.offset,
                 )
                 for group in groups
                 if group.num_rows
             ),
-            rest,
         )
 
     def _row_groups(self, reader: Reader) -> list[_RowGroup]:
@@ -238,7 +198,7 @@ class _Decoder:
         return [self._row_group(reader, ordinal) for ordinal in range(count)]
 
     def _row_group(self, reader: Reader, ordinal: int) -> _RowGroup:
-        group = _RowGroup(ordinal, reader.position)
+        group = _RowGroup(ordinal)
         chunks: list[ChunkFields] = []
         offsets: list[int] = []
         field = 0

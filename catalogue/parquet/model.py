@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from catalogue.parquet.thrift import Reader
 from catalogue.source.byte_ranges import ByteRange
@@ -121,8 +121,6 @@ class RowGroup:
     """Of its column chunks, each once."""
     chunks: Mapping[str, ColumnChunk]
     """By column name, in the order of the schema."""
-    offset: int = field(compare=False)
-    """Its offset in the footer; see ``decode_row_groups``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +132,6 @@ class Footer:
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
     """Ascending, without empty ones."""
-    rest: int | None = field(compare=False)
-    """Offset in the footer of what follows the row groups; None if the order of fields is unusual."""
 
     @property
     def codecs(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Summarize a footer: what the metadata database shows of an index file."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
@@ -8,6 +7,9 @@ from catalogue.errors import BadFooter
 from catalogue.parquet.column_types import kind_of
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Footer, Order, RowGroup
+
+SIGNED = "footer (signed)"
+"""Origin of bounds in the order of signed bytes."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -25,29 +27,8 @@ class RowGroupSummary:
     first_fetch: int | None
     """Lower bound of fetch times in milliseconds since 1970; None if unknown."""
     last_fetch: int | None
-    footer_offset: int
-    """Offset of the row group in the footer."""
     file_offset: int
     """Offset of its first page."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSummary:
-    """What the metadata database shows of a column chunk."""
-
-    row_group: int
-    column_name: str
-    physical_type: str
-    codec: str
-    num_values: int
-    null_count: int | None
-    file_offset: int
-    total_compressed_size: int
-    total_uncompressed_size: int
-    min: str | None
-    """Bounds as text; null for other types."""
-    max: str | None
-    has_page_index: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +44,10 @@ class FileSummary:
     utc_times: bool
     """Whether ``fetch_time`` is declared an instant; older writers do not state the zone, which is UTC."""
     has_page_index: bool
-    footer_rest: int | None
-    """See ``Footer.rest``."""
     row_groups: tuple[RowGroupSummary, ...]
-    column_chunks: tuple[ChunkSummary, ...]
-    """Empty unless requested: about 330 a file."""
 
 
-def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
+def summarize_file(footer: Footer, key: str = KEY_COLUMN) -> FileSummary:
     """Summarize a footer.
 
     Raises:
@@ -90,9 +67,7 @@ def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool
         column_kinds=tuple(map(kind_of, footer.columns.values())),
         utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
         has_page_index=bool(keys) and all(each and each.column_index and each.offset_index for each in keys),
-        footer_rest=footer.rest,
         row_groups=tuple(_row_group_facts(group, key) for group in footer.row_groups),
-        column_chunks=tuple(_chunk_facts(footer)) if column_chunks else (),
     )
 
 
@@ -107,39 +82,18 @@ def _row_group_facts(group: RowGroup, key: str) -> RowGroupSummary:
         total_compressed_size=group.total_compressed_size,
         min_key=bounds.min.decode() if bounds else None,
         max_key=bounds.max.decode() if bounds else None,
-        bounds_from="missing" if not bounds else "footer (signed)" if bounds.order is Order.SIGNED else "footer",
+        bounds_from="missing" if not bounds else SIGNED if bounds.order is Order.SIGNED else "footer",
         first_fetch=times[0] if times else None,
         last_fetch=times[1] if times else None,
-        footer_offset=group.offset,
         file_offset=group.start,
     )
 
 
-def _chunk_facts(footer: Footer) -> Iterator[ChunkSummary]:
-    for group in footer.row_groups:
-        for chunk in group.chunks.values():
-            text = chunk.bounds if chunk.column.physical_type == "BYTE_ARRAY" else None
-            yield ChunkSummary(
-                row_group=group.ordinal,
-                column_name=chunk.column.name,
-                physical_type=chunk.column.physical_type,
-                codec=chunk.codec_name,
-                num_values=chunk.num_values,
-                null_count=chunk.null_count,
-                file_offset=chunk.range.start,
-                total_compressed_size=len(chunk.range),
-                total_uncompressed_size=chunk.total_uncompressed_size,
-                min=text.min.decode() if text else None,
-                max=text.max.decode() if text else None,
-                has_page_index=bool(chunk.column_index and chunk.offset_index),
-            )
-
-
-def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
+def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN) -> FileSummary:
     """Decode a footer from outside and summarize it.
 
     Raises:
         BadFooter: if it is invalid.
         Encrypted: if it or a column is encrypted.
     """
-    return summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+    return summarize_file(decode_footer(footer, file_size), key)

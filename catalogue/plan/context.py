@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile, index_file
-from catalogue.errors import StoreError, StoreLocked
+from catalogue.errors import StoreError
 from catalogue.metadata_db.candidates import Candidate
-from catalogue.parquet.footer import decode_footer, decode_row_groups
-from catalogue.parquet.model import Bounds, Footer, RowGroup
+from catalogue.parquet.model import Bounds, Footer
 from catalogue.parquet.page_index import page_bounds
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.plan.cost import Cost
@@ -29,8 +28,6 @@ from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, encode_indexes
 
-_DECODED = 300
-"""Maximum decoded footers in memory, about 30 kB a row group."""
 _INDEXES = 256
 """Row groups whose page indexes, of some 20 kB each, are in memory."""
 
@@ -40,7 +37,7 @@ _MOST_LEARNED = 64
 
 @dataclass(frozen=True, slots=True)
 class DecodedFile:
-    """An index file and its decoded footer."""
+    """An index file and its footer."""
 
     file: IndexFile
     version: StoredFile
@@ -52,52 +49,23 @@ class DecodedFile:
     """States of the store and of its page indexes when the query was planned."""
 
 
-@dataclass(slots=True)
-class _Decoded:
-    decoded: DecodedFile
-    """Without row groups."""
-    row_groups: dict[int, RowGroup]
-    """Decoded row groups by ordinal."""
-    version: bytes
-    """See ``Candidate``."""
-    state: str
-    """State of the store when the file was decoded."""
-
-
-class FooterCache:
-    """Decoded footers; queries of one site need the same files repeatedly."""
+class PageIndexes:
+    """Stored page indexes; queries of one site need the same ones repeatedly."""
 
     def __init__(self, store: Store, table: Dataset = COMMON_CRAWL) -> None:
         self.store = store
         self._table = table
-        self._decoded: dict[str, _Decoded] = {}
-        """By path, least recently used first."""
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
         """By path, row group, version of the file and states of the store; None for those without."""
 
-    def get(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
-        """Return files as stored now, with the row groups of the candidates."""
+    def files(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
+        """Return files with the row groups of the candidates."""
         states = self.store.state(), self.store.index_state()  # the first changes if a file is deleted
-        return [self._known(candidate, states) for candidate in candidates]
-
-    def _known(self, candidate: Candidate, states: tuple[str, str]) -> DecodedFile:
-        entry = self._decoded.pop(candidate.path, None)
-        if entry and entry.version != candidate.version:
-            entry = None
-        there = entry.row_groups if entry else {}
-        missing = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
-        if not entry or missing or entry.state != states[0]:
-            decoded = self._decode(candidate, missing, states)
-            there |= {group.ordinal: group for group in decoded.footer.row_groups}
-            entry = _Decoded(
-                replace(decoded, footer=replace(decoded.footer, row_groups=())), there, candidate.version, states[0]
-            )
-        self._decoded[candidate.path] = entry
-        if len(self._decoded) > _DECODED:
-            del self._decoded[next(iter(self._decoded))]
-        groups = tuple(there[ordinal] for ordinal, _ in candidate.row_groups if ordinal in there)
-        footer = replace(entry.decoded.footer, row_groups=groups)
-        return replace(entry.decoded, footer=footer, least=candidate.least, states=states)
+        return [
+            DecodedFile(file, each.version, each.decode(each.row_groups), each.least, states)
+            for each in candidates
+            if (file := self._table.file(each.path))
+        ]
 
     def indexes(self, decoded: DecodedFile) -> dict[int, Indexes]:
         """Return the stored page indexes of the row groups of a file, by ordinal."""
@@ -115,20 +83,6 @@ class FooterCache:
             for old in list(self._indexes)[:-_INDEXES]:
                 self._indexes.pop(old, None)
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
-
-    def _decode(self, candidate: Candidate, row_groups: dict[int, int], states: tuple[str, str]) -> DecodedFile:
-        stored = self.store.get("files", candidate.path, candidate.version)
-        file = self._table.file(candidate.path)
-        if stored is None or file is None:
-            message = f"{candidate.path} was harvested again or deleted by another process; run the query again"
-            raise StoreLocked(message)
-        rest = candidate.footer_rest
-        footer = (
-            decode_footer(stored.data, stored.size)
-            if rest is None
-            else decode_row_groups(stored.data, stored.size, row_groups, rest)
-        )
-        return DecodedFile(file, replace(stored, data=b""), footer, candidate.least, states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +106,7 @@ class PlanContext:
         self,
         query: ResolvedQuery,
         scope: Scope,
-        footers: FooterCache,
+        indexes: PageIndexes,
         source: Callable[[], AnySource],
         cost: Cost,
         *,
@@ -162,7 +116,7 @@ class PlanContext:
         self.query = query
         self.source = source
         self.scope = scope
-        self._footers = footers
+        self._indexes = indexes
         self._cost = cost
         self._suppressed: tuple[type[Exception], ...] = () if must_learn else (StoreError,)
         self._files: dict[str, DecodedFile] = {}
@@ -183,12 +137,12 @@ class PlanContext:
 
     def limited(self, limit: int) -> "PlanContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
-        return PlanContext(query, self.scope, self._footers, self.source, self._cost)
+        return PlanContext(query, self.scope, self._indexes, self.source, self._cost)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:  # noqa: ARG002 - of a Question
         """Plan the query, or one that counts its captures."""
         source = self.source()
-        self._files = {decoded.file.path: decoded for decoded in self._footers.get(self.scope.candidates)}
+        self._files = {decoded.file.path: decoded for decoded in self._indexes.files(self.scope.candidates)}
         return plan_reads(
             self._counting if counts else self.query,
             [self._metadata(decoded, source) for decoded in self._files.values()],
@@ -213,7 +167,7 @@ class PlanContext:
         def indexes(ordinal: int) -> Indexes | None:
             nonlocal of_file
             if of_file is None:
-                of_file = self._footers.indexes(decoded)
+                of_file = self._indexes.indexes(decoded)
             fetched, stored = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return stored.joined(fetched) if stored and fetched else stored or fetched
 
@@ -224,7 +178,7 @@ class PlanContext:
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         """Return the requests for missing page indexes of the key column."""
         source = self.source()
-        files = (self._metadata(decoded, source) for decoded in self._footers.get(self.scope.candidates))
+        files = (self._metadata(decoded, source) for decoded in self._indexes.files(self.scope.candidates))
         return tuple(fetch for file in files for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
 
     def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
@@ -238,7 +192,7 @@ class PlanContext:
         """
         key = self.query.table.key
         source = self.source()
-        self._files = {decoded.file.path: decoded for decoded in self._footers.get(self.scope.candidates)}
+        self._files = {decoded.file.path: decoded for decoded in self._indexes.files(self.scope.candidates)}
         if pages:
             self.fetch_indexes(self.key_indexes())
         found = []
@@ -296,7 +250,7 @@ class PlanContext:
 
     def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
         """Whether reading these columns of a row group teaches something that is not stored."""
-        stored = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
+        stored = self._indexes.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
         return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
@@ -308,7 +262,7 @@ class PlanContext:
     def with_missing(self, missing: tuple[str, ...]) -> "PlanContext":
         """Return this query with other sentences about what is not stored."""
         scope = replace(self.scope, missing=missing)
-        return PlanContext(self.query, scope, self._footers, self.source, self._cost)
+        return PlanContext(self.query, scope, self._indexes, self.source, self._cost)
 
     def columnar_only(self) -> "PlanContext":
         """Return this query."""
@@ -325,7 +279,7 @@ class PlanContext:
     def _save(self, learned: Mapping[str, dict[int, Indexes]]) -> None:
         if learned:
             with suppress(*self._suppressed):
-                self._footers.store.add_all_indexes(
+                self._indexes.store.add_all_indexes(
                     (path, encode_indexes(indexes, self._files[path].version), self._files[path].version)
                     for path, indexes in learned.items()
                 )

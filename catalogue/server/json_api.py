@@ -235,7 +235,7 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
     if parameters.key is not None:
         found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
         candidates = found.columnar.scope.candidates
-        places = [f"{each.path}:{ordinal}" for each in candidates for ordinal, _ in each.row_groups]
+        places = [f"{each.path}:{ordinal}" for each in candidates for ordinal in each.row_groups]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
         catalogue.session,

@@ -6,6 +6,7 @@ piskvorky/sqlitedict#108.
 """
 
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,10 +121,8 @@ class Store:
         """Encode values and write them; see ``put_encoded``."""
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
 
-    def put_encoded(
-        self, table: str, values: Sequence[tuple[str, bytes]], *, facts: Iterable[tuple[str, bytes]] = ()
-    ) -> None:
-        """Write encoded values in one transaction, with encoded summaries of the files.
+    def put_encoded(self, table: str, values: Sequence[tuple[str, bytes]]) -> None:
+        """Write encoded values in one transaction.
 
         Failures of the files, and page indexes of other versions of them, are removed.
         """
@@ -136,10 +135,9 @@ class Store:
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in values])
                 self._delete_other_indexes(values)
             run(f'INSERT OR REPLACE INTO "{_valid(table)}" (key, value) VALUES (?, ?)', values)  # noqa: S608
-            run(_PUT_FACTS, facts)
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
-        """Remove keys, and page indexes and summaries of removed files, in one transaction."""
+        """Remove keys, and page indexes of removed files, in one transaction."""
         deleted = list(keys)
         if not deleted:
             return
@@ -147,12 +145,11 @@ class Store:
             connection.executemany(f'DELETE FROM "{_valid(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
             if table == "files":
                 self._delete_indexes(deleted)
+                # Earlier versions stored summaries of footers.
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
-    def add_missing(
-        self, table: str, rows: Iterable[tuple[str, bytes]], *, facts: Mapping[str, bytes] | None = None
-    ) -> set[str]:
-        """Add encoded values for keys that do not exist, in one transaction, with their encoded summaries.
+    def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
+        """Add encoded values for keys that do not exist, in one transaction.
 
         Returns:
             The added keys.
@@ -165,7 +162,6 @@ class Store:
                     added.add(key)
             if table == "files":
                 connection.executemany('DELETE FROM "failures" WHERE key = ?', [(key,) for key in added])
-            connection.executemany(_PUT_FACTS, [(key, facts[key]) for key in added] if facts else ())
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
@@ -226,19 +222,19 @@ class Store:
         finally:
             self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
-    def facts(self, paths: Iterable[str]) -> dict[str, StoredFile]:
-        """Return the stored summaries of files, without damaged ones."""
-        summaries = {}
+    def facts(self, keys: Iterable[str]) -> dict[str, StoredFile]:
+        """Return what searches found, without damaged values."""
+        found = {}
         with self._exclusive_connection() as connection:
-            for path, value in _rows_of(connection, 'SELECT key, value FROM "facts"', paths):
+            for key, value in _rows_of(connection, 'SELECT key, value FROM "facts"', keys):
                 with suppress(StoreDamaged):
-                    summaries[path] = decode(value)
-        return summaries
+                    found[key] = decode(value)
+        return found
 
     def add_facts(self, facts: Iterable[tuple[str, StoredFile]], *, briefly: bool = False) -> None:
-        """Store summaries of files, or what searches found, in one transaction; a read-only store ignores them.
+        """Store what searches found, in one transaction; a read-only store ignores it.
 
-        They can be derived or found again, so they do not change the state of the store. With ``briefly``, another
+        It can be found again, so it does not change the state of the store. With ``briefly``, another
         process that is writing is not waited for.
         """
         if self.read_only:
@@ -294,43 +290,12 @@ class Store:
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
         return [key for (key,) in rows]
 
-    def last_row(self, table: str) -> str:
-        """Return a text that identifies the last written row of a table; empty if the table is empty.
-
-        SQLite numbers rows in the order of writes; a replaced row gets a new number.
-        """
-        query = f'SELECT rowid, substr(value, 2, {DIGEST_SIZE}) FROM "{_valid(table)}" ORDER BY rowid DESC LIMIT 1'  # noqa: S608
-        with self._exclusive_connection() as connection:
-            row = connection.execute(query).fetchone()
-        return f"{row[0]}:{bytes(row[1]).hex()}" if row else ""
-
-    def written_since(self, table: str, last_row: str) -> list[str] | None:
-        """Return the keys that were written after a row, ascending.
-
-        Args:
-            table: its name.
-            last_row: a result of ``last_row``.
-
-        Returns:
-            The keys; None if the row does not exist: the store was replaced by a backup, or, for files, the row was
-                replaced.
-        """
-        number, _, digest = last_row.partition(":")
-        first = int(number or 0)
-        with self._exclusive_connection() as connection:
-            rows = connection.execute(
-                f"SELECT rowid, key, iif(rowid = ?, substr(value, 2, {DIGEST_SIZE}), NULL) "  # noqa: S608
-                f'FROM "{_valid(table)}" WHERE rowid >= ? ORDER BY key',
-                [first, first],
-            ).fetchall()
-        digests = [bytes(stored).hex() for row, _, stored in rows if row == first]
-        may_be_replaced = table != "files" and not digests
-        if first and (not rows or not (digests == [digest] or may_be_replaced)):
-            return None
-        return [key for row, key, _ in rows if row > first]
-
     def row_numbers(self, table: str, containing: str = "") -> dict[str, int]:
-        """Return the keys that contain a text, ascending, with the numbers of their rows; see ``last_row``."""
+        """Return the keys that contain a text, ascending, with the numbers of their rows.
+
+        SQLite numbers rows in the order of writes, and a replaced row gets a new number. Where numbers may be used
+        again, the store gets another identity; see ``state``.
+        """
         query = f'SELECT key, rowid FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
         with self._exclusive_connection() as connection:
             return dict(connection.execute(query, [containing]).fetchall())
@@ -368,6 +333,17 @@ class Store:
         with self._exclusive_connection() as connection:
             texts = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
         return None if texts == ["ok"] else " ".join(" ".join(texts).split())[:300]
+
+    def repair_keys(self) -> None:
+        """Make the indexes again from the rows, and delete rows whose keys are not text."""
+        with self._exclusive_connection() as connection, self._transaction(None):
+            connection.execute("REINDEX")
+            for table in TABLES:
+                rows = connection.execute(f'SELECT rowid, typeof(key), CAST(key AS BLOB) FROM "{table}"')  # noqa: S608
+                wrong = [(row,) for row, kind, key in rows.fetchall() if kind != "text" or not _is_text(key)]
+                if wrong:
+                    connection.executemany(f'DELETE FROM "{table}" WHERE rowid = ?', wrong)  # noqa: S608
+            connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
 
     def values(self, table: str) -> Iterator[tuple[str, bytes]]:
         """Yield keys and encoded values of a table from one snapshot."""
@@ -408,6 +384,13 @@ def _rows_of(connection: sqlite3.Connection, query: str, keys: Iterable[str]) ->
     remaining = iter(keys)
     while batch := [*islice(remaining, _AT_ONCE)]:
         yield from connection.execute(f"{query} WHERE key IN ({','.join('?' * len(batch))})", batch)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        return key.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _valid(table: str) -> str:

@@ -16,7 +16,7 @@ APPLICATION_ID = 0x43434154
 VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls by name; reasons of failures by path; packed page indexes by
-``index_key``; and summaries of footers by path, from which the metadata database is built.
+``index_key``; and what searches of lists of blocks found (earlier versions stored summaries of footers there, too).
 """
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
@@ -160,7 +160,7 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
         if counter:
             connection.execute(f"UPDATE identity SET {counter} = ?", [secrets.token_hex(8)])  # noqa: S608 - of COUNTERS
             if any(new < old for new, old in zip(_last_rows(connection), last, strict=True)):
-                # SQLite may reuse numbers of deleted rows, which breaks the order; see Store.written_since.
+                # SQLite may reuse numbers of deleted rows, which breaks the order; see Store.row_numbers.
                 connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
         connection.execute("COMMIT")
     except BaseException:

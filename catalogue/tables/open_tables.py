@@ -1,22 +1,53 @@
 """The tables in one state of the store, opened when they are needed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.column_types import kind_of
+from catalogue.parquet.model import Bounds, Order
+from catalogue.parquet.summary import SIGNED
 from catalogue.store.database import Store
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.tables_state import TablesState, fresh_state, table_path
+from catalogue.tables.tables_state import TABLES_FOLDER, TablesState, fresh_state, table_path
 
 if TYPE_CHECKING:
     from catalogue.tables.stored_rows import StoredRows
 
+_BOUNDS = ("row_group", "num_rows", "min_key", "max_key", "bounds_from", "key_intervals")
 Pair: TypeAlias = tuple[str, str]
 """A crawl and a subset."""
+
+
+def usable_folder(
+    data: Path,
+    store: Store,
+    dataset: Dataset,
+    temporary_folder: Callable[[], Path],
+    notify: Callable[[str], None],
+) -> Path:
+    """Return the folder of the tables of a data folder, or a copy if they are out of date and cannot be updated."""
+    folder = data / TABLES_FOLDER
+    if not store.read_only or fresh_state(folder, store, dataset.key):
+        return folder
+    if not (temporary_folder() / TABLES_FOLDER).exists():
+        notify(f"{data} is read-only; its tables are updated in a temporary copy")
+    return copied_folder(data, temporary_folder())
+
+
+def copied_folder(data: Path, temporary_folder: Path) -> Path:
+    """Return a temporary copy of the tables of a data folder."""
+    copy = temporary_folder / TABLES_FOLDER
+    if not copy.exists():
+        with suppress(OSError):  # they are made again then
+            copytree(data / TABLES_FOLDER, copy)
+    return copy
 
 
 class Tables:
@@ -100,6 +131,21 @@ class Tables:
             self._rows[crawl] = found
         return self._rows[crawl]
 
+    def checked_path(self, crawl: str) -> Path:
+        """Return the path of a table, which was checked completely, for readers that check nothing.
+
+        Raises:
+            DiskFailed: if a damaged table cannot be made again.
+            StoreLocked: if another process has changed the table.
+        """
+        path = table_path(self._folder, crawl)
+        try:
+            table = TableFile(path)
+            table.check()
+        except TableDamaged:
+            self._repaired(crawl)
+        return path
+
     def _repaired(self, crawl: str) -> TableFile:
         from catalogue.tables.update_tables import remake_table
 
@@ -107,6 +153,24 @@ class Tables:
         if self._store.state() != self.state.store:
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
         return table
+
+    def bounds(self, pair: Pair) -> list[tuple[list[Bounds], int]]:
+        """Return intervals that contain all keys, and the number of rows, of each row group of a crawl and subset.
+
+        Those without bounds have no interval.
+        """
+        found = []
+        for of in chain.from_iterable(self.values(pair, _BOUNDS)):
+            intervals = of["key_intervals"] or [{"min": of["min_key"], "max": of["max_key"]}]
+            if of["row_group"] is None:
+                continue
+            signed = of["bounds_from"] == SIGNED and of["key_intervals"] is None
+            order = Order.SIGNED if signed else Order.UNSIGNED
+            known = [] if of["min_key"] is None else intervals
+            found.append(
+                ([Bounds(each["min"].encode(), each["max"].encode(), order) for each in known], of["num_rows"])
+            )
+        return found
 
     def values(self, pair: Pair, names: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
         """Yield columns of the rows of a crawl and subset, in the order of keys."""

@@ -94,10 +94,9 @@ def row_group_of(row: Mapping[str, Any], columns: Mapping[str, Column], chunks: 
         start=row["file_offset"],
         codecs=stored.codecs(),
         chunks=stored,
-        offset=0,
     )
 
 
 def footer_of(row: Mapping[str, Any], columns: Mapping[str, Column], row_groups: tuple[RowGroup, ...]) -> Footer:
     """Return a footer with these row groups."""
-    return Footer(row["file_num_rows"], row["created_by"], columns, row_groups, None)
+    return Footer(row["file_num_rows"], row["created_by"], columns, row_groups)

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import positions, text
-
-SIGNED = "footer (signed)"
+from catalogue.parquet.summary import SIGNED
 
 
 @dataclass(frozen=True, slots=True)

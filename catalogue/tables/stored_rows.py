@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import Column, Footer, RowGroup
+from catalogue.parquet.summary import SIGNED
 from catalogue.query.exact_keys import is_ascii
 from catalogue.surt import KeyInterval, overlap
 from catalogue.tables.row_group_values import USED, footer_of, row_group_of
-from catalogue.tables.sort_rows import SIGNED
 from catalogue.tables.table_file import Part, TableDamaged, TableFile
 from catalogue.tables.table_schema import FLAT, decode_columns
 
@@ -135,11 +135,10 @@ class StoredRows:
             found.update(keys.signed)
         return [*range(unbounded), *sorted(unbounded + row for row in found)]
 
-    def file(self, places: Sequence[Place]) -> Footer:
-        """Return the footer of a file with these row groups of it, by ascending ordinal."""
-        first = places[0].values
+    def footer(self, places: Sequence[Place], file: Place) -> Footer:
+        """Return the footer of a file with these row groups of it; ``file`` is any of its row groups."""
         groups = [self._row_group(place.part, place.row) for place in places]
-        return footer_of(first, self._schema(first), tuple(groups))
+        return footer_of(file.values, self._schema(file.values), tuple(groups))
 
     def column_names(self, place: Place) -> tuple[str, ...]:
         """Return the names of the columns of a file."""

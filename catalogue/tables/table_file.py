@@ -126,16 +126,24 @@ class TableFile:
             found |= dict(zip(*(column.to_pylist() for column in columns.columns), strict=True))
         return found
 
-    def read_all(self) -> "pa.Table":
-        """Return all rows.
+    def check(self) -> None:
+        """Check all rows.
 
         Raises:
-            TableDamaged: if they are damaged.
+            TableDamaged: if some are damaged.
         """
         for of in self.parts:
             for at, checksum in enumerate(of.checksums):
                 if crc32(self._content[of.ends[at] : of.ends[at + 1]]) != checksum:
                     raise TableDamaged(f"{self._path} is damaged")
+
+    def read_all(self) -> "pa.Table":
+        """Return all rows.
+
+        Raises:
+            TableDamaged: if some are damaged.
+        """
+        self.check()
         return self._parquet.read(use_threads=False)
 
 

@@ -14,6 +14,9 @@ from zlib import crc32
 from catalogue.atomic_files import whole_file
 from catalogue.store.database import Store
 
+TABLES_FOLDER = "tables"
+"""Name of the folder, next to the store."""
+
 _LAYOUT = 1
 """Version of the tables; those of another version are made again."""
 
@@ -25,7 +28,7 @@ class CrawlState:
     checksum: int
     """Of the directory of its table; 0 without a table."""
     last_rows: dict[str, list[int]]
-    """Number of stored files, or of page indexes, and the greatest number of their rows in the store."""
+    """Number of stored files, or of page indexes, the greatest number of their rows in the store, and checksums."""
     schemas: list[str] = field(default_factory=list)
     """See ``encode_columns``."""
     files: dict[str, int] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -18,9 +19,6 @@ from catalogue.store.stored_lists import listed_files, manifests, requested_subs
 from catalogue.tables.make_table import make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import CrawlState, TablesState, fresh_state, read_state, table_path, write_state
-
-TABLES = "tables"
-"""Name of the folder, next to the store."""
 
 
 def update_tables(
@@ -55,6 +53,22 @@ def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, bu
         table_path(folder, crawl).unlink(missing_ok=True)
         _Update(folder, store, dataset).run()
         return TableFile(table_path(folder, crawl))
+
+
+def damaged_tables(folder: Path) -> Iterator[str]:
+    """Yield the names of tables that are missing or damaged; all of each table is read."""
+    state = read_state(folder)
+    for crawl, each in state.crawls.items() if state else ():
+        if each.checksum:
+            path = table_path(folder, crawl)
+            try:
+                table = TableFile(path)
+                table.check()
+            except TableDamaged:
+                yield path.name
+            else:
+                if table.checksum != each.checksum:
+                    yield path.name
 
 
 @contextmanager
@@ -133,6 +147,9 @@ class _Update:
         last_rows = {"files": _last_row(files), "indexes": _last_row(indexes)}
         if not files:
             return CrawlState(0, last_rows)
+        # In a backup the same row may have another value.
+        last_path = max(files, key=files.__getitem__)
+        last_rows["files"].append(crc32(self._store.version(last_path) or b""))
         old = self._open(crawl)
         if old is None or before is None or old.checksum != before.checksum:
             before = reusable = None  # another table: its rows are used, but not its state
@@ -216,11 +233,13 @@ def _same(state: CrawlState, last_rows: dict[str, list[int]]) -> CrawlState:
 
 
 def _has(table: TableFile, state: CrawlState, versions: Mapping[str, bytes]) -> bool:
-    """Return whether a table has these files, apart from those that cannot be decoded."""
+    """Return whether a table has exactly these files."""
     with suppress(TableDamaged):
-        return table.versions() == {path: each for path, each in versions.items() if path not in state.undecodable}
+        return not state.undecodable and table.versions() == versions
     return False
 
 
 def _last_row(rows: Mapping[str, int]) -> list[int]:
-    return [len(rows), max(rows.values(), default=0)]
+    """Return the number of keys, the greatest number of their rows, and a checksum of both."""
+    listed = "\n".join(f"{key} {row}" for key, row in rows.items())
+    return [len(rows), max(rows.values(), default=0), crc32(listed.encode())]

@@ -1,4 +1,4 @@
--- The tables of the metadata database, derived from the store of footers. Query the views in the other files.
+-- The tables of the metadata database, made from the tables of crawls and the store. Query the views in the other files.
 CREATE SCHEMA IF NOT EXISTS derived;  -- filled by the tool
 
 CREATE TABLE IF NOT EXISTS derived.meta (key VARCHAR, value VARCHAR);
@@ -10,14 +10,16 @@ CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset
 CREATE TABLE IF NOT EXISTS derived.files (
   file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
   etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
-  codec VARCHAR, columns INTEGER, utc_times BOOLEAN, has_page_index BOOLEAN, footer_rest INTEGER, column_chunks BOOLEAN
+  codec VARCHAR, columns INTEGER, utc_times BOOLEAN, has_page_index BOOLEAN
 );
+-- The tables that are shown, by the checksums of their directories.
+CREATE TABLE IF NOT EXISTS derived.tables (crawl VARCHAR, checksum BIGINT, last_index BIGINT, column_chunks BOOLEAN);
 -- The combinations of columns that files have.
 CREATE TABLE IF NOT EXISTS derived.columns (columns INTEGER, column_names VARCHAR[], column_kinds VARCHAR[]);
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
   min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
-  footer_offset INTEGER, file_offset BIGINT
+  file_offset BIGINT, key_intervals STRUCT("min" VARCHAR, "max" VARCHAR)[]
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
   file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,
@@ -27,10 +29,6 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
 CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
   min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
-);
--- Intervals that contain all keys of a row group, where they are narrower than the bounds of its footer.
-CREATE TABLE IF NOT EXISTS derived.key_intervals (
-  file INTEGER, row_group INTEGER, min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR
 );
 -- Stored lists of blocks of the CDX index, and their files.
 CREATE TABLE IF NOT EXISTS derived.block_lists (

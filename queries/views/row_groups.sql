@@ -1,21 +1,10 @@
 CREATE OR REPLACE VIEW row_groups AS
-WITH
-  filled AS (
-    SELECT
-      file, row_group, min(min_key) AS least, max(max_key) AS greatest, any_value(bounds_from) AS source,
-      list({'min': min_key, 'max': max_key} ORDER BY min_key) AS intervals
-    FROM derived.key_intervals GROUP BY file, row_group
-  )
 SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.file_offset, g.total_compressed_size,
-  coalesce(g.min_key, k.least) AS min_url_surtkey,
-  coalesce(g.max_key, k.greatest) AS max_url_surtkey,
-  CASE WHEN g.bounds_from = 'missing' THEN coalesce(k.source, 'missing') ELSE g.bounds_from END AS bounds_from,
-  k.intervals AS key_intervals,
+  g.min_key AS min_url_surtkey, g.max_key AS max_url_surtkey, g.bounds_from, g.key_intervals,
   make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch
 FROM derived.row_groups AS g
-JOIN derived.files AS f USING (file)
-LEFT JOIN filled AS k USING (file, row_group);
+JOIN derived.files AS f USING (file);
 
 COMMENT ON VIEW row_groups IS 'Every row group of the stored files, with bounds of its keys.';
 COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';

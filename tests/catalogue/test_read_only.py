@@ -53,7 +53,7 @@ def shut(data: Path) -> Iterator[Path]:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path, crawl: str) -> None:

@@ -68,7 +68,7 @@ def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
     before = rows(path)
     random = Random(7)
     keys = [(table, key) for table in TABLES for key in before[table]]
-    assert {table for table, _ in keys} == {*TABLES}
+    assert {table for table, _ in keys} == {*TABLES} - {"facts"}
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for table, key in random.sample(keys, 40):
             put = f'UPDATE "{table}" SET value = ? WHERE key = ?'  # noqa: S608
@@ -80,7 +80,7 @@ def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
 
 def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServer) -> None:
     path = paths(server.folder)[0]
-    for name, key in (("files", path), ("documents", COLLINFO), ("indexes", f"{path}#1"), ("facts", path)):
+    for name, key in (("files", path), ("documents", COLLINFO), ("indexes", f"{path}#1")):
         flip_value(cat.session.data / STORE, name, key, Random(1))
     command = commands(cat)
     ran = command("check")
@@ -89,13 +89,12 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
         f"files: {path}: the stored footer is damaged; queries of this file fail",
         f"documents: {COLLINFO}: the stored list is damaged",
         f"indexes: {path}#1: the stored page index is damaged; queries do without it",
-        f"facts: {path}: the stored summary of the footer is damaged; it is rebuilt when it is needed",
     ]
-    assert ran.err.endswith("4 findings\nrun: catalogue check --repair\n")
+    assert ran.err.endswith("3 findings\nrun: catalogue check --repair\n")
     reported = command("check", "--json").json()
     assert (reported["ok"], [finding["next"] for finding in reported["findings"]]) == (
         False,
-        ["catalogue check --repair"] * 4,
+        ["catalogue check --repair"] * 3,
     )
     other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not stored
     assert (other.status, other.out) == (2, "")
@@ -306,13 +305,12 @@ def test_checks_each_crawl_separately(untaught_data: Path, settings: Settings, t
 
 def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, server: LoopbackServer) -> None:
     before = content(cat.session.data / STORE)
-    one, two, three, *_ = paths(server.folder)
+    one, _, three, *_ = paths(server.folder)
     damaged = [
         ("files", one),
         ("documents", manifest_path(CRAWL)),
         ("indexes", f"{three}#0"),
         ("indexes", f"{three}#1"),
-        ("facts", two),
     ]
     for name, key in damaged:
         flip_value(cat.session.data / STORE, name, key, Random(3))

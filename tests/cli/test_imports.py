@@ -47,8 +47,7 @@ CRAWL = "CRAWL"
 QUERY = ("example.com", "--crawl", CRAWL)
 LISTS = {"platformdirs", "sqlite3", "urllib.request"}
 """The last one is for sources that are folders."""
-PLANS = LISTS | {"numpy", "pyarrow"}
-READS = PLANS | {"pyarrow.parquet"}
+READS = LISTS | {"numpy", "pyarrow", "pyarrow.parquet"}
 SQL = {"duckdb", "importlib.metadata"}
 """DuckDB imports the other."""
 WARC = {"asyncio", "fsspec", "importlib.metadata", "warcio"}
@@ -64,8 +63,8 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         (("status",), READS | SQL),  # which says what a backfill would cost
     ],
     [
-        (("plan", *QUERY), PLANS),
-        (("plan", *QUERY, "--json"), PLANS),
+        (("plan", *QUERY), READS),
+        (("plan", *QUERY, "--json"), READS),
         (("query", *QUERY, "--count"), READS),
         (("query", *QUERY, "--latest", "--ordered"), READS),
         *((("query", *QUERY, "--format", format_), READS) for format_ in ("csv", "json", "jsonl", "table", "url")),
@@ -73,7 +72,7 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         (("query", *QUERY, "--status", "2xx", "--mime", "text/html", "--lang", "eng"), READS | SQL),
         (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
     ],
-    [(("crawls",), LISTS | SQL), (("harvest", "--crawl", CRAWL), LISTS | SQL | {"filelock"})],
+    [(("crawls",), LISTS | SQL), (("harvest", "--crawl", CRAWL), READS | SQL | {"filelock"})],
     [(("sql", "SELECT count(*) FROM files"), LISTS | SQL)],
     [
         (("join", f"urls{suffix}", "--crawl", CRAWL, "--how", how, "-o", "joined.parquet"), READS | {"filelock"})

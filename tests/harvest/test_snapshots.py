@@ -214,7 +214,14 @@ def test_export_continues_an_unfinished_one(
 
     place, crawl = tmp_path / "snapshot", stored_crawls(taught.session)[0]
     with Store(taught.session.data / "footers.sqlite") as store, pytest.raises(ZeroDivisionError):
-        publish(place, store, [crawl], {"files": fail}, missing=(), cache=tmp_path / "cache")
+        publish(
+            place,
+            store,
+            {crawl: list(taught.files(crawl)["path"])},
+            {"files": fail},
+            missing=(),
+            cache=tmp_path / "cache",
+        )
     assert any(name.startswith(f"crawls/{crawl}.") for name in names(place))
     with pytest.raises(BadSnapshot, match=r"there is no snapshot at .*; its first export may be running"):
         empty.pull(str(place))

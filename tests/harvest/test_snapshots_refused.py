@@ -321,5 +321,5 @@ def test_stores_a_crawl_in_bounded_memory(empty: Catalogue, tmp_path: Path, monk
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert empty.session.create_store().count("facts") == len(paths)
+    assert empty.session.create_store().count("files") == len(paths)
     assert peak < 4_000_000 < len(indexes.data) * len(paths)

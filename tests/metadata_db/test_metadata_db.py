@@ -153,7 +153,7 @@ def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings,
         assert len(cat.column_chunks(first)) == len(rows)
 
 
-def test_decodes_each_footer_once(data: Path, store: Store) -> None:
+def test_changes_when_files_change(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     before = path.stat()
     refresh(path, store)
@@ -163,10 +163,8 @@ def test_decodes_each_footer_once(data: Path, store: Store) -> None:
     store.delete("files", removed)
     refresh(path, store)
     assert path.stat().st_mtime_ns > before.st_mtime_ns
-    assert not store.facts(removed)
     store.put("files", saved)
     refresh(path, store)
-    assert store.facts(removed).keys() == {*removed}
     with connect(path) as connection:
         assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
         doubled = "select path, row_group from row_groups group by all having count(*) > 1"

@@ -32,15 +32,12 @@ def with_unknown_field(kind: int, value: bytes) -> bytes:
 def test_examines_files_of_every_era(mirror: Path) -> None:
     for path in index_paths(mirror):
         data = path.read_bytes()
-        for chunks in (False, True):
-            found = examine_footer(raw_footer(data), len(data), column_chunks=chunks)
-            assert found == summarize_file(read_footer(data), column_chunks=chunks)
-            assert bool(found.column_chunks) == chunks
+        assert examine_footer(raw_footer(data), len(data)) == summarize_file(read_footer(data))
 
 
 def test_summary_has_the_expected_fields() -> None:
     footer = read_footer(small_file(compression="zstd"))
-    facts = summarize_file(footer, column_chunks=True)
+    facts = summarize_file(footer)
     assert (facts.num_rows, facts.codec, facts.utc_times, facts.has_page_index) == (4, "ZSTD", True, True)
     assert facts.created_by == footer.created_by
     assert facts.column_names == ("url_surtkey", "fetch_time", "fetch_status")
@@ -49,17 +46,6 @@ def test_summary_has_the_expected_fields() -> None:
     assert bounds == [("com,example)/", "com,example)/a", "footer"), ("org,example)/", "org,example)/b", "footer")]
     sizes = [(group.total_byte_size, group.total_compressed_size) for group in facts.row_groups]
     assert sizes == [(group.total_byte_size, group.total_compressed_size) for group in footer.row_groups]
-    assert [(chunk.row_group, chunk.column_name, chunk.physical_type) for chunk in facts.column_chunks[2:4]] == [
-        (0, "fetch_status", "INT32"),
-        (1, "url_surtkey", "BYTE_ARRAY"),
-    ]
-    key, status = facts.column_chunks[3], facts.column_chunks[5]
-    assert (key.codec, key.num_values, key.null_count, key.has_page_index) == ("ZSTD", 2, 0, True)
-    assert (key.min, key.max) == ("org,example)/", "org,example)/b")
-    assert (status.min, status.max, status.null_count) == (None, None, 1)
-    stored = footer.row_groups[1].chunks["url_surtkey"]
-    assert (key.file_offset, key.total_compressed_size) == (stored.range.start, len(stored.range))
-    assert key.total_uncompressed_size == stored.total_uncompressed_size
 
 
 def test_sources_of_bounds() -> None:

@@ -3,7 +3,7 @@
 import base64
 import json
 import struct
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ import pytest
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.footer import MAX_FOOTER, decode_footer, decode_row_groups, footer_length
+from catalogue.parquet.footer import MAX_FOOTER, decode_footer, footer_length
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
 from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
@@ -361,35 +361,11 @@ def test_rejects_damaged_footers_or_returns_valid_ones(mirror: Path, *, gentle: 
         except (BadFooter, Encrypted):
             refused += 1
             continue
-        json.dumps(asdict(examine_footer(data, file_size, column_chunks=True)))
+        json.dumps(asdict(examine_footer(data, file_size)))
         for group in footer.row_groups:
             assert all(4 <= chunk.range.start < chunk.range.end <= file_size for chunk in group.chunks.values())
             assert all(chunk.num_values == group.num_rows for chunk in group.chunks.values() if chunk.column.flat)
     assert 200 < refused < 1000
-
-
-def test_decodes_single_row_groups_like_all(mirror: Path) -> None:
-    """What the catalogue remembers of where they stand saves the time that the others would take."""
-    rng = Random(8)
-    for path in index_paths(mirror):
-        data = path.read_bytes()
-        footer, raw = read_footer(data), raw_footer(data)
-        assert footer.rest is not None
-        every = {group.ordinal: group for group in footer.row_groups}
-        for count in {0, 1, len(every)}:
-            chosen = sorted(rng.sample(sorted(every), count))
-            some = decode_row_groups(raw, len(data), {n: every[n].offset for n in chosen}, footer.rest)
-            assert some == replace(footer, row_groups=tuple(every[n] for n in chosen))
-            assert [group.offset for group in some.row_groups] == [every[n].offset for n in chosen]
-
-
-def test_rejects_wrong_positions_of_row_groups() -> None:
-    data = small_file()
-    footer, raw = read_footer(data), raw_footer(data)
-    assert footer.rest is not None
-    for wrong in {*range(len(raw) + 2)} - {group.offset for group in footer.row_groups}:
-        with pytest.raises(BadFooter):
-            decode_row_groups(raw, len(data), {0: wrong}, footer.rest)
 
 
 def test_decodes_complete_footers_with_reordered_fields() -> None:
@@ -397,5 +373,4 @@ def test_decodes_complete_footers_with_reordered_fields() -> None:
     fields = take_apart(raw_footer(data))
     raw = put_together(fields, backwards=True)
     footer = decode_footer(raw, len(data) - len(raw_footer(data)) + len(raw))
-    assert footer.rest is None
     assert footer == read_footer(data)

@@ -188,7 +188,7 @@ def test_row_groups_of_a_key_are_candidates_of_its_query(address: str, harvested
     crawl = stored_crawls(harvested.session)[0]
     got = answer(address, "row_groups", key=key, crawl=crawl, limit=10_000)
     scope = harvested.captures(key, crawls=crawl).columnar.scope
-    expected = {(each.path, ordinal) for each in scope.candidates for ordinal, _ in each.row_groups}
+    expected = {(each.path, ordinal) for each in scope.candidates for ordinal in each.row_groups}
     assert {(each["path"], each["row_group"]) for each in got["row_groups"]} == expected
 
 

@@ -29,7 +29,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
-from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length, with_trailer
+from catalogue.parquet.footer import TRAILER, decode_footer, footer_length, with_trailer
 from catalogue.parquet.model import Footer
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.parquet.summary import examine_footer
@@ -222,12 +222,8 @@ class _Reading:
         if length + TRAILER > len(data):
             raise BadFooter("the footer is longer than the file")
         raw = data[-TRAILER - length : -TRAILER]
-        facts = examine_footer(raw, len(data), column_chunks=True)
-        complete = decode_footer(raw, len(data))
-        if facts.footer_rest is not None:
-            offsets = {group.ordinal: group.footer_offset for group in facts.row_groups}
-            assert decode_row_groups(raw, len(data), offsets, facts.footer_rest) == complete
-        return complete
+        examine_footer(raw, len(data))
+        return decode_footer(raw, len(data))
 
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
         """Run a query twice, the second time with the page indexes that the first one learned."""

@@ -263,26 +263,20 @@ def test_migrates_older_stores(path: Path, version: int) -> None:
         assert store.problem() is None
 
 
-def test_lists_changes_since_a_state(store: Store) -> None:
-    assert store.last_row("files") == ""
+def test_numbers_rows_in_the_order_of_writes(store: Store) -> None:
+    assert store.row_numbers("files") == {}
     store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
-    last, state = store.last_row("files"), store.state()
-    assert (store.written_since("files", ""), store.written_since("files", last)) == (["a", "b"], [])
+    first, state = store.row_numbers("files"), store.state()
+    assert first["a"] < first["b"]
     store.put("files", [("a", stored_file(b"3")), ("c", stored_file(b"4"))])
-    assert store.written_since("files", last) == ["a", "c"]
+    second = store.row_numbers("files")
+    assert first["b"] == second["b"] < second["a"] < second["c"]
     store.delete("files", ["a"])
-    assert store.written_since("files", last) == ["c"]
+    assert store.row_numbers("files") == {"b": second["b"], "c": second["c"]}
+    assert store.row_numbers("files", "b") == {"b": second["b"]}
     assert store.state().partition(":")[0] == state.partition(":")[0]
     with pytest.raises(TypeError):
         store.put("files", [("b", stored_file(b"4")), (5, stored_file(b"5"))])  # type: ignore[list-item]
-    last = store.last_row("files")
-    assert store.written_since("files", last) == []
-    store.put("files", [("c", stored_file(b"5"))])
-    assert store.written_since("files", last) is None
-    store.put("documents", [("list", stored_file(b"1"))])
-    last = store.last_row("documents")
-    store.put("documents", [("list", stored_file(b"2"))])
-    assert store.written_since("documents", last) == ["list"]
 
 
 def test_deleting_the_last_row_changes_the_state(store: Store) -> None:
@@ -291,18 +285,6 @@ def test_deleting_the_last_row_changes_the_state(store: Store) -> None:
     state = store.state()
     store.delete("files", ["b"])
     assert store.state().partition(":")[0] != state.partition(":")[0]
-
-
-def test_backup_lists_no_changes(store: Store, path: Path, tmp_path: Path) -> None:
-    store.put("files", [("a", stored_file(b"1"))])
-    with raw(path) as connection:
-        connection.execute("VACUUM INTO ?", [str(tmp_path / "backup.sqlite")])
-    store.put("files", [("b", stored_file(b"2"))])
-    last = store.last_row("files")
-    with Store(tmp_path / "backup.sqlite") as backup:
-        assert backup.written_since("files", last) is None
-        backup.put("files", [("c", stored_file(b"3")), ("d", stored_file(b"4"))])
-        assert backup.written_since("files", last) is None
 
 
 def test_derived_facts_are_deleted_with_their_file(store: Store, path: Path) -> None:

@@ -76,16 +76,10 @@ def rows(path: Path) -> dict[str, dict[str, bytes]]:
 
 def content(path: Path) -> dict[str, dict[str, Any]]:
     """Return the decoded values of a store, without the times of requests."""
-    tables: dict[str, dict[str, Any]] = {}
-    for name, values in rows(path).items():
-        for key, value in values.items():
-            stored = replace(decode(value), taken="")
-            if name == "facts":
-                summary = json.loads(stored.data) | {"harvested_at": ""}
-                tables.setdefault(name, {})[key] = (stored.version, summary)
-            else:
-                tables.setdefault(name, {})[key] = stored
-    return tables
+    return {
+        name: {key: replace(decode(value), taken="") for key, value in values.items()}
+        for name, values in rows(path).items()
+    }
 
 
 def flip(data: bytes, bit: int) -> bytes:

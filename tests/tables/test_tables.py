@@ -34,7 +34,7 @@ def footers_of(tables: Tables) -> dict[str, Footer]:
         for place in rows.matching(subset, [EVERYTHING]):
             by_path.setdefault(place.values["path"], []).append(place)
         for path, places in by_path.items():
-            found[path] = rows.file(sorted(places, key=lambda place: place.values["row_group"]))
+            found[path] = rows.footer(sorted(places, key=lambda place: place.values["row_group"]), places[0])
     return found
 
 

@@ -1,0 +1,189 @@
+"""Tables that are missing, damaged, old or half written are made again, and no answer is wrong."""
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+import pytest
+
+import catalogue
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.surt import EVERYTHING
+from catalogue.tables.open_tables import Tables
+from catalogue.tables.table_file import TableDamaged, TableFile
+from tests.support.commands import Command
+from tests.support.footers import small_file
+from tests.support.mirrors import raw_footer
+from tests.support.stores import line, path_of, run_script, stored_file
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "footers.sqlite", create=True) as store:
+        for number in range(3):
+            data = small_file(row_group_size=1 + number)
+            store.put("files", [(path_of(number), stored_file(raw_footer(data), size=len(data)))])
+        yield store
+
+
+@pytest.fixture
+def folder(store: Store) -> Path:
+    folder = store.path.parent / "tables"
+    Tables.open(folder, store, COMMON_CRAWL)
+    return folder
+
+
+def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
+    tables = Tables.open(folder, store, COMMON_CRAWL)
+    return [
+        (place.values["path"], place.values["min_key"], *rows.footer([place], place).row_groups[0].chunks.items())
+        for crawl, subset in tables.counts("files")
+        if (rows := tables.rows(crawl))
+        for place in rows.matching(subset, [EVERYTHING])
+    ]
+
+
+def test_each_flipped_byte_is_found(folder: Path) -> None:
+    """Or it makes no difference: only the first bytes of the file have no checksum."""
+    (path,) = folder.glob("*.parquet")
+    content, expected = path.read_bytes(), TableFile(path).read_all()
+    for place in [*range(8), *range(8, len(content), 11), *range(len(content) - 200, len(content))]:
+        path.write_bytes(content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :])
+        try:
+            found = TableFile(path).read_all()
+        except TableDamaged:
+            continue
+        assert place < len(b"PAR1")
+        assert found == expected
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 100, 5000, -1])
+def test_shortened_tables_are_made_again(folder: Path, store: Store, length: int) -> None:
+    (path,) = folder.glob("*.parquet")
+    expected, content = contents(folder, store), path.read_bytes()
+    path.write_bytes(content[:length])
+    assert contents(folder, store) == expected
+    assert path.read_bytes() == content
+
+
+def _damage(path: Path, seed: int) -> int:
+    content = bytearray(path.read_bytes())
+    rng = Random(seed)
+    start = rng.randrange(len(content) - 100)
+    content[start : start + 100] = rng.randbytes(100)
+    return path.write_bytes(content)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "no folder": shutil.rmtree,
+    "no table": lambda folder: next(folder.glob("*.parquet")).unlink(),
+    "no state": lambda folder: (folder / "state.json").unlink(),
+    "empty state": lambda folder: (folder / "state.json").write_bytes(b""),
+    "damaged state": lambda folder: _damage(folder / "state.json", 1),
+    "other layout": lambda folder: _with_layout(folder / "state.json", 0),
+    "damaged table": lambda folder: [_damage(path, 2) for path in folder.glob("*.parquet")],
+    "damaged in another place": lambda folder: [_damage(path, 5) for path in folder.glob("*.parquet")],
+}
+
+
+def _with_layout(path: Path, layout: int) -> None:
+    packed = path.read_bytes().partition(b"\n")[2].replace(b'"layout":1', b'"layout":%d' % layout)
+    path.write_bytes(b"%d\n%b" % (crc32(packed), packed))
+
+
+@pytest.mark.parametrize("change", [*CHANGES])
+def test_tables_are_made_again(folder: Path, store: Store, change: str) -> None:
+    expected = contents(folder, store)
+    CHANGES[change](folder)
+    assert contents(folder, store) == expected
+
+
+# A hook of the interpreter ends the process before an operation on a file of the folder, or before the nth one.
+KILLED = """
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.tables.open_tables import Tables
+
+count = 0
+limit = int(sys.stdin.readline())
+
+def hook(event, arguments):
+    global count
+    if event in {"open", "os.rename", "os.remove", "os.mkdir"} and "tables" in str(arguments[0]):
+        count += 1
+        if count == limit:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with Store(path) as store:
+    import catalogue.tables.update_tables, catalogue.tables.stored_rows, pyarrow.parquet
+    sys.addaudithook(hook)
+    Tables.open(path.parent / "tables", store, COMMON_CRAWL)
+    print("complete", flush=True)
+"""
+
+
+def test_a_kill_at_any_step_loses_nothing(folder: Path, store: Store, tmp_path: Path) -> None:
+    data = small_file(row_group_size=3)
+    store.put("files", [(path_of(7), stored_file(raw_footer(data), size=len(data)))])
+    expected = contents(tmp_path / "other" / "tables", store)
+    assert len({path for path, *_ in expected}) == 4
+    for limit in range(1, 100):
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(folder, tmp_path / "copy" / "tables")
+        with Store(tmp_path / "copy" / "footers.sqlite", create=True):
+            pass
+        for name in ("footers.sqlite", "footers.sqlite-wal"):
+            shutil.copyfile(store.path.with_name(name), tmp_path / "copy" / name)
+        with run_script(tmp_path / "copy" / "footers.sqlite", KILLED) as process:
+            assert process.stdin
+            process.stdin.write(f"{limit}\n")
+            process.stdin.flush()
+            ended = line(process)
+        with Store(tmp_path / "copy" / "footers.sqlite") as copied:
+            assert contents(tmp_path / "copy" / "tables", copied) == expected
+        if ended == "complete":
+            break
+        assert process.returncode == -signal.SIGKILL
+    assert limit > 5
+
+
+def test_a_backup_of_the_store_is_another_state(folder: Path, store: Store, tmp_path: Path) -> None:
+    """Row numbers and numbers of files are those of the newer store."""
+    copy = tmp_path / "copy" / "footers.sqlite"
+    copy.parent.mkdir()
+    store.close()
+    shutil.copyfile(store.path, copy)
+    footers = [raw_footer(small_file(compression=compression)) for compression in ("zstd", "none")]
+    for path, footer in zip((store.path, copy), footers, strict=True):
+        with Store(path) as written:
+            written.put("files", [(path_of(7), stored_file(footer, size=5000))])
+            found = contents(folder, written)
+            assert found == contents(tmp_path / "new" / path.parent.name, written)
+    assert len({path for path, *_ in found}) == 4
+
+
+def test_queries_and_checks_of_damaged_tables(
+    untaught_data: Path, settings: Settings, asking: Command, tmp_path: Path, crawl: str
+) -> None:
+    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
+    path = folder / "tables" / f"{crawl}.parquet"
+
+    def planned() -> str:
+        with catalogue.open(folder, settings=settings) as cat:
+            return repr(cat.captures("*.com").plan.paths)
+
+    expected, rows = planned(), TableFile(path).read_all()
+    command = Command(folder, asking.source, tmp_path)
+    for seed in range(4):
+        _damage(path, seed)
+        assert planned() == expected
+    _damage(path, 9)
+    ran = command("check")
+    assert (ran.status, f"tables/{crawl}.parquet is damaged" in ran.out + ran.err) == (1, True)
+    assert command("check", "--repair").status == 0
+    assert command("check").status == 0
+    assert TableFile(path).read_all() == rows
