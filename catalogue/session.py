@@ -168,7 +168,7 @@ class Session:
         """Return the store, an empty one if there was none; ``to_write`` raises StoreError if it is read-only."""
         if self.is_read_only:
             if to_write:
-                raise unwritable(self.store.path)
+                self.check_writable()
             return self.store
         if "store" not in self.__dict__:
             is_new = not self.store_path.exists()
@@ -182,6 +182,11 @@ class Session:
                 )
             self.__dict__["store"] = store
         return self.store
+
+    def check_writable(self) -> None:
+        """Raise DiskFailed if there is a store that cannot be written to."""
+        if self.is_read_only:
+            raise unwritable(self.store.path)
 
     @property
     def is_read_only(self) -> bool:

@@ -30,7 +30,7 @@ def prepare_backfill(
 ) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
-        words = select_stored(session, session.metadata().crawls, crawls)
+        words = select_stored(session, crawls, session.metadata().crawls)
         return Backfill(session, find_gaps(connection, words, several(files), overlapping=not only_gaps))
 
 

@@ -11,6 +11,7 @@ from threading import Lock
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import closest_crawl, newest_first
 from catalogue.commoncrawl.manifests import Crawl
+from catalogue.crawl_list import crawl_list
 from catalogue.errors import (
     Busy,
     CatalogueError,
@@ -22,7 +23,6 @@ from catalogue.errors import (
     StoreLocked,
     UnknownCrawl,
 )
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.progress import Progress
 from catalogue.reports import crawl_names
 

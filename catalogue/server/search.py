@@ -25,7 +25,7 @@ from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
 from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
-from catalogue.selection import select_known
+from catalogue.selection import select
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
@@ -227,12 +227,10 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     """Run a search, with ``more`` columns."""
     started = perf_counter()
     rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
-    stored = [crawl for crawl, row in rows.items() if row["files_harvested"] or row["blocks"]]
     limit = search.start + search.limit + 1
-    words = () if search.query.crawls == ("all",) else search.query.crawls
-    query = replace(search.query, crawls=words, columns=(*_COLUMNS, *more), limit=limit)
+    query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
     captures = find_captures(catalogue.session, query)
-    crawls = select_known(catalogue.session, stored, words or "all")
+    crawls = select(catalogue.session, query).crawls
     first = captures.plan
     table = None
     if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
@@ -241,7 +239,7 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     read = newest_first(file.crawl for path in plan.index_files if (file := catalogue.session.dataset.file(path)))
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return SearchResult(
-        tuple(crawls),
+        crawls,
         None if table is None else _rows(table, search),
         table is not None and table.num_rows > search.start + search.limit,
         first,

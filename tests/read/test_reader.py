@@ -247,8 +247,8 @@ def test_subset_without_any_file_is_reported(tmp_path: Path) -> None:
         assert cat.captures("*", index="columnar").complete
         (outcome,) = cat.harvest(CRAWL, subsets="all", refresh=True)
         assert list(outcome.failures) == [robots]
-        assert not cat.captures("*", index="columnar").complete
-        assert cat.captures("*", subsets="warc", index="columnar").complete
+        assert not cat.captures("*", subsets="all", index="columnar").complete
+        assert cat.captures("*", index="columnar").complete
 
 
 def test_undecodable_footer_affects_only_its_file(tmp_path: Path) -> None:

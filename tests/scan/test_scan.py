@@ -39,7 +39,7 @@ class Counted:
 
     def scan(self, **more: Any) -> pl.LazyFrame:
         """Scan some columns of an old and a newer crawl by default."""
-        return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "columns": SOME_COLUMNS} | more)
+        return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "subsets": "all", "columns": SOME_COLUMNS} | more)
 
     def cost(self, frame: pl.LazyFrame, engine: Any = "auto") -> tuple[int, int, pl.DataFrame]:
         """The requests and bytes of a frame that is collected, and its rows."""
