@@ -343,9 +343,10 @@ class Catalogue(ReprMixin):
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all stored crawls. If any crawl is
-                stored, ``latest`` and ``all`` mean stored ones.
-            subsets: subsets to include; by default the stored ones, or all of a crawl that is not stored.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the list of crawls; or ``stored``, the
+                default.
+            subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
+                ``warc``, or with ``status`` those that can have it.
             columns: of the result, ``*`` for all; by default those of the CDX index, or all of another dataset.
                 ``crawl`` and ``subset`` are always added, if the paths have them.
             where: boolean expressions over the columns in DuckDB's SQL; all must be true.

@@ -147,7 +147,7 @@ def query(  # noqa: PLR0913 - an option each
     \b
     catalogue query example.com/page                      that page
     catalogue query 'example.com/blog/*' --crawl latest   everything below a path
-    catalogue query '*.example.com' --status 200          a host and its subdomains
+    catalogue query '*.example.com'                       a host and its subdomains
     catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
     catalogue query '*.is' --count                        the number of captures
     catalogue query example.com --count --by crawl        in each crawl

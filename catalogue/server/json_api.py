@@ -54,7 +54,7 @@ PARAMETERS: dict[str, type[BaseModel]] = {
     "/api/row_groups": RowGroupsParameters,
     "/api/status": StatusParameters,
 }
-_REPEATABLE = {"crawl", "status", "mime", "language"}
+_REPEATABLE = {"crawl", "subset", "status", "mime", "language"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "Invalid, unknown or missing parameter."},

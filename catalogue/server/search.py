@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import STORED, newest_first, select_subsets
 from catalogue.errors import QueryError
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
@@ -36,7 +36,7 @@ MAX_SECONDS = 300.0
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
 
-_FIELDS = ("url", "matchType", "from", "to", "status", "mime", "language", "order", "limit", "page")
+_FIELDS = ("url", "matchType", "subset", "from", "to", "status", "mime", "language", "order", "limit", "page")
 """Parameters that are given once."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
@@ -132,6 +132,7 @@ def parse_form(form: Form) -> Search | Form:
     checks: dict[str, Callable[[], object]] = {
         "matchType": lambda: _check_choice("match", match, "exact", "prefix", "host", "domain"),
         "url": lambda: _check_url(form["url"], match),
+        "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
         "from": lambda: time_bounds(first, None),
         "to": lambda: time_bounds(None, last),
         "status": lambda: statuses(status),
@@ -155,7 +156,8 @@ def parse_form(form: Form) -> Search | Form:
         return replace(form, errors=errors)
     query = Query.of(
         form["url"],
-        crawls=form.crawls or "all",
+        crawls=form.crawls or STORED,
+        subsets=form["subset"] or (),
         match=match,
         from_=first,
         to=last,
