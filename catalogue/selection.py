@@ -21,7 +21,7 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.crawl_list import crawl_list
-from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural
 from catalogue.session import Session
 from catalogue.store.stored_lists import listed_crawls
@@ -86,7 +86,11 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
         parsed = [each for word in parsed for each in (stored if word == STORED else [word])]
     names = [*plain_names(parsed)]
     if len(names) < len(parsed):
-        found = crawl_list(session)
+        try:
+            found = crawl_list(session)
+        except (SourceError, FormatError) as error:
+            message = f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
+            raise SourceError(message) from error
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
@@ -133,7 +137,9 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
     return NotHarvested(f"{what or f'{crawl} is not harvested yet'}; {run}", crawl=crawl, call=call)
 
 
-def select_stored(session: Session, words: Words, stored: Collection[str] | None = None) -> list[str]:
+def select_stored(
+    session: Session, words: Words, stored: Collection[str] | None = None, subsets: Sequence[str] = ()
+) -> list[str]:
     """Return the stored crawls that words select, newest first, for commands about what is stored.
 
     ``all``, years and ranges select among the stored crawls.
@@ -142,6 +148,7 @@ def select_stored(session: Session, words: Words, stored: Collection[str] | None
         session: of the store.
         words: words for crawls.
         stored: the stored crawls; by default those of ``stored_crawls``.
+        subsets: the subsets that a message advises to harvest.
 
     Raises:
         NotHarvested: if nothing is stored, or a named crawl is not.
@@ -154,7 +161,7 @@ def select_stored(session: Session, words: Words, stored: Collection[str] | None
     for crawl in named:
         if crawl not in stored:
             _check_name(session, crawl, _stored_list(session))
-            raise not_stored(session, [crawl], 1)
+            raise not_stored(session, [crawl], 1, subsets)
     if not stored:
         raise nothing_stored(session)
     others = [word for word in parsed if word not in {"latest", *named}]

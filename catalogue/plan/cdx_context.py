@@ -298,7 +298,8 @@ class CdxContext:
 
     def _no_index(self, crawl: str, error: NotFound) -> QueryError:
         if not has_columnar_index(crawl):
-            return QueryError(f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}")
+            message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"
+            return NotHarvested(message, crawl=crawl)
         listed = self._lists.listed
         # A monthly crawl may be published before its CDX index, and before it is listed.
         if listed and crawl not in listed and not crawl.startswith("CC-MAIN-"):

@@ -230,7 +230,7 @@ def _run(catalogue: Catalogue, query: ResolvedQuery, crawl: str) -> Captures:
         NotHarvested: if neither is.
     """
     session = catalogue.session
-    return run_query(session, query, Selection(tuple(select_stored(session, crawl)), SUBSETS))
+    return run_query(session, query, Selection(tuple(select_stored(session, crawl, subsets=SUBSETS)), SUBSETS))
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:

@@ -324,7 +324,7 @@ def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, se
     assert ran.err.splitlines()[-3:] == [
         "damaged values are deleted, and the metadata database is rebuilt",
         "1 footer to be harvested again",
-        f"run: catalogue harvest --crawl {CRAWL} --subset warc",
+        f"run: catalogue harvest --crawl {CRAWL}",
     ]
     assert not server.log
     with pytest.warns(IncompleteAnswer):
