@@ -56,7 +56,6 @@ def run_in_cdx(
     crawls: Mapping[str, Sequence[str]],
     *,
     distinct: Distinct | None = None,
-    any_order: bool = False,
 ) -> Captures:
     """Find the captures of a resolved query by the CDX index.
 
@@ -65,13 +64,11 @@ def run_in_cdx(
         query: the query.
         crawls: the subsets of each crawl.
         distinct: how duplicates are removed.
-        any_order: whether workers may read blocks, which does not keep the order of subsets.
     """
     from catalogue.plan.cdx_context import CdxContext
 
     question = CdxContext(query, crawls, session.block_lists, lambda: session.reading, session.cost())
-    workers = session.workers if any_order else None
-    return Captures(session, question, space=_no_space, workers=workers, distinct=distinct)
+    return Captures(session, question, space=_no_space, workers=session.workers, distinct=distinct)
 
 
 def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":

@@ -118,7 +118,7 @@ class Scope:
         if each.index == COLUMNAR:
             return run_query(self._session, query, [each.crawl], [each.subset])
         subsets = self.subsets or self._stored_subsets(each.crawl) or SUBSETS
-        return run_in_cdx(self._session, query, {each.crawl: subsets}, any_order=True)
+        return run_in_cdx(self._session, query, {each.crawl: subsets})
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.
