@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.columns import COLUMNS
-from catalogue.commoncrawl.crawls import SUBSETS, select_subsets
+from catalogue.commoncrawl.crawls import SUBSETS, select_subsets, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
@@ -114,7 +114,9 @@ class Scope:
         """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
         notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
         intervals = lookups.noting() if notes else lookups.intervals
-        query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
+        patterns = (plural(len(intervals), "key"),)
+        # Only an inner join returns captures as they come; the others collect them by pattern.
+        query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
         if each.index == COLUMNAR:
             return run_query(self._session, query, [each.crawl], [each.subset])
         subsets = self.subsets or self._stored_subsets(each.crawl) or SUBSETS
@@ -191,4 +193,4 @@ class Scope:
         return found
 
     def _stored_subsets(self, crawl: str) -> tuple[str, ...]:
-        return tuple(shown.subsets(crawl)) if (shown := self._shown) else ()
+        return tuple(sorted(shown.subsets(crawl), key=subset_place)) if (shown := self._shown) else ()
