@@ -72,7 +72,7 @@ class RowOrder:
         if not len(first):
             return found.rows
         columns = found.rows.select(self._others).combine_chunks()
-        is_wrong = _is_greater(columns.take(positions(first)), columns.take(positions(first + 1)))
+        is_wrong = _is_greater(columns, first)
         if not is_wrong.any():
             return found.rows
         # Sort only the runs of equal keys of which some rows are not in order.
@@ -83,7 +83,7 @@ class RowOrder:
         rows = np.insert(first, np.flatnonzero(is_last) + 1, first[is_last] + 1)
         runs = np.insert(runs, np.flatnonzero(is_last) + 1, runs[is_last])
         order = np.arange(len(found))
-        order[rows] = rows[_order(runs, columns.take(positions(rows)))]
+        order[rows] = rows[_order(runs, columns, rows)]
         return found.rows.combine_chunks().take(positions(order))
 
 
@@ -92,20 +92,38 @@ def is_all(values: pa.BooleanArray) -> bool:
     return bool(pc.all(values, skip_nulls=False, min_count=0).as_py())
 
 
-def _order(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
-    """Return the order of rows by ascending numbers and then by columns."""
+def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
+    """Return the order of rows by the ascending numbers of their runs, and then by columns."""
+    order = _sorted(runs, columns.select([0]).take(positions(rows)))
+    values = columns.column(0).combine_chunks().take(positions(rows[order]))
+    is_tie = _equal_next(values) & (runs[order][1:] == runs[order][:-1])
+    if columns.num_columns > 1 and is_tie.any():  # the first column, such as the time, decides nearly always
+        at = np.flatnonzero(np.isin(runs[order], runs[order][1:][is_tie]))
+        order[at] = order[at][_sorted(runs[order][at], columns.take(positions(rows[order][at])))]
+    return order
+
+
+def _sorted(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
     names = [str(number) for number in range(1 + columns.num_columns)]
     table = pa.Table.from_arrays([positions(runs), *columns.columns], names=names)
     return integers(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])).astype(np.int64)
 
 
-def _is_greater(rows: pa.Table, others: pa.Table) -> np.ndarray:
-    """Return which rows come after the other row at the same place; both have the same columns."""
-    found = np.zeros(rows.num_rows, np.bool_)
-    places = np.arange(rows.num_rows)
-    """Of rows whose first columns are equal."""
-    for name in rows.column_names:
-        one, other = (table.column(name).combine_chunks().take(positions(places)) for table in (rows, others))
+def _equal_next(values: pa.Array) -> np.ndarray:
+    """Return which values are equal to the next one."""
+    one, other = values[:-1], values[1:]
+    are_equal: np.ndarray = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
+    return are_equal
+
+
+def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
+    """Return which rows come after the row next to them."""
+    found = np.zeros(len(rows), np.bool_)
+    places = np.arange(len(rows))
+    """Of rows whose first columns are equal to those of the next row."""
+    for column in columns.columns:
+        values = column.combine_chunks()
+        one, other = (values.take(positions(rows[places] + step)) for step in (0, 1))
         is_after = _flags(pc.greater(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_valid(other)))
         is_before = _flags(pc.less(one, other)) | (_flags(pc.is_valid(one)) & _flags(pc.is_null(other)))
         found[places[is_after]] = True
