@@ -359,7 +359,8 @@ class Catalogue(ReprMixin):
             limit: of rows; reading stops when they are found.
             match: ``exact``, ``prefix``, ``host`` or ``domain``, instead of the wildcards of patterns.
             exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
-            ordered: sort by key, time and crawl; the whole result is in memory.
+            ordered: sort by key, time and crawl, then by the other columns; the whole result is in memory.
+                Otherwise the newest crawl comes first, in a crawl warc, in a subset the rows by key.
             unique: ``url``, ``digest`` or a column: keep the first of captures with equal values. URLs are equal if
                 their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in

@@ -48,7 +48,6 @@ def run_query(
     index: str = AUTO,
     *,
     distinct: Distinct | None = None,
-    any_order: bool = False,
 ) -> Captures:
     """Find the captures of a resolved query.
 
@@ -58,7 +57,6 @@ def run_query(
         selection: its crawls and subsets.
         index: which index answers; ``auto`` for the cheaper one for each crawl.
         distinct: how duplicates are removed.
-        any_order: whether workers may read blocks, which does not keep the order of rows.
 
     Raises:
         NotHarvested: if footers are needed, and those of a crawl are not stored.
@@ -67,7 +65,7 @@ def run_query(
     if index == COLUMNAR or session.dataset != COMMON_CRAWL:
         return _run_in_columnar(session, query, selection, distinct)
     if index == CDX:
-        return _run_in_cdx(session, query, selection, distinct, any_order=any_order)
+        return _run_in_cdx(session, query, selection, distinct)
     return _run_in_both(session, query, selection, distinct)
 
 
@@ -84,9 +82,7 @@ def _run_in_columnar(
     return Captures(session, question, space=space, workers=session.workers, distinct=distinct)
 
 
-def _run_in_cdx(
-    session: Session, query: ResolvedQuery, selection: Selection, distinct: Distinct | None, *, any_order: bool
-) -> Captures:
+def _run_in_cdx(session: Session, query: ResolvedQuery, selection: Selection, distinct: Distinct | None) -> Captures:
     from catalogue.plan.cdx_context import CdxContext
 
     question = CdxContext(
@@ -98,8 +94,7 @@ def _run_in_cdx(
         session.cost(),
         missing=selection.missing,
     )
-    workers = session.workers if any_order else None
-    return Captures(session, question, space=_no_space, workers=workers, distinct=distinct)
+    return Captures(session, question, space=_no_space, workers=session.workers, distinct=distinct)
 
 
 def _no_space(_plan: ReadPlan, _crawl: str | None) -> "KeySpace":

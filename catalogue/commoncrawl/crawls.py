@@ -148,7 +148,12 @@ def plain_names(words: Iterable[str]) -> Iterator[str]:
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:
-    return sorted(set(crawls), key=_age, reverse=True)
+    return sorted(set(crawls), key=lambda crawl: (_age(crawl), crawl), reverse=True)
+
+
+def subset_place(subset: str) -> tuple[int, str]:
+    """Return the sort key of a subset: those of ``SUBSETS`` come first, in their order."""
+    return (SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset)
 
 
 def select_subsets(words: Iterable[str]) -> tuple[str, ...]:

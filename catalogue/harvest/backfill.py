@@ -131,7 +131,7 @@ class Backfill(ReprMixin):
 
     def _context(self, candidate: Candidate) -> PlanContext:
         session, table = self.session, self.session.dataset
-        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), any_order=True, table=table)
         scope = Scope((candidate,), len(candidate.row_groups), ())
         return PlanContext(everything, scope, session.footers, lambda: session.source, session.cost(), must_learn=True)
 

@@ -108,9 +108,11 @@ class Scope:
         """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
         notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
         intervals = lookups.noting() if notes else lookups.intervals
-        query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
+        patterns = (plural(len(intervals), "key"),)
+        # Only an inner join returns captures as they come; the others collect them by pattern.
+        query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
         subsets = (each.subset,) if each.index == COLUMNAR else self.selection.subsets
-        return run_query(self._session, query, Selection((each.crawl,), subsets), each.index, any_order=True)
+        return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.

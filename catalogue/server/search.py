@@ -15,7 +15,6 @@ from starlette.datastructures import QueryParams
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import STORED, newest_first, select_subsets
 from catalogue.errors import QueryError
 from catalogue.find_captures import find_captures
@@ -55,7 +54,7 @@ class Search:
 
     query: Query
     order: str = ""
-    """``key``, ``newest`` or, for the order of the index, empty."""
+    """``key``, ``newest`` or, for the order of queries, empty."""
     page: int = 1
 
     @property
@@ -273,12 +272,10 @@ def record_path(row: Mapping[str, Any], form: str) -> str:
 
 def _rows(table: pa.Table, search: Search) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
-    found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
+    if search.order:
+        found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if search.order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    elif not search.order:
-        parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
-        found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))
     return tuple(map(_row, found))
 
 

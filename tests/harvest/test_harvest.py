@@ -278,9 +278,7 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         del served[files[0].path]
         served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
-            cat.captures(
-                "*", columns=["fetch_time"], subsets="all"
-            ).to_arrow()  # URLs were read, and may be in the cache
+            cat.captures("*", columns=["fetch_time"], subsets="all").to_arrow()  # URLs may be in the cache
         cat.harvest(crawl, subsets="all", refresh=True)
         assert set(cat.files()["path"]) == {file.path for file in files[1:]}
         assert cat.captures("*", columns=["url"]).complete

@@ -264,12 +264,12 @@ def test_limit_returns_the_first_rows(harvested: Catalogue) -> None:
         assert not some.plan.exact
 
 
-def test_warc_comes_first_and_the_newest_crawl_first(harvested: Catalogue) -> None:
+def test_the_newest_crawl_comes_first_and_in_it_warc(harvested: Catalogue) -> None:
     whole = harvested.captures("*.example.com", columns=["fetch_status"], subsets="all").to_arrow()
     newest = newest_first(whole.column("crawl").to_pylist())
-    found = list(zip(*(whole.column(name).to_pylist() for name in ("subset", "crawl")), strict=True))
-    assert found == sorted(found, key=lambda part: (SUBSETS.index(part[0]), newest.index(part[1])))
-    assert {subset for subset, _ in found} >= {"warc", "crawldiagnostics"}
+    found = list(zip(*(whole.column(name).to_pylist() for name in ("crawl", "subset")), strict=True))
+    assert found == sorted(found, key=lambda part: (newest.index(part[0]), SUBSETS.index(part[1])))
+    assert {subset for _, subset in found} >= {"warc", "crawldiagnostics"}
     few = harvested.captures("*", columns=["fetch_status"], limit=9, subsets="all").to_arrow().to_pylist()
     assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 

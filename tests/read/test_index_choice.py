@@ -46,8 +46,8 @@ def mixed(whole_settings: Settings, crawls: list[str], tmp_path_factory: pytest.
 
 
 def order_of(table: pa.Table, crawls: list[str]) -> list[tuple[int, int, bytes]]:
-    parts = zip(*(table.column(name).to_pylist() for name in ("subset", "crawl", "url_surtkey")), strict=True)
-    return [(SUBSETS.index(subset), crawls.index(crawl), key.encode()) for subset, crawl, key in parts]
+    parts = zip(*(table.column(name).to_pylist() for name in ("crawl", "subset", "url_surtkey")), strict=True)
+    return [(crawls.index(crawl), SUBSETS.index(subset), key.encode()) for crawl, subset, key in parts]
 
 
 def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Catalogue, crawls: list[str]) -> None:

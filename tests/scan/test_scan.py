@@ -88,7 +88,7 @@ def test_reads_requested_columns_only(
     _, received, rows = everything
     _, less, found = slow.cost(slow.scan().select("fetch_status"))
     assert 0 < less < received / 2
-    assert found.equals(rows.select("fetch_status"))
+    assert found.to_series().sort().equals(rows["fetch_status"].sort())  # rows with equal keys are in another order
     assert counted.cost(counted.scan().select(pl.len()))[2].item() == rows.height
 
 
