@@ -91,12 +91,12 @@ def _measure(folder: Path, crawls: list[str]) -> list[list[Value]]:
     """Measure commands, including the start of Python; the metadata database is up to date."""
     with Store(folder / STORE_NAME, create=True) as store:
         for crawl in crawls[:-1]:
-            put_crawl(store, crawl, footers=False)
+            put_crawl(store, crawl)
     _catalogue(folder, "sql", "select count(*) from files")
     first = {name: (_export(folder, arguments), _export(folder, arguments)) for name, arguments in FORMATS.items()}
     sizes = {name: _size(folder / arguments[1]) for name, arguments in FORMATS.items()}
     with Store(folder / STORE_NAME) as store:
-        put_crawl(store, crawls[-1], footers=False)
+        put_crawl(store, crawls[-1])
     _catalogue(folder, "sql", "select count(*) from files")
     more = {name: _export(folder, arguments) for name, arguments in FORMATS.items()}
     return [

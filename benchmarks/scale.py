@@ -1,21 +1,18 @@
 """Seconds, memory and disk by number of files: from 900, one crawl with all subsets, to 90,000, the complete index."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 
-from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, path_of, put_names
+from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, path_of
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
-from catalogue.metadata_db.file_rows import packed
-from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
+from catalogue.tables.tables_state import TABLES_FOLDER
 
 FILES = 900
 """Files of a crawl."""
@@ -66,6 +63,7 @@ def _measure(folder: Path, crawls: list[str], stored: int) -> list[str | int | f
         for crawl in crawls[stored:-1]:
             put_crawl(store, crawl)
     (folder / DATABASE_NAME).unlink(missing_ok=True)
+    rmtree(folder / TABLES_FOLDER, ignore_errors=True)
     count = "select count(*) as files from files"
     build = _command(folder, "sql", count)
     with Store(folder / STORE_NAME) as store:
@@ -98,17 +96,13 @@ def _command(folder: Path, name: str, *words: str) -> Ran:
         return run(["catalogue", name, *words, "--data", str(folder), "--source", _UNUSED_SOURCE], home=Path(home))
 
 
-def put_crawl(store: Store, crawl: str, *, footers: bool = True) -> None:
-    """Store a crawl as a harvest does, or only its summaries, which are enough for the metadata database."""
+def put_crawl(store: Store, crawl: str) -> None:
+    """Store a crawl as a harvest does."""
     say(f"storing {crawl}")
     template = make_template()
-    stored = {
-        path_of(crawl, number): _value(template.footer_of(crawl, number) if footers else f"{crawl} {number}".encode())
-        for number in range(FILES)
-    }
+    stored = {path_of(crawl, number): _value(template.footer_of(crawl, number)) for number in range(FILES)}
     store.put("documents", [(manifest_path(crawl), _value(manifest(crawl, FILES)))])
     store.put("files", stored.items())
-    store.add_facts((path, packed(facts, stored[path], store.version(path) or b"")) for path, facts in _facts(crawl))
 
 
 def _value(data: bytes) -> StoredFile:
@@ -120,23 +114,3 @@ def _value(data: bytes) -> StoredFile:
         source=_UNUSED_SOURCE,
         taken="2026-11-21T12:00:00+00:00",
     )
-
-
-def _facts(crawl: str) -> Iterator[tuple[str, FileSummary]]:
-    """Generate summaries of the footers of a crawl."""
-    template = make_template()
-    facts = summarize_file(decode_footer(template.footer, template.size))
-
-    def named(key: str | None, number: int) -> str | None:
-        return key and put_names(key.encode(), crawl, number).decode()
-
-    for number in range(FILES):
-        groups = tuple(
-            replace(
-                group,
-                min_key=named(group.min_key, number),
-                max_key=named(group.max_key, number),
-            )
-            for group in facts.row_groups
-        )
-        yield path_of(crawl, number), replace(facts, row_groups=groups)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from catalogue.key_map.key_map import KeySpace
     from catalogue.key_map.svg import Picture
-    from catalogue.read.reader import ReadEvents
+    from catalogue.read.events import ReadEvents
     from catalogue.read.workers import Workers
 
 _ROWS = 1 << 12
@@ -198,7 +199,7 @@ class Captures(ReprMixin):
         self._uncounted.clear()
         if not plan.waves:
             return
-        from catalogue.read.reader import ReadEvents
+        from catalogue.read.events import ReadEvents
 
         reads = sum(len(planned.reads) for planned in plan.blocks)
         at = Progress("reading", plan.row_groups + reads, 0)
@@ -209,7 +210,7 @@ class Captures(ReprMixin):
 
         asked, notify = self.question, self._session.notify
         events = ReadEvents(asked.learn, asked.would_learn, notify, self._uncount, done, asked.note_version)
-        workers = None if plan.blocks and plan.ways else self._workers  # which would not keep the order
+        workers = self._workers
         try:
             with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
                 yield from batches
@@ -324,4 +325,6 @@ class Captures(ReprMixin):
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
         captures._warn()  # noqa: SLF001 - of this class
         settings = self._session.machine_settings(client_machines())
-        return dask_frame(list(tasks(captures.fetch_indexes(), settings)), captures.plan.schema.empty_table())
+        plan = captures.fetch_indexes()
+        parts = tasks(replace(plan, query=replace(plan.query, any_order=True)), settings)
+        return dask_frame(list(parts), plan.schema.empty_table())

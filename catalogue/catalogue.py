@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue.formatting import Priced, ReprMixin, plural
+from catalogue.formatting import ReprMixin, plural
 from catalogue.progress import bars
 from catalogue.session import Session
 from catalogue.store.folder_settings import settings_for
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from catalogue.output.open_output import Output
     from catalogue.progress import Progress
     from catalogue.query.filters import Values
-    from catalogue.query.query import Query, QueryOptions
+    from catalogue.query.query import QueryOptions
     from catalogue.query.times import Moment
     from catalogue.records.page import Page
     from catalogue.records.record import Record
@@ -267,35 +267,27 @@ class Catalogue(ReprMixin):
         self,
         crawls: str | Iterable[str] = "all",
         *,
-        compare_indexes: bool = False,
         read_subset: str | None = None,
         seed: int | None = None,
         repair: bool = False,
         report: Callable[[Progress], None] | None = None,
-        approve: Callable[[Priced], None] | None = None,
     ) -> Checked:
         """Check every stored value against its digest, and the metadata database against the store.
 
         Args:
             crawls: stored crawls whose values are checked: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            compare_indexes: compare rows of the columnar index with those of the CDX index, in random intervals of
-                keys, of the subsets whose files are all stored. The comparison of a crawl ends after 100 differences.
             read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
-                ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes. With
-                ``compare_indexes``, the share of the rows of each crawl that are compared instead: about ``1%`` of
-                them, ``3/30``, or as many as have ``50MB`` in both indexes; by default ``20MB``.
+                ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
             seed: of the random share; by default a new one each time.
             repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata
                 database.
             report: called with the progress, instead of a progress bar.
-            approve: called with the estimated ``requests``, ``bytes`` and ``seconds`` before rows of the indexes are
-                read; an exception ends the check.
 
         Returns:
             The findings. A failure of the source is among them and is not raised.
 
         Raises:
-            QueryError: if a crawl is not stored, the share is invalid, or another dataset has no CDX index.
+            QueryError: if a crawl is not stored, or the share is invalid.
             StoreError: if the store cannot be opened for another reason than damage.
         """
         from catalogue.check.check import check_store
@@ -303,12 +295,10 @@ class Catalogue(ReprMixin):
         return check_store(
             self.session,
             crawls,
-            compare_indexes=compare_indexes,
             read_subset=read_subset,
             seed=seed,
             repair=repair,
             report=report,
-            approve=approve,
         )
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
@@ -353,9 +343,10 @@ class Catalogue(ReprMixin):
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all stored crawls. If any crawl is
-                stored, ``latest`` and ``all`` mean stored ones.
-            subsets: subsets to include; by default the stored ones, or all of a crawl that is not stored.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the list of crawls; or ``stored``, the
+                default.
+            subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
+                ``warc``, or with ``status`` those that can have it.
             columns: of the result, ``*`` for all; by default those of the CDX index, or all of another dataset.
                 ``crawl`` and ``subset`` are always added, if the paths have them.
             where: boolean expressions over the columns in DuckDB's SQL; all must be true.
@@ -368,7 +359,8 @@ class Catalogue(ReprMixin):
             limit: of rows; reading stops when they are found.
             match: ``exact``, ``prefix``, ``host`` or ``domain``, instead of the wildcards of patterns.
             exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
-            ordered: sort by key, time and crawl; the whole result is in memory.
+            ordered: sort by key, time and crawl, then by the other columns; the whole result is in memory.
+                Otherwise the newest crawl comes first, in a crawl warc, in a subset the rows by key.
             unique: ``url``, ``digest`` or a column: keep the first of captures with equal values. URLs are equal if
                 their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
@@ -402,17 +394,7 @@ class Catalogue(ReprMixin):
             latest=latest,
             index=index,
         )
-        self._list_crawls(query)
         return find_captures(self.session, query)
-
-    def _list_crawls(self, query: Query) -> None:
-        """Fetch the list of crawls if the words for crawls need it, and none is stored."""
-        from catalogue.selection import needs_crawl_list
-
-        if needs_crawl_list(self.session, query.crawls, query.index):
-            from catalogue.harvest.harvest_crawls import crawl_list
-
-            crawl_list(self.session)
 
     def scan(
         self,
@@ -498,7 +480,6 @@ class Catalogue(ReprMixin):
         from catalogue.join.join import JoinQuery, join
 
         asked = JoinQuery.of(how, on, match, query)
-        self._list_crawls(asked.query)
         folder = Path(output) if output is not None else self.session.new_temporary_folder()
         return join(self.session, asked, keys, folder, agree=agree, budget=budget, report=report)
 
@@ -515,7 +496,6 @@ class Catalogue(ReprMixin):
         from catalogue.join.join import JoinQuery, estimate
 
         asked = JoinQuery.of(how, on, match, query)
-        self._list_crawls(asked.query)
         return estimate(self.session, asked, keys)
 
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
@@ -723,7 +703,7 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the list cannot be fetched and none is stored.
         """
-        from catalogue.harvest.harvest_crawls import crawl_list
+        from catalogue.crawl_list import crawl_list
         from catalogue.reports import frame
 
         if fetch:
@@ -778,9 +758,9 @@ class Catalogue(ReprMixin):
         from catalogue.key_map.key_map import crawl_axis
         from catalogue.key_map.svg import draw_crawl
         from catalogue.reports import file_extents
-        from catalogue.selection import stored_crawl
+        from catalogue.selection import select_one
 
-        chosen = stored_crawl(self.session, crawl)
+        chosen = select_one(self.session, crawl)
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
 
     def export_ducklake(

@@ -12,14 +12,13 @@ from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.query import Query
 from catalogue.query.times import Moment, time_bounds
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.redirects import cleaned_location, location_of, redirect_target
-from catalogue.selection import needs_crawl_list, select_listed, several
+from catalogue.selection import select_listed, several
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawls
 from catalogue.surt import same_url, similar_url
@@ -69,10 +68,8 @@ def get_page(
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
     words = several(crawls or _DEFAULT)
-    if not crawls or needs_crawl_list(session, words, "cdx"):
-        crawl_list(session)
+    chosen = select_listed(session, words)
     listed = {crawl.id: crawl for crawl in stored_crawls(session.store)} if session.store_path.exists() else {}
-    chosen = newest_first(select_listed(session, words))
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
     search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)

@@ -10,7 +10,7 @@ from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
 from catalogue.metadata_db.queries import statement
 from catalogue.query.literals import with_literals
-from catalogue.selection import stored_crawl, stored_crawls
+from catalogue.selection import select_one, select_stored
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
 
@@ -34,7 +34,7 @@ def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
 def view_frame(session: Session, view: str, crawl: str | None) -> "pd.DataFrame":
     """Return a view, or its rows of one crawl, as a DataFrame."""
     if crawl is not None:
-        stored_crawls(session, crawl)
+        select_stored(session, crawl)
     return frame(session, f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
 
@@ -69,7 +69,7 @@ def failure_rows(session: Session) -> list[dict[str, Any]]:
 
 def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     """Fill the view ``column_chunks`` for crawls; it has no rows of other crawls, so that it is small."""
-    requested = set(stored_crawls(session, crawls))
+    requested = set(select_stored(session, crawls))
     with session.database() as connection:
         rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
@@ -92,7 +92,7 @@ def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = 
             FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
         FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
         """,  # noqa: S608 - the name of a column
-        stored_crawl(session, crawl),
+        select_one(session, crawl),
         None if detailed is None else list(detailed),
     )
     return [
@@ -120,7 +120,7 @@ def crawl_states(
     session: Session, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()
 ) -> dict[str, str]:
     """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
-    chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
+    chosen, requested = select_stored(session, crawls), comma_separated(subsets)
     of = [] if "all" in requested else requested
     states = {crawl: session.metadata().state_of(crawl, of) for crawl in chosen}
     return {crawl: state for crawl, state in states.items() if state}

@@ -97,11 +97,9 @@ class Session:
         self._shared: _SharedSources | None = None
         self._opened = ExitStack()
         self._threads: RequestThreads | None = None
-        self._sources: list[PoliteSource] = []
-        """All open sources, which ``abort`` closes."""
+        self._sources: list[PoliteSource] = []  # all open ones
         self._snapshot: MetadataSnapshot | None = None
-        self._closed_sources = (0, 0)
-        """Requests and bytes of sources that were closed."""
+        self._closed_sources = (0, 0)  # requests and bytes
         self._copied_database: Path | None = None
         """A temporary metadata database, where the data folder is read-only."""
         self._aborted = False
@@ -111,12 +109,12 @@ class Session:
         self._snapshot = self._threads = self._copied_database = None
         self._opened.close()
         self._sources.clear()
-        used = ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists")
-        for name in (*used, "temporary_folder"):
+        for name in ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists"):
             self.__dict__.pop(name, None)
+        self.__dict__.pop("temporary_folder", None)
 
     def abort(self) -> None:
-        """End running requests and refuse others; for any thread. Only the session's own thread may close it."""
+        """End running requests and refuse others; for any thread."""
         self._aborted = True
         for each in list(self._sources):
             each.close()
@@ -124,8 +122,8 @@ class Session:
     def share(self) -> "Session":
         """Return a session of the same folder for another thread, with the same source, rate limit and cache.
 
-        No byte that the cache can store is fetched twice. Closing it closes no other; after this one is closed the
-        others cannot fetch. ``requests`` and ``bytes`` are the sums of all.
+        Closing it closes no other; after this one is closed the others cannot fetch. ``requests`` and ``bytes`` are the
+        sums of all.
         """
         if not (self._shares or self._shared):
             self._shares = True
@@ -166,9 +164,9 @@ class Session:
 
     def create_store(self, *, to_write: bool = True) -> Store:
         """Return the store, an empty one if there was none; ``to_write`` raises StoreError if it is read-only."""
+        if to_write:
+            self.check_writable()
         if self.is_read_only:
-            if to_write:
-                raise unwritable(self.store.path)
             return self.store
         if "store" not in self.__dict__:
             is_new = not self.store_path.exists()
@@ -183,9 +181,13 @@ class Session:
             self.__dict__["store"] = store
         return self.store
 
+    def check_writable(self) -> None:
+        """Raise DiskFailed if there is a store that cannot be written to."""
+        if self.is_read_only:
+            raise unwritable(self.store.path)
+
     @property
     def is_read_only(self) -> bool:
-        """Whether there is a store that cannot be written to."""
         return self.store_path.exists() and self.store.read_only
 
     @cached_property
@@ -219,12 +221,7 @@ class Session:
         return self._copied_database or self.data / DATABASE_NAME
 
     def writable_database(self, *, indexes: bool = True, changes: bool = False) -> Path:
-        """Return the path where the metadata database can be updated, if that is necessary.
-
-        Args:
-            indexes: whether it must show all page indexes, too.
-            changes: whether it will be changed in any case.
-        """
+        """Return the path where the metadata database can be updated, if that is necessary, or with ``changes``."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
             from catalogue.tables.open_tables import copied_folder
@@ -245,7 +242,7 @@ class Session:
         from catalogue.tables.open_tables import Tables
 
         if not self._snapshot or self._snapshot.state != self.store.state():
-            tables = Tables.open(self.writable_tables(), self.store, self.dataset)
+            tables = Tables.open(self.writable_tables(), self.store, self.dataset, notify=self.notify)
             self._snapshot = MetadataSnapshot(tables, self.dataset)
         return self._snapshot
 

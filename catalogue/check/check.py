@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from catalogue.check.check_lists import check_lists
 from catalogue.check.compare_files import Comparison
-from catalogue.check.compare_indexes import compare_indexes
-from catalogue.check.findings import COMPARED, EMPTY, REPAIR, Checked, Finding, Share
+from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
-from catalogue.formatting import Priced
 from catalogue.metadata_db import compare
 from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
-from catalogue.selection import select_stored, several, stored_crawls
+from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
@@ -43,18 +41,14 @@ def check_store(
     session: Session,
     crawls: str | Iterable[str] = "all",
     *,
-    compare_indexes: bool = False,
     read_subset: str | None = None,
     seed: int | None = None,
     repair: bool = False,
     report: Callable[[Progress], None] | None = None,
-    approve: Callable[[Priced], None] | None = None,
 ) -> Checked:
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
-    drawn = _drawn(seed, used=share is not None or compare_indexes)
-    if compare_indexes and session.dataset_name is not None:
-        raise QueryError(f"{session.dataset_name} has no CDX index; leave out --compare-indexes")
+    drawn = _drawn(seed, used=share is not None)
     with session.reporting(report, "values") as progress:
         try:
             store = session.store
@@ -74,50 +68,22 @@ def check_store(
         if dataset and several(crawls) != ["all"]:
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
-                *select_stored(session, {file.crawl for file in files if file} | {*crawls_with_blocks(store)}, crawls)
+                *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
             }
         checked = _check_values(session, dataset, chosen, progress)
         _check_lists(session, checked, chosen, repair=repair)
         if dataset:
-            compared = None if compare_indexes else share
-            _Check(session, dataset, chosen, checked).run(compared, drawn, progress, repair=repair)
+            _Check(session, dataset, chosen, checked).run(share, drawn, progress, repair=repair)
         elif not any(finding.kind == "documents" for finding in checked.findings):
             next_ = _definition(DATASET_DOCUMENT, session)
             checked.findings.append(Finding("documents", DATASET_DOCUMENT, "it is missing", next_))
-        if compare_indexes:
-            _compare_indexes(
-                session,
-                checked,
-                crawls,
-                share or Share.of(COMPARED),
-                drawn,
-                report=progress,
-                approve=approve or (lambda _: None),
-            )
         return checked
 
 
 def _drawn(seed: int | None, *, used: bool) -> int:
     if seed is not None and not used:
-        raise QueryError("--seed is for --read-subset and --compare-indexes; add one of them, or leave it out")
+        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
     return secrets.randbelow(1 << 32) if seed is None else seed
-
-
-def _compare_indexes(
-    session: Session,
-    checked: Checked,
-    crawls: str | Iterable[str],
-    share: Share,
-    seed: int,
-    *,
-    report: Callable[[Progress], None],
-    approve: Callable[[Priced], None],
-) -> None:
-    if checked.unrepaired:
-        checked.empty = True
-        checked.notes.append("the indexes were not compared, because of the findings")
-        return
-    compare_indexes(session, checked, stored_crawls(session, crawls), share, seed, report=report, approve=approve)
 
 
 def _check_values(

@@ -24,23 +24,16 @@ class Finding:
     kind: str
     """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes`` or ``facts`` for a value of
     a table; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
-    ``source`` for a file that the source has changed, or an index that cannot be read; ``difference`` for a capture
-    that differs between the columnar index and the CDX index."""
+    ``source`` for a file that the source has changed."""
     key: str
-    """Path of a file or document, ``path#row_group`` of a page index, or the ``url_surtkey`` of a difference; empty if
-    it concerns everything."""
+    """Path of a file or document, or ``path#row_group`` of a page index; empty if it concerns everything."""
     what: str
     """The defect."""
     next: str = REPAIR
     """The command that repairs it; empty if there is none."""
-    crawl: str | None = None
-    """The crawl whose indexes were compared; None in other checks."""
-    subset: str | None = None
-    """The subset of a difference; None in other checks."""
 
     def __str__(self) -> str:
-        place = " ".join(filter(None, (self.crawl, self.subset, self.key)))
-        return f"{place}: {self.what}" if place else self.what
+        return f"{self.key}: {self.what}" if self.key else self.what
 
 
 @dataclass(slots=True, repr=False)
@@ -58,10 +51,6 @@ class Checked(ReprMixin):
     """Number of files that were compared with the source, by one request each."""
     equal: int = 0
     """Number of these that are equal."""
-    intervals: int = 0
-    """Number of intervals of keys in which the columnar index and the CDX index were compared."""
-    rows: int = 0
-    """Number of rows of the columnar index in these intervals."""
     seed: int | None = None
     """The seed of a random share."""
     empty: bool = False
@@ -89,7 +78,7 @@ class Checked(ReprMixin):
 
     @property
     def complete(self) -> bool:
-        """Whether everything is valid now, and something of each requested comparison was compared."""
+        """Whether everything is valid now, and something of a requested comparison was compared."""
         return not (self.unrepaired or self.harvests or self.empty) and self.failure is None
 
     def _line(self) -> str:
@@ -101,8 +90,6 @@ class Checked(ReprMixin):
         yield "catalogue", "compared with the store" if self.catalogue else "not compared with the store"
         if self.compared:
             yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} equal"
-        if self.intervals:
-            yield "indexes", f"{plural(self.rows, 'row')} compared in {plural(self.intervals, 'interval')} of keys"
 
     def _notes(self) -> Iterator[str]:
         yield from self.notes
@@ -114,13 +101,13 @@ class Checked(ReprMixin):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which files are compared with the source, or which rows of the two indexes."""
+    """Which files are compared with the source."""
 
     percent: float | None = None
     part: tuple[int, int] | None = None
     """Part and number of parts, the part from 1."""
     size: int | None = None
-    """Bytes of footers and page indexes, or of rows."""
+    """Bytes of footers and page indexes."""
 
     @classmethod
     def of(cls, text: str) -> "Share":

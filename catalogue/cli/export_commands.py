@@ -97,7 +97,7 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 
     \b
     catalogue export iceberg index.iceberg
-    catalogue export iceberg index.iceberg --crawl latest --location s3a://commoncrawl/
+    catalogue export iceberg index.iceberg --crawl 2022-05 --location s3a://commoncrawl/
     duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
       WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
     spark.read.format("iceberg").load("file:///data/index.iceberg")

@@ -171,7 +171,7 @@ def fetch(
 
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run
-    catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
+    catalogue fetch '*.example.com' --crawl latest -o example.warc.gz
     catalogue fetch 'example.com/blog/*' --crawl latest --main-content -o blog.jsonl
     catalogue fetch 'example.com/blog/*' --crawl latest --format text -o -
     catalogue fetch '*.example.com' --mime application/pdf --format payload -o documents

@@ -37,7 +37,7 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls
     catalogue crawls --json | head -1
     """
-    from catalogue.harvest.harvest_crawls import crawl_list
+    from catalogue.crawl_list import crawl_list
     from catalogue.reports import crawl_rows
 
     with options.opened() as catalogue:
@@ -301,10 +301,11 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """
-    from catalogue.selection import stored_crawls
+    from catalogue.selection import select_stored
 
     with options.opened() as catalogue:
-        chosen = stored_crawls(catalogue.session, crawls)
+        catalogue.session.check_writable()
+        chosen = select_stored(catalogue.session, crawls)
         names = ", ".join(chosen)
         if not yes and not confirmed(f"Delete what is stored of {names}?"):
             raise QueryError(f"nothing was deleted; add --yes to delete what is stored of {names}")

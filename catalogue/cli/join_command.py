@@ -96,7 +96,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     catalogue join links.csv --on link --crawl all --how crawls -o links.parquet
     catalogue join urls.txt --crawl latest --how anti -o never-archived.parquet
     catalogue join domains.txt --match domain --crawl latest --how semi -o known/
-    catalogue join urls.txt --crawl latest --how latest --status 200 -o pages.parquet
+    catalogue join urls.txt --crawl latest --how latest -o pages.parquet
     catalogue fetch --captures pages.parquet -o pages.warc.gz
     """
     if (output is None) is not dry_run:

@@ -53,7 +53,7 @@ crawl_option = click.option(
     "crawls",
     multiple=True,
     shell_complete=complete_stored_crawls,
-    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]",
+    help="Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]",
 )
 harvest_option = click.option(
     "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
@@ -66,15 +66,16 @@ _any_crawl_option = click.option(
     "crawls",
     multiple=True,
     shell_complete=complete_stored_crawls,
-    help="2022-05, a year or A..B, stored or not; latest or all: of the stored crawls, if there are any; "
-    "comma-separated or repeated.  [default: all stored]",
+    help="2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  "
+    "[default: stored]",
 )
 _subset_option = click.option(
     "--subset",
     "subsets",
     multiple=True,
     shell_complete=complete_subsets,
-    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: all stored]",
+    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: warc; with "
+    "--status, those that can have it]",
 )
 crawl_options = combine(_any_crawl_option, _subset_option)
 capture_options = combine(

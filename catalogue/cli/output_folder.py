@@ -1,7 +1,7 @@
 """An output folder with a file per crawl and a list of them, so that a query can be resumed."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.atomic_files import make_folder, whole_file
 from catalogue.cli.formats import SUFFIXES, format_for
 from catalogue.cli.row_writer import write
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.store.locks import locked
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from catalogue.captures import Captures
     from catalogue.query.resolved_query import ResolvedQuery
+    from catalogue.selection import Selection
+    from catalogue.session import Session
 
 _LIST = "answer.json"
 
@@ -65,7 +68,7 @@ class OutputFolder:
         self._parts = parts
 
     def missing(self, states: Mapping[str, str]) -> list[str]:
-        """Return the crawls without a complete file of this state, a digest of their stored index files."""
+        """Return the crawls without a complete file of this state; see ``crawl_states``."""
         return [crawl for crawl, state in states.items() if not self._is_complete(self._parts.get(crawl), state)]
 
     def _is_complete(self, part: dict[str, Any] | None, state: str) -> bool:
@@ -92,7 +95,15 @@ class OutputFolder:
             file.write(json.dumps({"question": self._query, "parts": self._parts}, indent=1).encode())
 
 
-def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any]) -> dict[str, Any]:
+def crawl_states(session: "Session", selection: "Selection") -> dict[str, str]:
+    """Return the selected crawls, each with a digest of its stored files if captures depend on what is stored."""
+    if session.dataset == COMMON_CRAWL:
+        return dict.fromkeys(selection.crawls, "")
+    shown = session.metadata()
+    return {crawl: shown.state_of(crawl, selection.subsets) for crawl in selection.crawls}
+
+
+def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any], subsets: Sequence[str]) -> dict[str, Any]:
     """Return what distinguishes a query from others, other than crawls."""
     return {
         "table": query.table.name,
@@ -104,5 +115,5 @@ def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any]) -> dic
         "to": query.to_ms,
         "urls": query.urls,
         "ordered": query.ordered,
-        "subsets": sorted(parameters["subsets"]),
+        "subsets": sorted(subsets),
     }

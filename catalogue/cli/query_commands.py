@@ -24,10 +24,10 @@ from catalogue.cli.options import (
 )
 from catalogue.cli.select_captures import (
     captures_for,
-    explain_empty_result,
-    note_of_subsets,
     read_patterns,
+    report_rows,
     select_captures,
+    selection_of,
 )
 from catalogue.cli.tables import as_json, batches_of, show_plan, table
 from catalogue.errors import QueryError
@@ -147,7 +147,7 @@ def query(  # noqa: PLR0913 - an option each
     \b
     catalogue query example.com/page                      that page
     catalogue query 'example.com/blog/*' --crawl latest   everything below a path
-    catalogue query '*.example.com' --status 200          a host and its subdomains
+    catalogue query '*.example.com'                       a host and its subdomains
     catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
     catalogue query '*.is' --count                        the number of captures
     catalogue query example.com --count --by crawl        in each crawl
@@ -174,7 +174,6 @@ def query(  # noqa: PLR0913 - an option each
         if folder:
             plans, missing = _write_folder(folder, format_, budget, catalogue, options, parameters)
         else:
-            note = note_of_subsets(options, catalogue, parameters)
             found = select_captures(catalogue, options, parameters, budget)
             if count:
                 rows = _count(budget.approve(found.counting(), options), by_crawl=by is not None)
@@ -182,9 +181,8 @@ def query(  # noqa: PLR0913 - an option each
                 chosen_columns = bool(parameters["columns"]) or options.table is not None
                 batches = batches_of(budget.approve(found, options), options, to_stdout=path is None)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns)
-                options.say(f"{plural(rows, 'capture')}{f' in {path}' if path else ''}{note}")
-            if not rows and parameters["limit"] != 0:
-                explain_empty_result(options, catalogue, parameters)
+            if not (count and rows):
+                report_rows(options, catalogue, parameters, rows, path)
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:
                 recorder.add_footers(catalogue.session, found.plan.index_files)
@@ -206,18 +204,15 @@ def _write_folder(
     parameters: dict[str, Any],
 ) -> "tuple[list[ReadPlan], tuple[str, ...]]":
     """Write a file for each crawl that has none yet; return the plans of these crawls, and what is not stored."""
-    from catalogue.cli.output_folder import describe_query, open_output_folder
-    from catalogue.reports import crawl_states
+    from catalogue.cli.output_folder import crawl_states, describe_query, open_output_folder
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")
-    if parameters["index"] == "cdx":
-        raise QueryError("with a folder as output, leave out --index cdx")
-    parameters["index"] = "columnar"
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
-    states = crawl_states(catalogue.session, parameters["crawls"] or "all", parameters["subsets"])
-    description = describe_query(found.plan.query, parameters)
+    selection = selection_of(catalogue, parameters)
+    states = crawl_states(catalogue.session, selection)
+    description = describe_query(found.plan.query, parameters, selection.subsets)
     with open_output_folder(folder, format_, description) as output:
         crawls = output.missing(states)
         if crawls:

@@ -76,9 +76,9 @@ def sample(  # noqa: PLR0913 - an option each
 
     \b
     catalogue sample -n 1000 --crawl CC-MAIN-2022-05 -o sample.parquet
-    catalogue sample -n 100 '*.is' --status 200 --seed 7
-    catalogue sample -n 500 --crawl latest --per host --max 5     at most five of each host
-    catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
+    catalogue sample -n 100 '*.is' --seed 7
+    catalogue sample -n 500 --crawl 2022-05 --per host --max 5     at most five of each host
+    catalogue sample -n 100 --crawl 2022-05 --fetch warc -o sample.warc.gz
     """
     from catalogue.cli.formats import format_for
     from catalogue.cli.row_writer import write

@@ -1,22 +1,29 @@
 """From the options of a command to captures."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
-from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.crawls import SUBSETS, subsets_of_status
 from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, SourceError
+from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, join_first, plural
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.catalogue import Catalogue
+    from catalogue.selection import Selection
 
+_NOUNS = {
+    "warc": ("page", "pages"),
+    "crawldiagnostics": ("redirect or error", "redirects and errors"),
+    "robotstxt": ("robots.txt file", "robots.txt files"),
+}
+"""What a subset has: the singular and the plural."""
 _MARKS = frozenset("./:,*)")
 """Nearly every pattern has one of these characters."""
 
@@ -51,8 +58,9 @@ def select_captures(
     if budget and parameters["harvest"]:
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")
-        budget.check(catalogue.harvest_estimate(**_harvest_arguments(parameters)))
-        _harvest(catalogue, parameters)
+        arguments = _harvest_arguments(parameters, parameters["crawls"])
+        budget.check(catalogue.harvest_estimate(**arguments))
+        _harvest(catalogue, arguments)
     try:
         captures = captures_for(catalogue, parameters)
         if budget and captures.plan.searches:
@@ -64,26 +72,32 @@ def select_captures(
     except NotHarvested as error:
         if options.table is not None or error.call is None:
             raise
-        _offer_harvest(catalogue, parameters, error)
-        _harvest(catalogue, parameters)
+        arguments = _harvest_arguments(parameters, parameters["crawls"] or [error.crawl or "latest"])
+        _offer_harvest(catalogue, parameters, arguments, error)
+        _harvest(catalogue, arguments)
         captures = captures_for(catalogue, parameters)
     if sys.stderr.isatty():
-        for hint in _hints(options, catalogue, parameters):
+        for hint in _hints(options, parameters):
             options.say(hint)
     return captures
 
 
-def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
-    return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
+def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
+    """Return the parameters of a harvest that a query needs."""
+    from catalogue.query.filters import statuses
+
+    subsets = parameters["subsets"] or subsets_of_status(statuses(parameters["status"]))
+    return {"crawls": [*crawls], "subsets": subsets}
 
 
-def _harvest(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+def _harvest(catalogue: "Catalogue", arguments: dict[str, Any]) -> None:
     with resumable():
-        catalogue.harvest(**_harvest_arguments(parameters))
+        catalogue.harvest(**arguments)
 
 
-def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: NotHarvested) -> None:
+def _offer_harvest(
+    catalogue: "Catalogue", parameters: dict[str, Any], arguments: dict[str, Any], error: NotHarvested
+) -> None:
     """Ask the user on a terminal whether to harvest the missing crawls, with the cost.
 
     Raises:
@@ -91,18 +105,16 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
     """
     problem, run, command = str(error).partition("; run: ")
     known = options_of_command()
-    if not parameters["crawls"] and "--index" in known:
-        run = "; add --crawl latest, or run: "
-    elif parameters["crawls"] and "--harvest" in known:
+    if parameters["crawls"] and "--harvest" in known:
         run = "; add --harvest, or run: "
     refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error
     try:
-        needed = catalogue.harvest_estimate(**_harvest_arguments(parameters))
+        needed = catalogue.harvest_estimate(**arguments)
     except SourceError:
         raise refused from error
-    crawls = " ".join(_harvest_arguments(parameters)["crawls"])
+    crawls = " ".join(arguments["crawls"])
     if not confirmed(f"{problem}. Harvesting {crawls} takes {format_cost(needed)}. Harvest now?"):
         raise refused from error
 
@@ -112,13 +124,12 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
     crawls = [each.crawl for each in captures.plan.ways if each.suggests_harvest]
     if not (crawls and can_ask()):
         return captures
-    arguments = _harvest_arguments(parameters) | {"crawls": crawls}
+    arguments = _harvest_arguments(parameters, crawls)
     needed = catalogue.harvest_estimate(**arguments)
     takes = f"The blocks of {join_first(crawls)} take {format_cost(captures.plan)}"
     if not confirmed(f"{takes}. Harvesting takes {format_cost(needed)}, and makes queries cheaper. Harvest now?"):
         return captures
-    with resumable():
-        catalogue.harvest(**arguments)
+    _harvest(catalogue, arguments)
     return captures_for(catalogue, parameters)
 
 
@@ -145,19 +156,36 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
             raise QueryError(f"{place}: {error}") from None
 
 
-def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
-    """Print which crawls contain no match, and hints."""
-    from catalogue.reports import crawl_names
+def report_rows(
+    options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None
+) -> None:
+    """Print how many captures were found and where they were written to; hints, if there are none."""
+    written = f"; written to {path}" if path else ""
+    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
+    if not rows and parameters["limit"] != 0:
+        _explain_empty_result(options, catalogue, parameters)
 
-    session = catalogue.session
-    newest, *others = _partitions(catalogue, parameters)
+
+def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
+    """Return how many captures were found, and in which crawls."""
+    if options.table is not None:
+        return plural(rows, "row")
+    selection = selection_of(catalogue, parameters)
+    newest, *others = selection.crawls
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
-    if "latest" in parameters["crawls"]:
-        crawls += ", the newest" + (" stored" if newest in {*crawl_names(session), *session.block_lists.stored} else "")
-    subsets = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""
-    options.say(f"nothing in {crawls}{subsets}")
+    only, *more = selection.subsets
+    if not more:
+        return f"{rows:,} {_NOUNS[only][rows != 1]} in {crawls}"
+    kinds = ", ".join(_NOUNS[subset][1] for subset in selection.subsets)
+    return f"{plural(rows, 'capture')} ({kinds}) in {crawls}"
+
+
+def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    """Print hints after an empty result."""
+    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
+        options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
     if not sys.stderr.isatty():  # select_captures printed them on terminals
-        for hint in _hints(options, catalogue, parameters):
+        for hint in _hints(options, parameters):
             options.say(hint)
 
 
@@ -165,47 +193,20 @@ def _index(parameters: dict[str, Any]) -> str:
     return parameters.get("index", COLUMNAR) or AUTO
 
 
-def _partitions(catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the crawls that are read, newest first, and the subsets of each."""
-    from catalogue.find_captures import select_partitions
+def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selection":
+    """Return the crawls and subsets of a query."""
     from catalogue.query.query import Query
+    from catalogue.selection import select
 
-    crawls = parameters["crawls"] or None
-    query = Query.of("*", crawls=crawls, subsets=parameters["subsets"], index=_index(parameters))
-    return select_partitions(catalogue.session, query)
+    words = parameters["crawls"] or None
+    query = Query.of("*", crawls=words, subsets=parameters["subsets"], status=parameters["status"])
+    return select(catalogue.session, query)
 
 
-def _hints(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> Iterator[str]:
+def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
     pattern, *more = parameters["patterns"]
     words = [each for each in more if not _MARKS.intersection(each)]
     if words and options.table is None and not parameters["match"]:
         yield f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
-    if narrow := _narrow(options, catalogue, parameters):
-        (crawl, subsets), *more = narrow.items()
-        and_more = f" and {len(more):,} more" if more else ""
-        searched = f"of {crawl}{and_more} only what is stored is searched ({', '.join(subsets)})"
-        yield f"tip: {searched}; --subset all adds redirects, errors and robots.txt"
-
-
-def _narrow(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the subsets of the crawls of which some are not searched, because they are not stored."""
-    if options.table is not None or parameters["subsets"] or _index(parameters) != AUTO:
-        return {}
-    every = _partitions(catalogue, parameters).items()
-    return {crawl: subsets for crawl, subsets in every if len(subsets) < len(SUBSETS)}
-
-
-def note_of_subsets(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> str:
-    """Return what to add to a number of captures where other subsets are not searched; it may be empty.
-
-    This must be known before the captures are selected: a search stores something.
-    """
-    with suppress(CatalogueError):
-        narrow = _narrow(options, catalogue, parameters)
-        found = {*narrow.values()}
-        if len(found) > 1 or (found and len(narrow) < len(_partitions(catalogue, parameters))):
-            return " (not all subsets stored)"
-        return "".join(f" (only {', '.join(subsets)} stored)" for subsets in found)
-    return ""

@@ -12,9 +12,9 @@ import click
 from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completion import complete_listed_crawls
 from catalogue.cli.messages import complete_commands, show
-from catalogue.cli.options import Budget, budget_options, confirm, crawl_option, json_option
+from catalogue.cli.options import crawl_option, json_option
 from catalogue.cli.tables import as_json, table
-from catalogue.formatting import Priced, format_cost, join_first, plural, printable, size
+from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
 
 if TYPE_CHECKING:
@@ -105,30 +105,23 @@ def status(options: Common, *, json_: bool) -> None:
 @click.command(cls=Command)
 @crawl_option
 @click.option(
-    "--compare-indexes", is_flag=True, help="Compare rows of the columnar index and of the CDX index, of some keys."
-)
-@click.option(
     "--read-subset",
     metavar="SHARE",
-    help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers. With --compare-indexes: the "
-    "share of the rows of each crawl, 20MB by default.",
+    help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Draw the same random share as a check that printed this seed."
 )
 @click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
-@budget_options
 @json_option
 @common
 def check(
     options: Common,
     *,
     crawls: tuple[str, ...],
-    compare_indexes: bool,
     read_subset: str | None,
     seed: int | None,
     repair: bool,
-    budget: Budget,
     json_: bool,
 ) -> None:
     """Check what is stored, and repair it.
@@ -138,32 +131,21 @@ def check(
     file. With --repair, damaged values are deleted and the metadata database is rebuilt; harvest fetches the deleted
     footers again.
 
-    --compare-indexes compares rows of the columnar index with those of the CDX index, in random intervals of keys, of
-    subsets whose files are all stored. It prints the estimated cost before it reads rows, and asks before large ones.
-
-    Exit status: 0 no defects, or all of them repaired; 1 defects, printed with the command that repairs them, or
-    nothing to compare; 2 invalid arguments; 74 disk failure; 75 source failure.
+    Exit status: 0 no defects, or all of them repaired; 1 defects, printed with the command that repairs them; 2 invalid
+    arguments; 74 disk failure; 75 source failure.
 
     \b
     catalogue check
     catalogue check --repair
     catalogue check --read-subset 1%
     catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
-    catalogue check --compare-indexes --crawl latest
     """
-
-    def approve(cost: Priced) -> None:
-        if not budget.covers(cost.requests, cost.bytes):
-            confirm(f"this takes {format_cost(cost)}", "choose fewer crawls or a smaller --read-subset")
-
     with options.opened() as catalogue:
         done = catalogue.check(
             crawls or "all",
-            compare_indexes=compare_indexes,
             read_subset=read_subset,
             seed=seed,
             repair=repair,
-            approve=approve,
         )
         requests, received = catalogue.requests, catalogue.bytes
     if json_:
@@ -176,8 +158,6 @@ def check(
                 "catalogue": done.catalogue,
                 "compared": done.compared,
                 "equal": done.equal,
-                "intervals": done.intervals,
-                "rows": done.rows,
                 "seed": done.seed,
                 "requests": requests,
                 "notes": done.notes,
@@ -208,9 +188,6 @@ def _summary(done: "Checked", cost: str) -> list[str]:
     seed = "" if done.seed is None else f" (--seed {done.seed})"
     if done.compared:
         lines.append(f"source: {done.equal:,} of {plural(done.compared, 'file')} equal{seed}; {cost}")
-    if done.intervals:
-        rows = f"{plural(done.rows, 'row')} in {plural(done.intervals, 'interval')} of keys"
-        lines.append(f"indexes: {rows} compared{seed}; {cost}")
     lines += done.notes
     lines.append(plural(len(done.findings), "finding") if done.findings else "no defects")
     if done.repaired:

@@ -1,4 +1,4 @@
-"""Names of crawls, and the words that select them: names, years, ranges, ``latest``, ``all``."""
+"""Names of crawls, and the words that select them: names, years, ranges, ``latest``, ``all``, ``stored``."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +18,10 @@ _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9
 _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
-_WORDS = ("latest", "all")
+STORED = "stored"
+"""The word for the crawls of which something is stored."""
+_SUCCESS = "200"
+_WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
 
 
@@ -89,7 +92,7 @@ def no_columnar_index(crawl: str) -> str:
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 
-    Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest`` and ``all``.
+    Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest``, ``all`` and ``stored``.
     """
     parts = (_OPEN_END.sub("..", part.strip()) for word in words for part in word.split(","))
     return ["..".join(_complete(end, known) for end in part.split("..")) for part in parts]
@@ -110,7 +113,8 @@ def _complete(name: str, known: Collection[str]) -> str:
 def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
     """Return the crawls that words select, each once, newest first; ranges include both ends.
 
-    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name.
+    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name. The
+    caller replaces the word ``stored``.
     """
     candidates = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
@@ -143,30 +147,13 @@ def plain_names(words: Iterable[str]) -> Iterator[str]:
     return (word for word in words if ".." not in word and word not in _WORDS and not _YEAR.fullmatch(word))
 
 
-def range_ends(words: Iterable[str]) -> Iterator[str]:
-    return plain_names(end for word in words if ".." in word for end in word.split("..") if end)
-
-
-def incomplete_ranges(
-    words: Iterable[str], stored: Collection[str], listed: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the ranges and years of which only some listed crawls are stored, each with a sentence.
-
-    An open end of a range means the newest, or oldest, stored crawl.
-    """
-    ordered = newest_first(stored)
-    for word in parse_crawl_words(words, ordered):
-        first, dots, last = word.partition("..")
-        if dots or (word not in stored and _YEAR.fullmatch(word)):
-            closed = f"{first or ordered[-1]}..{last or ordered[0]}" if dots else word
-            chosen = select_crawls([closed], newest_first([*stored, *listed]))
-            count = sum(crawl in stored for crawl in chosen)
-            if count < len(chosen):
-                yield closed, f"{count} of the {len(chosen)} crawls in {closed} are harvested"
-
-
 def newest_first(crawls: Iterable[str]) -> list[str]:
-    return sorted(set(crawls), key=_age, reverse=True)
+    return sorted(set(crawls), key=lambda crawl: (_age(crawl), crawl), reverse=True)
+
+
+def subset_place(subset: str) -> tuple[int, str]:
+    """Return the sort key of a subset: those of ``SUBSETS`` come first, in their order."""
+    return (SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset)
 
 
 def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
@@ -179,6 +166,18 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
             raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
+
+
+def subsets_of_status(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the subsets that can have one of some statuses, such as ``200`` or ``4xx``; without any, that of pages.
+
+    Pages were fetched with success. Other fetches have any other status. Files robots.txt have any status.
+    """
+    pages, others, robots = SUBSETS
+    if not values:
+        return (pages,)
+    found = [pages] if any(value[0] == _SUCCESS[0] for value in values) else []
+    return (*found, *([others] if {*values} != {_SUCCESS} else []), robots)
 
 
 def _age(crawl: str) -> tuple[str, str]:

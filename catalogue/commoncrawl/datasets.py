@@ -74,13 +74,13 @@ class Dataset:
 
     def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
         options = "" if self == COMMON_CRAWL else f" --table {self.name}"
-        words = ["all"] if {*subsets} == {*SUBSETS} else subsets
+        words = [] if tuple(subsets) == SUBSETS[:1] else ["all"] if {*subsets} == {*SUBSETS} else subsets
         chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
         """Return the call of ``Catalogue`` for ``harvest_command``."""
-        chosen = f", subsets={list(subsets)}" if subsets else ""
+        chosen = f", subsets={list(subsets)}" if subsets and tuple(subsets) != SUBSETS[:1] else ""
         return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
 from catalogue.metadata_db.export_rows import lake_files, write_table
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
-from catalogue.selection import missing_crawls, select_stored, several
+from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.settings import address, install_command
 from catalogue.store.stored_blocks import crawls_with_blocks
@@ -141,12 +141,11 @@ def _stored_files(
         raise QueryError(message)
     shown = session.metadata()
     stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
-    chosen = tuple(select_stored(session, stored, crawls))
+    chosen = tuple(select_stored(session, crawls, stored))
     harvested = [crawl for crawl in chosen if crawl in shown.crawls]
     files_missing = shown.candidates(harvested, ()).missing if harvested else ()
-    missing = (*missing_crawls(session, stored, crawls), *files_missing)
     with session.database() as connection:
-        return chosen, lake_files(connection, chosen), missing
+        return chosen, lake_files(connection, chosen), files_missing
 
 
 def _location(session: Session, given: str | None) -> str:

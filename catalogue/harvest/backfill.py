@@ -30,7 +30,7 @@ def prepare_backfill(
 ) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
-        words = select_stored(session, session.metadata().crawls, crawls)
+        words = select_stored(session, crawls, session.metadata().crawls)
         files_of = session.metadata().files
         return Backfill(session, find_gaps(connection, files_of, words, several(files), overlapping=not only_gaps))
 
@@ -132,7 +132,7 @@ class Backfill(ReprMixin):
 
     def _context(self, candidate: Candidate) -> PlanContext:
         session, table = self.session, self.session.dataset
-        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), any_order=True, table=table)
         scope = Scope((candidate,), len(candidate.row_groups), ())
         return PlanContext(
             everything, scope, session.page_indexes, lambda: session.source, session.cost(), must_learn=True

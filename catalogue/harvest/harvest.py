@@ -14,7 +14,7 @@ from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural, size
-from catalogue.harvest.crawl_list import fetch_manifest
+from catalogue.harvest.file_lists import fetch_manifest
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, digest_of, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress

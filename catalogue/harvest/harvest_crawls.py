@@ -1,7 +1,7 @@
 """Harvest crawls into the store, forget them, and define datasets."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from threading import Thread
@@ -10,16 +10,14 @@ from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.crawl_list import crawl_list, update_crawl_list
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
-from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
+from catalogue.harvest.file_lists import fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
-from catalogue.selection import several, stored_crawls
+from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
-from catalogue.source.retry import PoliteSource
-from catalogue.store.read_only import unwritable
 from catalogue.store.stored_blocks import crawls_with_blocks, forget_list
 from catalogue.store.stored_lists import (
     REQUESTED,
@@ -41,8 +39,6 @@ _FOOTER, _FOOTER_WITH_PAGES = 85_000, 1_000_000
 """Usual bytes of a footer, without and with page indexes."""
 _LIST_BYTES, _LIST_REQUESTS = 104_000_000, 9
 """Usual bytes of a list of blocks, and requests for it: for the number of shards, the end of the list, and 7 parts."""
-_LIST_ATTEMPTS = 3
-"""Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,31 +100,6 @@ def define(
     store.delete("failures", store.keys("failures"))
     save_dataset(store, table, listing)
     session.reload_dataset()
-
-
-def crawl_list(session: Session) -> CrawlList:
-    """Return the list of crawls; see ``Catalogue.crawls``."""
-    if session.dataset != COMMON_CRAWL:
-        message = (
-            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
-        )
-        raise QueryError(message)
-    return _fetch_crawl_list(session, lambda: session.source)
-
-
-def _fetch_crawl_list(
-    session: Session, data: Callable[[], PoliteSource] | None, attempts: int = _LIST_ATTEMPTS
-) -> CrawlList:
-    store = session.create_store(to_write=False)
-    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
-    with closing(session.open_source(url, attempts=attempts)) as source:
-        try:
-            found = fetch_crawl_list(store, source, data)
-        finally:
-            session.add_spent(source.requests, source.bytes)
-    if found.warning:
-        session.notify(found.warning)
-    return found
 
 
 def _open_database() -> None:
@@ -240,8 +211,7 @@ def _select(
     session: Session, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
     """Return the words for crawls, their crawls, newest first, and the subsets to harvest."""
-    if session.is_read_only:
-        raise unwritable(session.store.path)
+    session.check_writable()
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(crawls or ()), _listed_crawls(session))
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
@@ -264,7 +234,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     if len(plain) < len(words):
         return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
     with suppress(SourceError, FormatError):
-        _fetch_crawl_list(session, None, attempts=1)
+        update_crawl_list(session, None, attempts=1)
     return select_crawls(words, [])
 
 
@@ -293,7 +263,7 @@ def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
     """Delete what is stored of crawls; see ``Catalogue.forget``."""
     store, dataset = session.store, session.dataset
     deleted = 0
-    for crawl in stored_crawls(session, crawls):
+    for crawl in select_stored(session, crawls):
         with store.harvesting(crawl):
             paths = stored_paths(store, dataset, crawl)
             # Files last: as long as there are some, an interrupted command can be run again.

@@ -46,7 +46,6 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.locks import locked
-from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, encode, marker
 
@@ -101,8 +100,7 @@ def pull_snapshot(
     if session.dataset != COMMON_CRAWL:
         message = f"snapshots are of Common Crawl's index, and this is {session.dataset.name}"
         raise QueryError(message)
-    if session.is_read_only:  # before any request
-        raise unwritable(session.store_path)
+    session.check_writable()  # before any request
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
         files = _fetch_manifest(there).select(tuple(several(crawls)))
         names = tuple(dict.fromkeys(file.crawl for file in files if file.crawl != CRAWL_LIST))

@@ -176,8 +176,8 @@ class _Run:
             "match": self._asked.match.value,
             "on": self._asked.on,
             "input": digest_of(self._given),
-            "crawls": self._scope.crawls,
-            "subsets": self._scope.subsets,
+            "crawls": self._scope.selection.crawls,
+            "subsets": self._scope.selection.subsets,
             "columns": self._scope.query.columns,
             "where": [query.where, *(str(each) for each in (query.filters, query.from_, query.to))],
             "index": query.index,
@@ -217,7 +217,7 @@ class _Run:
         """Cut the keys into slices, and price those that are not done."""
         prices = []
         self._slices, self._cut = [], []
-        for crawl in self._scope.crawls:
+        for crawl in self._scope.selection.crawls:
             state = self._scope.state(crawl)
             slices = self._ledger.slices(crawl, state)
             if slices is None:
@@ -282,15 +282,15 @@ class _Run:
 
     def _is_done(self, folder: Path) -> bool:
         """Return whether the result is complete, and what is stored did not change since."""
-        known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.crawls)
+        known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.selection.crawls)
         return self._ledger.finished and None not in known and self._ledger.has_result(folder)
 
     @property
     def _missing(self) -> tuple[str, ...]:
         """Sentences about index files that are not stored."""
-        crawls = self._scope.crawls
+        crawls = self._scope.selection.crawls
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
-        return tuple(dict.fromkeys(found))
+        return (*self._scope.selection.missing, *dict.fromkeys(found))
 
     def _read(self, parts: Path, most: float) -> int:
         """Read the slices that are not done, by at most some bytes; return those of the first that takes more."""

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
 from catalogue.formatting import ReprMixin, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def _crawl_and_subset(part: Path) -> tuple[str, str]:
+    """Return crawl and subset of a part, which is named as its slice; the subset is empty if it has several."""
+    crawl = part.stem.rpartition("-")[0]
+    subset = next((subset for subset in SUBSETS if crawl.endswith(f"-{subset}")), "")
+    return crawl.removesuffix(f"-{subset}"), subset
 
 
 @dataclass(slots=True, repr=False)
@@ -61,8 +69,13 @@ class Joined(ReprMixin):
 
     @property
     def files(self) -> list[Path]:
-        """The Parquet files."""
-        return sorted(self.output.glob("[!.]*.parquet")) if self.output.is_dir() else [self.output]
+        """The Parquet files, in the order of the result: newest crawl first, in a crawl by subset, then by key."""
+        if not self.output.is_dir():
+            return [self.output]
+        found = sorted(self.output.glob("[!.]*.parquet"))
+        places = {path: _crawl_and_subset(path) for path in found}
+        crawls = newest_first(crawl for crawl, _ in places.values())
+        return sorted(found, key=lambda path: (crawls.index(places[path][0]), subset_place(places[path][1]), path))
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

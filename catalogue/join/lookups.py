@@ -143,7 +143,9 @@ class WideLookups(Lookups):
                 after = bisect_left(inorder, self._ends[place], lo=first)
                 rows.append(order[first:after])
                 places.append(np.full(after - first, place))
-        return np.concatenate(rows), self._numbers[np.concatenate(places)]
+        found, patterns = np.concatenate(rows), self._numbers[np.concatenate(places)]
+        by_row = np.lexsort((patterns, found))
+        return found[by_row], patterns[by_row]
 
 
 class LookupFile:

@@ -11,11 +11,10 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.columns import COLUMNS
-from catalogue.commoncrawl.crawls import SUBSETS, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
-from catalogue.find_captures import run_in_cdx, run_query
+from catalogue.find_captures import known_columns, run_query
 from catalogue.formatting import join_first, plural
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, newest_columns
@@ -27,12 +26,12 @@ from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.reports import crawl_states
-from catalogue.selection import select_known, several
+from catalogue.selection import Selection, select
 from catalogue.session import Session
 from catalogue.store.stored_blocks import LISTS
 
 if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import MetadataSnapshot
+    from catalogue.metadata_db.candidates import Candidates, MetadataSnapshot
 
 _SEARCHED = 1_000
 """Most patterns that are searched for in a list of blocks that is not stored."""
@@ -64,12 +63,8 @@ class Scope:
             raise QueryError(f"a join needs crawls, which {session.dataset.name} does not have")
         self._session, self._kind, self._index = session, kind, query.index
         self.sizes = sizes
-        shown = session.metadata() if session.store_path.exists() else None
-        stored = {*(shown.requested_crawls if shown else ()), *session.block_lists.stored}
-        self.crawls = select_known(session, stored, query.crawls or "all")
-        """Newest first."""
-        self.subsets = select_subsets(several(query.subsets))
-        resolved, _ = resolve(query, session.dataset, (shown and shown.columns) or dict.fromkeys(COLUMNS, ""))
+        self.selection = select(session, query)
+        resolved, _ = resolve(query, session.dataset, known_columns(session))
         if query.columns and kind.columns is not None:
             raise QueryError(f"the result of --how {kind.name} has no columns of captures; leave out --columns")
         columns = resolved.columns if kind.columns is None else kind.columns
@@ -92,18 +87,17 @@ class Scope:
     @cached_property
     def _states(self) -> dict[str, str]:
         shown = self._shown
-        harvested = [crawl for crawl in self.crawls if shown and crawl in shown.crawls]
-        return crawl_states(self._session, harvested, self.subsets) if harvested else {}
+        harvested = [crawl for crawl in self.selection.crawls if shown and crawl in shown.crawls]
+        return crawl_states(self._session, harvested, self.selection.subsets) if harvested else {}
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""
-        shown, dataset = self._shown, self._session.dataset
-        if shown is None or index != COLUMNAR:
-            return ()
-        named = [subset for subset in self.subsets if subset not in shown.subsets(crawl)]
-        harvest = (f"run: {dataset.harvest_command(crawl, [subset])}" for subset in named)
-        others = (f"{subset} of {crawl} is not harvested; {run}" for subset, run in zip(named, harvest, strict=True))
-        return tuple(dict.fromkeys([*shown.candidates([crawl], self.subsets).missing, *others]))
+        candidates = self._candidates(crawl) if index == COLUMNAR else None
+        return candidates.missing if candidates else ()
+
+    def _candidates(self, crawl: str) -> "Candidates | None":
+        shown = self._shown
+        return shown.candidates([crawl], self.selection.subsets) if shown else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,11 +108,11 @@ class Scope:
         """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
         notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
         intervals = lookups.noting() if notes else lookups.intervals
-        query = replace(self.query, intervals=intervals, patterns=(plural(len(intervals), "key"),))
-        if each.index == COLUMNAR:
-            return run_query(self._session, query, [each.crawl], [each.subset])
-        subsets = self.subsets or self._stored_subsets(each.crawl) or SUBSETS
-        return run_in_cdx(self._session, query, {each.crawl: subsets}, any_order=True)
+        patterns = (plural(len(intervals), "key"),)
+        # Only an inner join returns captures as they come; the others collect them by pattern.
+        query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
+        subsets = (each.subset,) if each.index == COLUMNAR else self.selection.subsets
+        return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
 
     def way(self, crawl: str, keys: JoinKeys) -> Way:
         """Choose the index that reads a crawl at the lower price.
@@ -145,15 +139,16 @@ class Scope:
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
-        shown, dataset = self._shown, self._session.dataset
-        columnar = shown is not None and shown.has_files([crawl], self.subsets)
+        candidates, dataset = self._candidates(crawl), self._session.dataset
+        subsets = self.selection.subsets
+        columnar = candidates is not None and crawl in candidates.crawls
+        if self._index == AUTO and candidates and candidates.missing_of(crawl):
+            columnar = False
         read = {*self.query.read_columns, *self.query.of(untyped=True).read_columns}
         cdx = read.issubset(COLUMNS) and (
             crawl in self._session.block_lists.stored or (not columnar and keys.patterns <= _SEARCHED)
         )
         found = [CDX] * cdx + [COLUMNAR] * columnar
-        if cdx and columnar and self.missing(crawl, COLUMNAR):
-            found = [CDX]
         if self._index != AUTO:
             found = [index for index in found if index == self._index]
         if self._index == CDX and not read.issubset(COLUMNS):
@@ -163,7 +158,7 @@ class Scope:
         if not found:
             wanted = " --index cdx" if self._index == CDX else ""
             what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"
-            command = f"{dataset.harvest_command(crawl, self.subsets)}{wanted}"
+            command = f"{dataset.harvest_command(crawl, subsets)}{wanted}"
             raise NotHarvested(
                 f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
             )
@@ -176,8 +171,8 @@ class Scope:
             return cut(crawl, index, "", pieces, keys, self.sizes)
         found: list[Slice] = []
         shown = self._session.metadata()
-        for subset in self._stored_subsets(crawl):
-            if (self.subsets and subset not in self.subsets) or not shown.has_files([crawl], [subset]):
+        for subset in self.selection.subsets:
+            if not shown.has_files([crawl], [subset]):
                 continue
             bounds, unbounded, signed = shown.bounds_of(crawl, subset)
             unbounded += 0 if keys.is_ascii else signed
@@ -189,6 +184,3 @@ class Scope:
             pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)
             found += cut(crawl, index, subset, pieces, keys, self.sizes)
         return found
-
-    def _stored_subsets(self, crawl: str) -> tuple[str, ...]:
-        return tuple(shown.subsets(crawl)) if (shown := self._shown) else ()

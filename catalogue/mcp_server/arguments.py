@@ -44,7 +44,7 @@ Column = Literal[
 MaxRequests = Annotated[
     int, Field(ge=0, le=MAX_REQUESTS, description="requests that this call may make; it fails before it makes more")
 ]
-CRAWLS = "names such as CC-MAIN-2022-05, a year such as 2022, ranges A..B, latest or all"
+CRAWLS = "names such as CC-MAIN-2022-05, a year such as 2022, ranges A..B, latest, all or stored"
 
 
 class Arguments(BaseModel):
@@ -75,16 +75,14 @@ class QueryArguments(Arguments):
             examples=[["example.com/page"], ["*.example.com"]],
         ),
     ]
-    crawls: Annotated[
-        Words, Field(min_length=1, max_length=50, description=f"{CRAWLS}; latest is the newest stored one, if any is")
-    ] = ["latest"]
+    crawls: Annotated[Words, Field(min_length=1, max_length=50, description=CRAWLS)] = ["latest"]
     match: Annotated[
         Literal["exact", "prefix", "host", "domain"] | None, Field(description="instead of * in the patterns")
     ] = None
     subset: Annotated[
-        Literal["all", "warc", "crawldiagnostics", "robotstxt"],
-        Field(description="warc: pages; crawldiagnostics: redirects and errors"),
-    ] = "all"
+        Literal["all", "warc", "crawldiagnostics", "robotstxt"] | None,
+        Field(description="warc: pages, the default without status; crawldiagnostics: redirects and errors"),
+    ] = None
     status: Annotated[Words, Field(max_length=20, description="such as 200, 2xx or 404")] = []
     mime: Annotated[Words, Field(max_length=20, description="media types, such as text/html or image/*")] = []
     lang: Annotated[Words, Field(max_length=20, description="ISO 639-3, such as isl; pages in one of them")] = []
@@ -98,7 +96,7 @@ class QueryArguments(Arguments):
         return {
             "patterns": self.patterns,
             "crawls": self.crawls,
-            "subsets": self.subset,
+            "subsets": self.subset or (),
             "match": self.match,
             "status": self.status or None,
             "mime": self.mime or None,
@@ -131,7 +129,6 @@ class SampleArguments(QueryArguments):
         BeforeValidator(_listed),
         Field(min_length=1, max_length=100, description="as of query; by default everything"),
     ] = ["*"]
-    subset: Literal["all", "warc", "crawldiagnostics", "robotstxt"] = "warc"
     size: Annotated[int, Field(ge=1, le=MAX_ROWS, description="captures to draw")] = 20
     seed: Annotated[int, Field(ge=0, le=2**31, description="the same seed draws the same sample")] = 0
     per: Annotated[Literal["host", "domain"] | None, Field(description="at most one capture of each")] = None

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.column_types import wider
 from catalogue.parquet.model import Footer, Order
 from catalogue.store.stored_file import StoredFile
@@ -54,6 +53,17 @@ class _Counts:
     """Pairs that a harvest requested, or that failed."""
 
 
+class _Missing(NamedTuple):
+    """A subset of which not all files are stored."""
+
+    crawl: str
+    subset: str
+    files: int
+    """Number of files that are not stored."""
+    total: int
+    """Number of files; 0 if it is not known."""
+
+
 class Candidates:
     """The files of some crawls and subsets that a query may have to read."""
 
@@ -65,32 +75,25 @@ class Candidates:
         subsets: Sequence[str],
         table: Dataset,
     ) -> None:
-        """Select crawls and subsets; no subsets mean all of a crawl.
+        """Select crawls and subsets; no subsets mean those that were harvested.
 
-        A subset that a crawl does not have is ignored; one that was not harvested is reported by ``missing``.
-
-        Raises:
-            QueryError: if no crawl is named.
-            NotHarvested: if nothing is stored of the subsets.
+        A subset that the manifest of a crawl does not have is complete without files. Without a manifest, each selected
+        subset may have files.
         """
-        if not crawls:
-            message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
-            raise QueryError(message)
         self._tables = tables
         self._table = table
         self._counts = counts
-        known = counts.files.keys() | counts.requested | (counts.listed.keys() if subsets else set())
+        harvested = counts.files.keys() | counts.requested
+        listed = {crawl for crawl, _ in counts.listed}
+        every = harvested | (counts.listed.keys() if subsets else set())
+        every |= {(crawl, subset) for crawl in crawls if crawl not in listed for subset in subsets}
         self._pairs = sorted(
-            (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
+            (crawl, subset) for crawl, subset in every if crawl in crawls and (not subsets or subset in subsets)
         )
-        if counts.files.keys().isdisjoint(self._pairs):
-            crawl = crawls[0]
-            message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
-            if subsets and not self._pairs:
-                message = f"{crawl} has no {' and no '.join(subsets)}"
-                raise NotHarvested(message)
-            message += f"; run: {table.harvest_command(crawl, subsets)}"
-            raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
+        stored = {crawl for crawl, subset in self._pairs if (crawl, subset) in counts.files}
+        without = listed.difference(crawl for crawl, _ in self._pairs)
+        self.crawls = tuple(crawl for crawl in crawls if crawl in stored or (subsets and crawl in without))
+        """The crawls with stored files, or without files in their manifests, in their order."""
 
     def files(self, query: "ResolvedQuery") -> list[Candidate]:
         """Return files with row groups that may match, or whose keys and times are unknown, by path."""
@@ -105,25 +108,26 @@ class Candidates:
     @property
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each subset of which files are missing."""
-        return tuple(
-            f"{count} of the {total} files of {crawl}, {subset}, are not harvested; "
-            f"run: {self._table.harvest_command(crawl, [subset])}"
-            for crawl, subset, count, total in self._missing()
-        )
+        return tuple(map(self._sentence, self._missing()))
 
-    def missing_of(self, crawl: str) -> tuple[tuple[str, ...], int]:
-        """Return the sentences about a crawl, and the number of its missing files."""
-        texts = tuple(text for text, missing in zip(self.missing, self._missing(), strict=True) if missing[0] == crawl)
-        return texts, sum(count for each, _, count, _ in self._missing() if each == crawl)
+    def missing_of(self, crawl: str) -> tuple[str, ...]:
+        """Return the sentences about a crawl."""
+        return tuple(self._sentence(each) for each in self._missing() if each.crawl == crawl)
 
-    def _missing(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield crawl and subset with the number of missing files, and of all files."""
+    def _sentence(self, missing: _Missing) -> str:
+        run = f"run: {self._table.harvest_command(missing.crawl, [missing.subset])}"
+        if not missing.total:
+            return f"{missing.subset} of {missing.crawl} is not harvested; {run}"
+        files = f"{missing.files} of the {missing.total} files of {missing.crawl}, {missing.subset}"
+        return f"{files}, are not harvested; {run}"
+
+    def _missing(self) -> Iterator[_Missing]:
         for crawl, subset in self._pairs:
             counts = (self._counts.files, self._counts.failures, self._counts.listed)
             stored, failed, listed = (each.get((crawl, subset), 0) for each in counts)
             total = max(listed, stored + failed)  # the list may have been deleted
-            if stored < total:
-                yield crawl, subset, total - stored, total
+            if stored < total or not total:
+                yield _Missing(crawl, subset, total - stored, total)
 
 
 def _candidates(

@@ -1,7 +1,7 @@
 """Plan a query of the CDX index: search the lists of blocks, then read the blocks."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +19,7 @@ from catalogue.cdx.list_search import (
     ClusterSearch,
     Predictor,
 )
-from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.errors import (
     CatalogueError,
     FileChanged,
@@ -87,22 +87,26 @@ class CdxContext:
     def __init__(
         self,
         query: ResolvedQuery,
-        subsets: Mapping[str, Sequence[str]],
+        crawls: Sequence[str],
+        subsets: Sequence[str],
         lists: BlockLists,
         source: Callable[[], AnySource],
         cost: Cost,
         *,
         optional: Collection[str] = (),
+        missing: tuple[str, ...] = (),
     ) -> None:
         """Prepare a plan.
 
         Args:
             query: the query.
-            subsets: in the order of the result, by crawl.
+            crawls: names of crawls, newest first.
+            subsets: in the order of the result.
             lists: the lists of blocks.
             source: returns the source of blocks.
             cost: of the source.
             optional: crawls that another index can answer; their errors are ``refused``, not raised.
+            missing: sentences about crawls that may exist and are not known.
 
         Raises:
             UncoveredColumns: if the query needs columns that lines of the CDX index do not have.
@@ -111,8 +115,9 @@ class CdxContext:
         self.source = source
         self.refused: dict[str, CatalogueError] = {}
         """Reasons why this index cannot answer for optional crawls."""
-        self._crawls = newest_first(subsets)
-        self._subsets = subsets
+        self._crawls = crawls
+        self._subsets = tuple(subsets)
+        self._missing = missing
         self._lists = lists
         self._cost = cost
         self._optional = optional
@@ -127,7 +132,16 @@ class CdxContext:
 
     def limited(self, limit: int) -> "CdxContext":
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
-        other = CdxContext(query, self._subsets, self._lists, self.source, self._cost, optional=self._optional)
+        other = CdxContext(
+            query,
+            self._crawls,
+            self._subsets,
+            self._lists,
+            self.source,
+            self._cost,
+            optional=self._optional,
+            missing=self._missing,
+        )
         other.refused |= self.refused
         return other
 
@@ -158,6 +172,7 @@ class CdxContext:
             considered=0,
             searches=tuple(searches),
             blocks=tuple(blocks),
+            missing=self._missing,
         )
 
     @contextmanager
@@ -222,7 +237,7 @@ class CdxContext:
         self, crawl: str, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]
     ) -> PlannedBlocks:
         pins = tuple(self._lists.version(crawl, read.path) for read in reads)
-        return PlannedBlocks(crawl, tuple(self._subsets[crawl]), blocks, tuple(reads), intervals, pins)
+        return PlannedBlocks(crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 
     def _divided(self, planned: PlannedBlocks, most: int) -> PlannedBlocks:
         """Return the same blocks in requests of at most ``most`` bytes, or of one block."""
@@ -283,7 +298,8 @@ class CdxContext:
 
     def _no_index(self, crawl: str, error: NotFound) -> QueryError:
         if not has_columnar_index(crawl):
-            return QueryError(f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}")
+            message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"
+            return NotHarvested(message, crawl=crawl)
         listed = self._lists.listed
         # A monthly crawl may be published before its CDX index, and before it is listed.
         if listed and crawl not in listed and not crawl.startswith("CC-MAIN-"):

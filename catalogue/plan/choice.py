@@ -23,8 +23,6 @@ from catalogue.source.byte_ranges import FileVersion
 _NO_FOOTERS = "no footers are stored"
 _MUCH_CHEAPER = 2
 """How many times as much a request to each file must cost as the CDX index, so that no file is planned."""
-_COMPLETENESS = 30.0
-"""Seconds that a complete answer may take longer than one without the files that are not stored."""
 
 
 class Stored(NamedTuple):
@@ -32,7 +30,6 @@ class Stored(NamedTuple):
 
     missing: tuple[str, ...] = ()
     """A sentence for each subset that is not completely stored."""
-    missing_files: int = 0
 
 
 class ChoiceContext:
@@ -46,6 +43,7 @@ class ChoiceContext:
         cdx: CdxContext,
         cost: Cost,
         notify: Callable[[str], None],
+        missing: tuple[str, ...] = (),
     ) -> None:
         """Prepare a plan.
 
@@ -56,6 +54,7 @@ class ChoiceContext:
             cdx: the query of all crawls, of which the former are optional.
             cost: of the source.
             notify: called with a sentence when the CDX index cannot answer, and the other one does.
+            missing: sentences about crawls that may exist and are not known.
         """
         self.query = cdx.query
         self.source: Callable[[], AnySource] = cdx.source
@@ -65,6 +64,7 @@ class ChoiceContext:
         self._cdx = cdx
         self._cost = cost
         self._notify = notify
+        self._missing = missing
         self._told: set[str] = set()
 
     @property
@@ -74,7 +74,8 @@ class ChoiceContext:
 
     def limited(self, limit: int) -> "ChoiceContext":
         columnar = self._columnar.limited(limit) if self._columnar else None
-        return ChoiceContext(self._crawls, columnar, self._stored, self._cdx.limited(limit), self._cost, self._notify)
+        cdx = self._cdx.limited(limit)
+        return ChoiceContext(self._crawls, columnar, self._stored, cdx, self._cost, self._notify, self._missing)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
         """Plan the query, or one that counts its captures.
@@ -102,10 +103,16 @@ class ChoiceContext:
             self._way(crawl, by_cdx.get(crawl), cdx_ways[crawl], columnar_ways.get(crawl)) for crawl in self._crawls
         ]
         missing = [text for each in ways if each.way.index == COLUMNAR for text in self._stored[each.crawl].missing]
-        return _combined(columnar, cdx, ways, missing)
+        return _combined(columnar, cdx, ways, (*self._missing, *missing))
 
     def _tell(self) -> None:
+        """Report crawls that the CDX index cannot answer; raise the error if nothing else was wrong with the question.
+
+        Where not all footers are stored, such an error does not depend on what is stored.
+        """
         for crawl, error in self._cdx.refused.items():
+            if isinstance(error, QueryError) and self._stored[crawl].missing:
+                raise error
             if crawl not in self._told and not isinstance(error, QueryError):
                 self._told.add(crawl)
                 self._notify(f"the CDX index of {crawl} cannot be used, the columnar one answers: {error}")
@@ -116,6 +123,8 @@ class ChoiceContext:
             return ""
         if crawl not in self._stored:
             return _NO_FOOTERS
+        if self._stored[crawl].missing:
+            return "not all footers of the columnar index are stored"
         if way.requests <= 1 and way.bytes <= self._cost.max_gap and not explain:
             return "one request is the least"
         # Planning hundreds of files would take longer than reading the blocks.
@@ -132,9 +141,6 @@ class ChoiceContext:
         if sure or columnar is None:
             return CrawlWay(crawl, cdx, sure or "", columnar)
         by_cdx, by_columnar = (self._price(each) for each in (cdx, columnar))
-        if self._stored[crawl].missing and by_cdx < by_columnar + _COMPLETENESS:
-            count = plural(self._stored[crawl].missing_files, "file")
-            return CrawlWay(crawl, cdx, f"{count} of the columnar index are not stored", columnar)
         if by_cdx < by_columnar:
             return CrawlWay(crawl, cdx, "it is cheaper", columnar)
         return CrawlWay(crawl, columnar, "it is not dearer" if by_cdx == by_columnar else "it is cheaper", cdx)

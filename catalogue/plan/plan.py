@@ -91,6 +91,8 @@ class PlannedRowGroup:
     ordinal: int
     num_rows: int
     intervals: Sequence[KeyInterval]
+    least: bytes
+    """A lower bound of the keys that may match."""
     rows: tuple[range, ...]
     """The rows that may match, as ascending runs; others are skipped."""
     columns: tuple[ColumnRead, ...]

@@ -4,10 +4,11 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from heapq import heappop, heappush
+from itertools import accumulate, chain, groupby
 
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.crawls import newest_first, subset_place
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.formatting import plural
 from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.cost import Cost
@@ -16,6 +17,7 @@ from catalogue.plan.prune import Choice, FileMetadata, choose, expected_pages, e
 from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match, schema_of
 from catalogue.source.byte_ranges import ByteRange
+from catalogue.surt import END
 
 HOLDERS = 2.0
 """Expected pages or row groups that contain keys of an interval: its first and its last; in zipped files, one of each
@@ -36,7 +38,7 @@ def plan_reads(
     missing: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
 ) -> ReadPlan:
-    """Plan a query in the order of the result: ``warc`` first, newest crawl first, files by least key.
+    """Plan a query in the order of the result, see ``sections``; files of a crawl and subset by least key.
 
     Args:
         query: the query.
@@ -54,7 +56,7 @@ def plan_reads(
     )
     choices, counted, defects = _choices(query, files)
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
-        choices = list(_enough(choices, query.limit))
+        choices = list(_first(choices, query.limit) if query.is_inorder else _enough(choices, query.limit))
     odds = _Odds(choices, query, considered)
     drafts = [_draft(choice, query.of(untyped=is_untyped(choice.group)), odds, cost) for choice in choices]
     reads = tuple(_file_reads(drafts))
@@ -127,10 +129,12 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[
             by_file.append(found)
     crawls = {crawl: at for at, crawl in enumerate(newest_first(each[0].metadata.file.crawl for each in by_file))}
 
-    def place(choices: list[Choice]) -> tuple[int, str, int, str, IndexFile]:
+    def place(choices: list[Choice]) -> tuple[object, ...]:
         metadata = choices[0].metadata
-        subset = SUBSETS.index(metadata.file.subset) if metadata.file.subset in SUBSETS else len(SUBSETS)
-        return subset, metadata.file.subset, crawls[metadata.file.crawl], metadata.least, metadata.file
+        crawl, subset = crawls[metadata.file.crawl], subset_place(metadata.file.subset)
+        if query.table != COMMON_CRAWL:
+            return subset, crawl, metadata.least, metadata.file
+        return crawl, subset, min(choice.least for choice in choices), metadata.least, metadata.file
 
     by_file.sort(key=place)
     return list(chain.from_iterable(by_file)), counted, defects
@@ -150,6 +154,35 @@ def _enough(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
             yield replace(choice, units=tuple(units))
         if left <= 0:
             return
+
+
+def _first(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
+    """Return the choices and units that certainly have the first rows in the order of the result.
+
+    Rows are certain to be among the first ones if their keys are less than every key of the units after them.
+    """
+    left = limit
+    for _, of_section in groupby(choices, lambda choice: (choice.metadata.file.crawl, choice.metadata.file.subset)):
+        some = list(of_section)
+        leasts = accumulate((unit.least for each in reversed(some) for unit in reversed(each.units)), min, initial=END)
+        after = list(leasts)[-2::-1]  # of each unit, a lower bound of the keys in the units that follow
+        certain: list[tuple[bytes, int]] = []
+        number = 0
+        for choice in some:
+            units = []
+            for unit in choice.units:
+                if left <= 0:
+                    break
+                units.append(unit)
+                if unit.sure_rows:
+                    heappush(certain, (unit.greatest, unit.sure_rows))
+                while certain and certain[0][0] < after[number]:
+                    left -= heappop(certain)[1]
+                number += 1
+            if units:
+                yield replace(choice, units=tuple(units))
+            if left <= 0:
+                return
 
 
 class _Odds:
@@ -206,6 +239,7 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
         intervals=choice.intervals,
+        least=choice.least,
         rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,
         key_index=choice.key_index if by_pages else None,

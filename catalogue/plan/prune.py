@@ -1,6 +1,6 @@
 """Prune rows of a row group by metadata: which may match a query, and which match for certain."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.model import ColumnChunk, Footer, Order, RowGroup
+from catalogue.parquet.model import Bounds, ColumnChunk, Footer, Order, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.random_order import DrawnRows
-from catalogue.query.resolved_query import ResolvedQuery, holds, near
+from catalogue.query.resolved_query import ResolvedQuery, holds, is_lower_bound, least_match, near
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.surt import KeyInterval
+from catalogue.surt import END, KeyInterval
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
 """Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
@@ -51,6 +51,10 @@ class Unit:
     """Whether all of them match, except those without a key."""
     nulls: int | None
     """Number of rows without a key; None if unknown."""
+    least: bytes = b""
+    """A lower bound of the keys that may match."""
+    greatest: bytes = END
+    """An upper bound of the keys."""
 
     @property
     def sure_rows(self) -> int:
@@ -67,6 +71,8 @@ class Choice:
     bounded: bool
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
+    least: bytes = b""
+    """A lower bound of the keys that may match; by the bounds in the footer, if it has them, which reading checks."""
     key_index: ColumnIndex | None = None
     offset_indexes: dict[str, OffsetIndex] = field(default_factory=dict)
     """Of the columns to read; empty if it is not read by pages."""
@@ -104,9 +110,10 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     key = group.chunks[query.table.key]
     chunks = read_chunks(query, metadata, group)
     intervals = near(query.intervals, key.bounds)
-    whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count)
+    least = least_match(intervals, key.bounds)
+    whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count, least, _greatest([key.bounds]))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
-    choice = Choice(metadata, group, intervals, key.bounds is not None, (whole,), drawn=drawn)
+    choice = Choice(metadata, group, intervals, key.bounds is not None, (whole,), least, drawn=drawn)
     if whole.certain and not drawn and not _enough(query, whole):
         return replace(choice, whole=True)  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
@@ -121,6 +128,12 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
         return replace(closer, missing=missing)
     offset_indexes, defect = _offset_indexes(indexes, chunks, group.num_rows)
     return replace(closer, offset_indexes=offset_indexes, defect=defect)
+
+
+def _greatest(parts: Iterable[Bounds | None]) -> bytes:
+    """Return an upper bound of the keys in some bounds."""
+    known = [part.max if part and part.order is Order.UNSIGNED else END for part in parts]
+    return max(known, default=END)
 
 
 def _enough(query: ResolvedQuery, unit: Unit) -> bool:
@@ -178,10 +191,15 @@ def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
     units = []
     for page in _pages_near(choice.intervals, key_index):
         filled = key_index.filled(page)
-        if any(near(choice.intervals, part) for part in filled):
+        found = [(near(choice.intervals, part), part) for part in filled]
+        if any(some for some, _ in found):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
-            units.append(Unit(rows, all(holds(choice.intervals, part) for part in filled), nulls))
+            is_certain = all(holds(choice.intervals, part) for part in filled)
+            least = min(least_match(some, part) for some, part in found if some)
+            units.append(Unit(rows, is_certain, nulls, least, _greatest(filled)))
+    if not is_lower_bound(key.bounds):
+        choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
 
 

@@ -6,45 +6,46 @@ from dataclasses import replace
 from catalogue.parquet.model import Bounds
 from catalogue.plan.plan import PlannedBlocks, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.sections import sections
 from catalogue.query.exact_keys import ManyKeys
 from catalogue.query.resolved_query import near
 from catalogue.surt import END, KeyInterval, merge
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
-    """Return parts of a plan, in its order, of about ``size`` bytes.
+    """Return parts of a plan, in the order of its sections, of about ``size`` bytes.
 
     Row groups that share a request stay together. The page indexes of the plan have been fetched. Each part has the
-    keys of the query that it needs. Parts with blocks of the CDX index are in the order of the blocks.
+    keys of the query that it needs.
     """
     by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(plan.waves):
         for fetch in wave:
             waves = by_path.setdefault(fetch.path, [[] for _ in plan.waves])
             waves[number].append(fetch)
-    for file in plan.files:
-        waves = by_path.get(file.file.path, [])
-        for groups in _together(file, waves, size):
-            ordinals = {group.ordinal for group in groups}
-            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
-            yield replace(
-                plan,
-                query=replace(plan.query, intervals=_intervals(groups)),
-                files=(replace(file, row_groups=tuple(groups)),),
-                blocks=(),
-                waves=tuple(wave for wave in mine if wave),
-                counted=(),
-                missing=(),
-                warnings=(),
-            )
-
-    for planned in plan.blocks:
-        for part in _of_blocks(planned, size):
-            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
-            query = replace(plan.query, intervals=part.intervals)
-            yield replace(
-                plan, query=query, files=(), blocks=(part,), waves=(requests,), counted=(), missing=(), warnings=()
-            )
+    for section in sections(plan):
+        for file in section.files:
+            waves = by_path.get(file.file.path, [])
+            for groups in _together(file, waves, size):
+                ordinals = {group.ordinal for group in groups}
+                mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
+                yield replace(
+                    plan,
+                    query=replace(plan.query, intervals=_intervals(groups)),
+                    files=(replace(file, row_groups=tuple(groups)),),
+                    blocks=(),
+                    waves=tuple(wave for wave in mine if wave),
+                    counted=(),
+                    missing=(),
+                    warnings=(),
+                )
+        for planned in section.blocks:
+            for part in _of_blocks(planned, size):
+                requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
+                query = replace(plan.query, intervals=part.intervals)
+                yield replace(
+                    plan, query=query, files=(), blocks=(part,), waves=(requests,), counted=(), missing=(), warnings=()
+                )
 
 
 def _intervals(groups: Sequence[PlannedRowGroup]) -> Sequence[KeyInterval]:

@@ -84,7 +84,9 @@ class ResolvedQuery:
     """URLs of which ``url`` must be one; empty for all."""
     limit: int | None = None
     ordered: bool = False
-    """Whether rows are sorted by key, time and crawl."""
+    """Whether the rows of all crawls are sorted by key, time and crawl."""
+    any_order: bool = False
+    """Whether rows may be returned as they lie."""
     counts: bool = False
     """Whether only their number is requested."""
     draws: bool = False
@@ -114,6 +116,20 @@ class ResolvedQuery:
         """The columns that are read from the files, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
         return self._of_files([*self.deciding_columns, *times, *self.columns])
+
+    @property
+    def is_inorder(self) -> bool:
+        """Whether rows are returned crawl by crawl, in a crawl subset by subset, in a subset by key.
+
+        Other rows are counted, sorted later, or returned as they lie.
+        """
+        return self.table == COMMON_CRAWL and not (self.ordered or self.any_order or self.counts or self.draws)
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """The columns by which rows of a crawl and subset with equal keys are sorted."""
+        others = [name for name in self.columns if name not in {*self.table.path_columns, self.table.key}]
+        return tuple(sorted(others, key=lambda name: name != self.table.time))
 
     @property
     def keys_decide(self) -> bool:
@@ -150,6 +166,20 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> Sequence[Ke
         for at, interval in enumerate(intervals)
         if first <= at < stop or not (interval.start.isascii() and interval.end.isascii())
     )
+
+
+def is_lower_bound(bounds: Bounds | None) -> bool:
+    """Return whether no key is less than ``min``, compared byte by byte.
+
+    A key that is not less than ASCII text in the signed order of old writers is not less in the order of bytes either.
+    """
+    return bounds is not None and (bounds.order is Order.UNSIGNED or bounds.min.isascii())
+
+
+def least_match(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bytes:
+    """Return a lower bound of the keys that are in one of the intervals and between the bounds."""
+    start = intervals[0].start if len(intervals) else b""
+    return max(start, bounds.min) if bounds and is_lower_bound(bounds) else start
 
 
 def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -10,21 +11,22 @@ import pyarrow.compute as pc
 from catalogue.cdx.blocks import inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import FileChanged
-from catalogue.parquet.arrow_arrays import text
+from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.plan import PlannedBlocks, ReadPlan
+from catalogue.plan.sections import sections
+from catalogue.read.events import ReadEvents
+from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual
-from catalogue.read.result_order import Place, ResultOrder
-from catalogue.read.waiting_rows import WaitingRows
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source
 from catalogue.source.parallel import map_in_order
+from catalogue.surt import END
 
 if TYPE_CHECKING:
     import duckdb
-
-    from catalogue.read.reader import ReadEvents
 
 
 _ALL_TYPED = "CC-MAIN-2018-39"
@@ -35,18 +37,18 @@ class _Job(NamedTuple):
     planned: PlannedBlocks
     read: BlockRead
     pin: FileVersion | None
+    after: bytes
+    """A lower bound of the keys in the next planned blocks of the crawl; ``END`` if there are none."""
 
 
-def block_tables(
+def block_pieces(
     plan: ReadPlan,
     source: Source,
     executor: Executor,
     connection: "duckdb.DuckDBPyConnection | None",
-    events: "ReadEvents",
-) -> Generator[tuple[Place, pa.Table], None, None]:
-    """Yield the rows of a plan's blocks, with their places: by subset, newest crawl first, by key.
-
-    Blocks have the lines of all subsets, so the rows of later subsets wait for the first one.
+    events: ReadEvents,
+) -> Generator[Piece, None, None]:
+    """Yield the rows of a plan's blocks, of all subsets, by section.
 
     Args:
         plan: the plan, whose searches are done.
@@ -61,38 +63,35 @@ def block_tables(
     """
     residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
     jobs = [
-        _Job(planned, read, pin)
-        for planned in plan.blocks
+        _Job(planned, read, pin, following.intervals[0].start if following else END)
+        for section in sections(plan)
+        for planned, following in zip_longest(section.blocks, section.blocks[1:])
         for read, pin in zip(planned.reads, planned.pins, strict=True)
     ]
-    order = ResultOrder(plan)
-    waiting = WaitingRows(plan.row_schema)
 
     def fetch(job: _Job) -> tuple[_Job, Response]:
         return job, source.get(job.read.path, job.read.range, pin=job.pin)
 
     in_flight = 1 if plan.stops_early else IN_FLIGHT
     fetched = map_in_order(executor, fetch, jobs, limit=in_flight, weight=lambda job: len(job.read.range))
-    first = min(order.place(each.crawl, subset).subset for each in plan.blocks for subset in each.subsets)
     try:
         for job, response in _noting(fetched, jobs, events):
-            for rows in _matching(job, response, residuals):
-                for subset in job.planned.subsets:
-                    some = rows.select(plan.row_schema.names).filter(pc.equal(rows.column("subset"), text(subset)))
-                    place = order.place(job.planned.crawl, subset)
-                    if some.num_rows and place.subset == first:
-                        yield place, some
-                    elif some.num_rows:
-                        waiting.add(place, some)
+            for rows, last in _matching(job, response, residuals):
+                yield Piece(rows.select(plan.row_schema.names), last)
+            yield Piece(None, _least_after(job))
             events.done()
-        yield from waiting.inorder()
     finally:
         fetched.close()
-        waiting.close()
+
+
+def _least_after(job: _Job) -> bytes:
+    """Return a lower bound of the keys in the blocks of the crawl that are read next; ``END`` if there are none."""
+    stop = job.read.blocks.stop
+    return job.planned.blocks.key(stop) if stop < job.planned.reads[-1].blocks.stop else job.after
 
 
 def _noting(
-    fetched: Iterator[tuple[_Job, Response]], jobs: list[_Job], events: "ReadEvents"
+    fetched: Iterator[tuple[_Job, Response]], jobs: list[_Job], events: ReadEvents
 ) -> Iterator[tuple[_Job, Response]]:
     """Yield responses, and note the versions of their files."""
     left = iter(jobs)
@@ -109,14 +108,17 @@ def _noting(
         raise
 
 
-def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[pa.Table]:
-    """Yield the rows of blocks that match."""
+def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[tuple[pa.Table, bytes]]:
+    """Yield the rows of blocks that match, with the last key of their block."""
     planned = job.planned
+    subsets = texts(planned.subsets)
     for block in inflate_blocks(planned.blocks, job.read, response.body, response.total_size, planned.intervals):
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
             typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
             matching, _ = residuals[not typed].keep(rows, planned.intervals)
+            if {*SUBSETS}.difference(planned.subsets):
+                matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
             if matching.num_rows:
-                yield matching
+                yield matching, block.key(len(block) - 1)

@@ -226,6 +226,13 @@ def aligned(
         rows = rows[length:]
 
 
+def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches of limited size."""
+    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    for start in range(0, rows.num_rows, step):
+        yield from rows.slice(start, step).combine_chunks().to_batches()
+
+
 def _known(name: str, values: pa.Array) -> pa.Array:
     """Replace unknown statuses by null: the writer of the index stores -1."""
     if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):

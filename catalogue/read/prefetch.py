@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
-from catalogue.parquet.page_headers import PageHeader, page_headers
+from catalogue.parquet.page_headers import PageHeader, check_pages, page_headers
 from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
@@ -76,6 +76,21 @@ class LoadedRowGroup:
         )
         around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
         return replace(self, read=replace(self.read, rows=around, columns=columns))
+
+    def check(self, *, later: bool) -> None:
+        """Check the fetched pages of a wave against their indexes.
+
+        Raises:
+            BadPageIndex: if they differ.
+        """
+        for read in self.read.columns:
+            if read.index is None or read.later != later:
+                continue
+            headers = self.headers.setdefault(read.chunk.column.name, {})
+            for run in read.pages:
+                data = self.cut(read.chunk.column.name, read.index.extent(run))
+                found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
+                headers.update(zip(run, found, strict=True))
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """Run a plan: read its requests, decode, and apply the residual filter."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
-from catalogue.parquet.page_headers import check_pages
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
-from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested, valid
+from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, batches_of, decode, requested, valid
+from catalogue.read.events import ReadEvents
+from catalogue.read.key_order import Piece, result_of
+from catalogue.read.keys_left import GroupsLeft, KeysLeft
 from catalogue.read.learn import Observed, observer, own_indexes, watched
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
-from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source
 
 if TYPE_CHECKING:
@@ -38,28 +37,10 @@ _MOST_DECIDED = 1 << 30
 """Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadEvents:
-    """Callbacks for what reading finds."""
-
-    learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
-    """Called with the page index that reading a row group taught."""
-    would_learn: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
-    """Returns whether reading these columns of a row group teaches something."""
-    notify: Callable[[str], None] = lambda _: None
-    """Called with a sentence about an invalid index."""
-    uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
-    """Called with the rows of a crawl that the plan counted by an invalid index; they are read instead."""
-    done: Callable[[], None] = lambda: None
-    """Called after each row group, and after each request for blocks."""
-    note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
-    """Called with the version of each file with blocks; with None if it is another one than expected."""
-
-
 def read(
     plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of a plan in batches, with its schema, in the order of the plan.
+    """Yield the rows of a plan in batches, with its schema, in the order of the result; see ``key_order``.
 
     Where pages differ from their index, the row group is read whole.
 
@@ -86,42 +67,27 @@ def read(
 
             connection = stack.enter_context(connect())
         events = events or ReadEvents()
-        tables: Iterable[pa.Table] = ()
+        columnar: Iterable[Piece] = ()
+        blocks: Iterable[Piece] = ()
         if plan.files:
-            tables = stack.enter_context(
-                closing(_Reading(plan, Prefetcher(plan, source, executor), connection, events).tables())
-            )
+            reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events)
+            columnar = stack.enter_context(closing(reading.pieces()))
         if plan.blocks:
-            from catalogue.read.block_reader import block_tables
-            from catalogue.read.result_order import ResultOrder
+            from catalogue.read.block_reader import block_pieces
 
-            placed = stack.enter_context(closing(block_tables(plan, source, executor, connection, events)))
-            tables = ResultOrder(plan).merged(tables, placed)
-        for rows in _ordered(plan, tables):
+            blocks = stack.enter_context(closing(block_pieces(plan, source, executor, connection, events)))
+        for rows in result_of(plan, columnar, blocks):
             limited = rows if left is None else rows.slice(0, left)
             if limited.num_rows:
-                yield from limited.select(plan.schema.names).combine_chunks().to_batches(BATCH_ROWS)
+                yield from batches_of(limited.select(plan.schema.names))
             if left is not None:
                 left -= limited.num_rows
                 if left <= 0:
                     return
 
 
-def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
-    if not plan.query.ordered:
-        return tables
-    return in_order(plan.query.table, plan.row_schema, tables)
-
-
-def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows sorted by key, time and crawl; all of them are in memory."""
-    # Columns of more than 2 GiB of text need a type with 64-bit offsets.
-    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
-    everything = pa.concat_tables([pa.Table.from_batches([], roomy), *(each.cast(roomy) for each in tables)])
-    order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
-    inorder = everything.sort_by([(name, "ascending") for name in order])
-    for start in range(0, inorder.num_rows, BATCH_ROWS):
-        yield inorder.slice(start, BATCH_ROWS).cast(schema)
+_Rows = tuple[pa.Table, bytes]
+"""Rows, and a lower bound of the keys of those after them in the same row group."""
 
 
 @dataclass(slots=True)
@@ -169,10 +135,12 @@ class _Reading:
         self._events = events
         self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
+        self._left = GroupsLeft(plan) if plan.query.is_inorder else None
 
-    def tables(self) -> Generator[pa.Table, None, None]:
+    def pieces(self) -> Generator[Piece, None, None]:
+        """Yield the rows of each section, and an empty piece after each row group or bundle."""
         waiting: deque[_Waiting | LoadedRowGroup] = deque()
-        size = 0
+        size = done = 0
         groups = self._arrivals.groups()
         try:
             for count in bundle_sizes(self._plan):
@@ -182,14 +150,28 @@ class _Reading:
                 # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
                 while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
                     size -= waiting[0].size
-                    yield from self._rows(waiting.popleft())
+                    done, first = done + _count(waiting[0]), done
+                    yield from self._pieces_of(waiting.popleft(), first)
             while waiting:
-                yield from self._rows(waiting.popleft())
+                done, first = done + _count(waiting[0]), done
+                yield from self._pieces_of(waiting.popleft(), first)
         finally:
             groups.close()
             for left in waiting:
                 if isinstance(left, _Waiting):
                     left.cancel()
+
+    def _pieces_of(self, each: _Waiting | LoadedRowGroup, first: int) -> Iterator[Piece]:
+        """Yield the rows of row groups, the first of which has the number ``first`` in the plan, by section."""
+        last, left = first + _count(each) - 1, self._left
+        if not left:
+            yield from (Piece(rows, b"") for rows, _ in self._rows(each))
+        elif first == last:
+            for rows, least in self._rows(each):
+                yield Piece(rows, min(least, left.after(first)))
+            yield Piece(None, left.after(first))
+        else:
+            yield from left.pieces([rows for rows, _ in self._rows(each)], range(first, last + 1))
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
         """Choose the rows to decode and request their other columns; yield a large one that is read whole unchanged.
@@ -207,7 +189,7 @@ class _Reading:
             return
         try:
             for group in bundle.groups:
-                _check(group, later=False)
+                group.check(later=False)
             chosen = self._decide(bundle)
         except FormatError as error:
             yield from self._apart(bundle, error)
@@ -274,7 +256,7 @@ class _Reading:
 
     # ---- their values ----
 
-    def _rows(self, each: _Waiting | LoadedRowGroup) -> Iterator[pa.Table]:
+    def _rows(self, each: _Waiting | LoadedRowGroup) -> Iterator[_Rows]:
         if isinstance(each, LoadedRowGroup):
             yield from self._streamed(each)
             self._events.done()
@@ -287,7 +269,7 @@ class _Reading:
             each.cancel()
         try:
             for group in groups:
-                _check(group, later=True)
+                group.check(later=True)
             tables = self._chosen(each)
             if len(groups) > 1:
                 tables = iter(list(tables))
@@ -305,7 +287,7 @@ class _Reading:
             self._teach(group, seen)
             self._events.done()
 
-    def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
+    def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
         """Yield the chosen rows of a bundle after its bytes have arrived."""
         bundle, decided = each.bundle, each.decided
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
@@ -317,26 +299,42 @@ class _Reading:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
         undecided = {*self._query(bundle.groups[0]).tested_columns} - {*decided.column_names}
+        keys = self._keys_left(decided.column(self._key).chunks)
+        stop = 0
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
+            stop += table.num_rows
             tested = valid(table, bundle, undecided)
             rows, _ = self._residual(bundle).keep(tested, bundle.intervals, decided=decided.column_names)
             if rows.num_rows:
-                yield valid(rows, bundle)
+                yield valid(rows, bundle), keys.at(stop) if keys else b""
 
-    def _streamed(self, group: LoadedRowGroup) -> Iterator[pa.Table]:
+    def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
+        """Return bounds of the keys of a row group or bundle; None if it is small, or they are not needed."""
+        if self._left and sum(map(len, keys)) > BATCH_ROWS:
+            return KeysLeft(piece.cast(pa.binary()) for piece in keys)
+        return None
+
+    def _streamed(self, group: LoadedRowGroup) -> Iterator[_Rows]:
         """Yield the rows of a row group that is read whole."""
         bundle = Bundle([group])
         columns = {}
         seen: Observed | None = None
+        keys: KeysLeft | None = None
         for read in group.read.columns:
             numbered = self._decoded(bundle, [read])
             if read.chunk.column.name == self._key:
                 seen = observer(group, read)
                 numbered = watched(bundle, [read], [seen], numbered)
-            columns[read.chunk.column.name] = (values for _, values in numbered)
+            values = (values for _, values in numbered)
+            if read.chunk.column.name == self._key and self._left:
+                first = [*values]  # all keys are known before the first row is returned
+                keys, values = self._keys_left(first), _each(first)
+            columns[read.chunk.column.name] = values
         numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
+        stop = 0
         for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._path_columns):
             rows, among = table, numbers[: table.num_rows]
+            stop += table.num_rows
             numbers = numbers[table.num_rows :]
             if drawn:
                 start = int(among[0])
@@ -346,7 +344,7 @@ class _Reading:
             tested = valid(rows, bundle, self._query(group).tested_columns)
             matching, _ = self._residual(bundle).keep(tested, group.read.intervals)
             if matching.num_rows:
-                yield valid(matching, bundle)
+                yield valid(matching, bundle), keys.at(stop) if keys else b""
         self._teach(group, seen)
 
     def _decoded(
@@ -384,6 +382,17 @@ class _Reading:
             self._events.learn(group.file.file, group.read.ordinal, learned)
 
 
+def _each(values: list[pa.Array]) -> Generator[pa.Array, None, None]:
+    """Yield values, and forget them."""
+    values.reverse()
+    while values:
+        yield values.pop()
+
+
+def _count(each: _Waiting | LoadedRowGroup) -> int:
+    return len(each.bundle.groups) if isinstance(each, _Waiting) else 1
+
+
 def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
     return isinstance(each, _Waiting) and each.awaited
 
@@ -396,19 +405,3 @@ def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]
         if group.read.drawn
     ]
     return pa.field(DRAWN_ORDER, pa.float64()), fractions(np.concatenate(order))
-
-
-def _check(group: LoadedRowGroup, *, later: bool) -> None:
-    """Check the fetched pages of a wave against their indexes.
-
-    Raises:
-        BadPageIndex: if they differ.
-    """
-    for read in group.read.columns:
-        if read.index is None or read.later != later:
-            continue
-        headers = group.headers.setdefault(read.chunk.column.name, {})
-        for run in read.pages:
-            data = group.cut(read.chunk.column.name, read.index.extent(run))
-            found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
-            headers.update(zip(run, found, strict=True))

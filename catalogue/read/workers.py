@@ -1,10 +1,11 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -13,12 +14,16 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.sections import sections
 from catalogue.plan.split import sliced
-from catalogue.read.decode import BATCH_ROWS
-from catalogue.read.reader import ReadEvents, in_order, read
+from catalogue.read.decode import batches_of
+from catalogue.read.events import ReadEvents
+from catalogue.read.key_order import Piece, in_key_order, in_time_order
+from catalogue.read.reader import read
 from catalogue.settings import Settings, load_settings
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
+from catalogue.surt import END
 
 SLICE = 64 << 20
 """About the bytes of a task: some seconds of work, and a table of modest size."""
@@ -203,13 +208,23 @@ class Workers:
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
         query, names, left = plan.query, plan.schema.names, plan.query.limit
+        part = plan
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
-            plan = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
-        with closing(self.results(tasks(plan, self.settings), events.notify, do=run)) as slices:
-            tables = _rows_of(slices, events)
-            for table in in_order(query.table, plan.schema, tables) if query.ordered else tables:
+            part = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
+        elif query.is_inorder and query.table.key not in names:
+            key = plan.row_schema.field(query.table.key)
+            part = replace(plan, schema=plan.schema.append(key))
+        parts = list(tasks(part, self.settings))
+        with closing(self.results(parts, events.notify, do=run)) as slices:
+            tables: Iterable[pa.Table] = _rows_of(slices, events)
+            if query.ordered:
+                tables = in_time_order(plan, part.schema, tables)
+            elif query.is_inorder:
+                pieces = map(Piece, tables, _leasts_after([each.plan for each in parts]))
+                tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
+            for table in tables:
                 rows = table.select(names).slice(0, left)
-                yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+                yield from batches_of(rows)
                 if left is not None:
                     left -= rows.num_rows
                     if left <= 0:
@@ -231,6 +246,20 @@ class Workers:
                     yield queue.popleft()
                 queue[0].take(result)
         yield from queue
+
+
+def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
+    """Return for each part of a plan a lower bound of the keys of those after it in its section; ``END`` if none is."""
+    found: list[bytes] = []
+    following, least = None, END
+    for part in reversed(parts):
+        (section,) = sections(part)
+        place = section.crawl, section.subsets
+        least = least if place == following else END
+        found.append(least)
+        leasts = [group.least for file in section.files for group in file.row_groups]
+        following, least = place, min(least, *leasts, *(each.intervals[0].start for each in section.blocks))
+    return reversed(found)
 
 
 def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:

@@ -12,11 +12,9 @@ from polars.io.plugins import register_io_source
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.indexes import COLUMNAR
-from catalogue.errors import NotHarvested, QueryError, TooExpensive
-from catalogue.find_captures import find_captures, known_columns, select_partitions
+from catalogue.errors import QueryError, TooExpensive
+from catalogue.find_captures import find_captures, known_columns
 from catalogue.formatting import format_cost, plural, size
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
@@ -24,7 +22,7 @@ from catalogue.query.resolved_query import schema_of
 from catalogue.query.times import time_bounds
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
-from catalogue.selection import needs_crawl_list
+from catalogue.selection import select
 from catalogue.session import Session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,10 +51,8 @@ class Budget:
 def scan(session: Session, query: Query, budget: Budget) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
     _check_options(query)
-    if query.index != COLUMNAR and needs_crawl_list(session, query.crawls, query.index):
-        crawl_list(session)
-    select_partitions(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
-    known = known_columns(session, query)
+    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
+    known = known_columns(session)
     if query.columns is None:
         query = replace(query, columns=COLUMNS if session.dataset == COMMON_CRAWL and _of_cdx(known) else ("*",))
     resolved, _ = resolve(query, session.dataset, known)
@@ -99,7 +95,7 @@ class _Source:
         query = self._narrowed(replace(self._query, columns=tuple(needed)), pushed)
         if query is None or limit == 0:
             return
-        captures = self._captures(query if predicate is not None else replace(query, limit=limit))
+        captures = find_captures(self._session, query if predicate is not None else replace(query, limit=limit))
         with closing(self._batches(captures)) as batches:
             left = limit
             for batch in batches:
@@ -108,13 +104,6 @@ class _Source:
                 yield frame
                 if left is not None and (left := left - frame.height) <= 0:
                     return
-
-    def _captures(self, query: Query) -> Captures:
-        try:
-            return find_captures(self._session, query)
-        except NotHarvested:
-            # Of a range of crawls, those that are not stored are left out; by name they are an error.
-            return find_captures(self._session, replace(query, crawls=self._query.crawls, subsets=self._query.subsets))
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows, within the budget."""
@@ -149,9 +138,10 @@ class _Source:
 
     def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
         """Return the query of the crawls and subsets for which conditions on them are true."""
-        selected = select_partitions(self._session, query)
+        selection = select(self._session, query)
+        subsets_of = {crawl: selection.subsets or self._session.metadata().subsets(crawl) for crawl in selection.crawls}
         pairs = pl.DataFrame(
-            [(crawl, subset) for crawl, subsets in selected.items() for subset in subsets],
+            [(crawl, subset) for crawl, subsets in subsets_of.items() for subset in subsets],
             schema={"crawl": pl.String, "subset": pl.String},
             orient="row",
         )
@@ -162,11 +152,11 @@ class _Source:
             kept.setdefault(crawl, set()).add(subset)
         if not kept:
             return None
-        if kept.keys() != selected.keys():
+        if kept.keys() != subsets_of.keys():
             query = replace(query, crawls=tuple(kept))
         subsets, *others = kept.values()
-        is_narrower = any(found != {*selected[crawl]} for crawl, found in kept.items())
         # A query has one list of subsets; where crawls differ, polars alone compares them.
+        is_narrower = any(found != {*subsets_of[crawl]} for crawl, found in kept.items())
         if is_narrower and all(other == subsets for other in others):
             query = replace(query, subsets=tuple(sorted(subsets)))
         return query

@@ -121,7 +121,7 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
         BadRecord: if the record is damaged, or differs from the index.
     """
     first, end = time_bounds(moment, moment)
-    captures = catalogue.captures(url, crawls=check_crawl_name(crawl), match=Match.EXACT)
+    captures = catalogue.captures(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT)
     spelling = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, bool, float, float, str, int]:

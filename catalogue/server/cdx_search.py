@@ -15,10 +15,10 @@ from catalogue.cdx.line_formats import time_of
 from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
-from catalogue.find_captures import run_cheaper
+from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
-from catalogue.selection import select_stored
+from catalogue.selection import Selection, select_stored
 from catalogue.server.cdx_blocks import lines_of_blocks
 from catalogue.server.cdx_filters import apply_filters
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, Page, cut, marks, pages_of
@@ -230,8 +230,7 @@ def _run(catalogue: Catalogue, query: ResolvedQuery, crawl: str) -> Captures:
         NotHarvested: if neither is.
     """
     session = catalogue.session
-    stored = {*session.metadata().requested_crawls, *session.block_lists.stored}
-    return run_cheaper(session, query, select_stored(session, stored, crawl, SUBSETS), SUBSETS)
+    return run_query(session, query, Selection(tuple(select_stored(session, crawl, subsets=SUBSETS)), SUBSETS))
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import closest_crawl, newest_first
+from catalogue.commoncrawl.crawls import closest_crawl, has_columnar_index, newest_first
 from catalogue.commoncrawl.manifests import Crawl
+from catalogue.crawl_list import crawl_list
 from catalogue.errors import (
     Busy,
     CatalogueError,
@@ -22,7 +23,6 @@ from catalogue.errors import (
     StoreLocked,
     UnknownCrawl,
 )
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.progress import Progress
 from catalogue.reports import crawl_names
 
@@ -54,14 +54,14 @@ class CrawlList:
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, catalogue: Catalogue, name: str) -> Crawl:
-        """Return a crawl; ``latest`` is the newest stored one, or the newest listed one if none is stored.
+        """Return a crawl; ``latest`` is the newest listed one.
 
         Raises:
             UnknownCrawl: if there is no such crawl.
         """
         crawls = self.get(catalogue)
         if name == "latest":
-            name = next(iter(newest_first(_stored(catalogue) or crawls)), name)
+            name = next(filter(has_columnar_index, crawls), name)
         if name not in crawls:
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""

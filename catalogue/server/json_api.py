@@ -22,7 +22,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
-from catalogue.selection import stored_crawls
+from catalogue.selection import select_stored
 from catalogue.server.figures import Totals
 from catalogue.server.json_models import (
     MAX_LIMIT,
@@ -54,7 +54,7 @@ PARAMETERS: dict[str, type[BaseModel]] = {
     "/api/row_groups": RowGroupsParameters,
     "/api/status": StatusParameters,
 }
-_REPEATABLE = {"crawl", "status", "mime", "language"}
+_REPEATABLE = {"crawl", "subset", "status", "mime", "language"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "Invalid, unknown or missing parameter."},
@@ -231,7 +231,7 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
 
 
 def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[str, Any]:
-    stored, places = stored_crawls(catalogue.session, parameters.crawl), None
+    stored, places = select_stored(catalogue.session, parameters.crawl), None
     if parameters.key is not None:
         found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
         candidates = found.columnar.scope.candidates

@@ -30,7 +30,8 @@ def _one_of(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
     return Field(pattern=f"^(?:{pattern})(?:,(?:{pattern})){{0,20}}$")
 
 
-Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|(?:19|20)[0-9]{{2}}|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
+_RANGE = f"(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?"
+Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|stored|(?:19|20)[0-9]{{2}}|{_CRAWL}|{_RANGE})$")]
 Url = Annotated[str, Field(min_length=1, max_length=2000, examples=["*.example.com"])]
 Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
 Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
@@ -41,7 +42,7 @@ Limit = Annotated[
 Missing = SkipJsonSchema[None]
 """The type of an optional parameter that is not given; clients cannot send it."""
 _SEVERAL = Field(min_length=1, max_length=20)
-_CRAWLS = "Harvested crawls: CC-MAIN-2022-05, 2022 for those of a year, A..B, latest or all."
+_CRAWLS = "CC-MAIN-2022-05, 2022 for the crawls of a year, A..B, latest, all or stored."
 Crawls = Annotated[list[Crawl], _SEVERAL, Field(description=_CRAWLS, examples=[["latest"]])]
 
 
@@ -54,11 +55,15 @@ class PlanParameters(_Parameters):
 
     url: Url
     """A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is."""
-    crawl: Crawls = ["all"]
+    crawl: Crawls = ["stored"]
     match: Annotated[
         Literal["exact", "prefix", "host", "domain"] | Missing, Field(alias="matchType", examples=["domain"])
     ] = None
     """How to match the URL, instead of wildcards."""
+    subset: Annotated[
+        list[Literal["warc", "crawldiagnostics", "robotstxt", "all"]], _SEVERAL, Field(examples=[["all"]])
+    ] = []
+    """warc: pages, the default; crawldiagnostics: redirects and errors; by a status, the subsets that can have it."""
     from_: Annotated[Time | Missing, Field(alias="from", examples=["2018"])] = None
     """First time: 1 to 14 digits or ISO 8601, UTC; inclusive."""
     to: Annotated[Time | Missing, Field(examples=["20261231"])] = None
@@ -77,7 +82,8 @@ class PlanParameters(_Parameters):
     def query(self, limit: int | None = None) -> Query:
         return Query.of(
             self.url,
-            crawls=None if self.crawl == ["all"] else self.crawl,
+            crawls=self.crawl,
+            subsets=self.subset,
             columns=self.columns.split(",") if self.columns else None,
             status=self.status,
             mime=self.mime,
@@ -99,7 +105,7 @@ class QueryParameters(PlanParameters):
 class RowGroupsParameters(_Parameters):
     """Parameters of a list of row groups."""
 
-    crawl: Crawls = ["all"]
+    crawl: Crawls = ["stored"]
     key: Url | Missing = None
     """A pattern, as url: only row groups that may contain its keys."""
     limit: Limit = 100

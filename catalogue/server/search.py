@@ -15,8 +15,7 @@ from starlette.datastructures import QueryParams
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.columns import PATH_COLUMNS
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import STORED, newest_first, select_subsets
 from catalogue.errors import QueryError
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
@@ -25,7 +24,7 @@ from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
 from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
-from catalogue.selection import select_known
+from catalogue.selection import select
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
@@ -36,7 +35,7 @@ MAX_SECONDS = 300.0
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
 
-_FIELDS = ("url", "matchType", "from", "to", "status", "mime", "language", "order", "limit", "page")
+_FIELDS = ("url", "matchType", "subset", "from", "to", "status", "mime", "language", "order", "limit", "page")
 """Parameters that are given once."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
@@ -55,7 +54,7 @@ class Search:
 
     query: Query
     order: str = ""
-    """``key``, ``newest`` or, for the order of the index, empty."""
+    """``key``, ``newest`` or, for the order of queries, empty."""
     page: int = 1
 
     @property
@@ -132,6 +131,7 @@ def parse_form(form: Form) -> Search | Form:
     checks: dict[str, Callable[[], object]] = {
         "matchType": lambda: _check_choice("match", match, "exact", "prefix", "host", "domain"),
         "url": lambda: _check_url(form["url"], match),
+        "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
         "from": lambda: time_bounds(first, None),
         "to": lambda: time_bounds(None, last),
         "status": lambda: statuses(status),
@@ -155,7 +155,8 @@ def parse_form(form: Form) -> Search | Form:
         return replace(form, errors=errors)
     query = Query.of(
         form["url"],
-        crawls=form.crawls or "all",
+        crawls=form.crawls or STORED,
+        subsets=form["subset"] or (),
         match=match,
         from_=first,
         to=last,
@@ -227,12 +228,10 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     """Run a search, with ``more`` columns."""
     started = perf_counter()
     rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
-    stored = [crawl for crawl, row in rows.items() if row["files_harvested"] or row["blocks"]]
     limit = search.start + search.limit + 1
-    words = () if search.query.crawls == ("all",) else search.query.crawls
-    query = replace(search.query, crawls=words, columns=(*_COLUMNS, *more), limit=limit)
+    query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
     captures = find_captures(catalogue.session, query)
-    crawls = select_known(catalogue.session, stored, words or "all")
+    crawls = select(catalogue.session, query).crawls
     first = captures.plan
     table = None
     if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
@@ -241,7 +240,7 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     read = newest_first(file.crawl for path in plan.index_files if (file := catalogue.session.dataset.file(path)))
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return SearchResult(
-        tuple(crawls),
+        crawls,
         None if table is None else _rows(table, search),
         table is not None and table.num_rows > search.start + search.limit,
         first,
@@ -273,12 +272,10 @@ def record_path(row: Mapping[str, Any], form: str) -> str:
 
 def _rows(table: pa.Table, search: Search) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
-    found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
+    if search.order:
+        found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if search.order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    elif not search.order:
-        parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
-        found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))
     return tuple(map(_row, found))
 
 

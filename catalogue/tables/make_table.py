@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE
 
 _KEYS = ("min_key", "max_key", "bounds_from", "key_intervals")
-_Intervals = tuple[list[tuple[str, str]], str]
+KnownIntervals: TypeAlias = tuple[list[tuple[str, str]], str]
 """Intervals of keys, and where they are from."""
 
 
@@ -35,7 +35,11 @@ class MadeTable:
 
 
 def make_table(
-    store: Store, dataset: Dataset, versions: Mapping[str, bytes], indexes: Collection[str], old: TableFile | None
+    store: Store,
+    dataset: Dataset,
+    versions: Mapping[str, bytes],
+    learned: Mapping[tuple[str, int], KnownIntervals],
+    old: TableFile | None,
 ) -> MadeTable:
     """Make the rows of a crawl.
 
@@ -43,7 +47,7 @@ def make_table(
         store: the store.
         dataset: the dataset.
         versions: digests of the values of its files, by path.
-        indexes: keys of stored page indexes that are not in the old table yet.
+        learned: see ``learned_intervals``.
         old: the present table, whose rows are used; None to decode every footer.
     """
     reused = _reused(old, versions)
@@ -59,7 +63,7 @@ def make_table(
         except (FormatError, StoreDamaged, OverflowError) as error:
             undecodable[path] = f"{path}: {error}"
     rows = pa.concat_tables([reused, new.table()]).combine_chunks()
-    rows = _with_intervals(rows, _learned(store, dataset, indexes))
+    rows = _with_intervals(rows, learned)
     # In one order, so that a table that is made again has the same numbers.
     schemas = sorted({[*new.schemas][number] for number in rows.column("columns").to_pylist()})
     numbers = [schemas.index(text) if text in schemas else 0 for text in new.schemas]
@@ -79,9 +83,15 @@ def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
     return TABLE.empty_table()
 
 
-def _learned(store: Store, dataset: Dataset, keys: Collection[str]) -> dict[tuple[str, int], _Intervals]:
-    """Return the intervals of row groups by stored page indexes."""
-    learned: dict[tuple[str, int], _Intervals] = {}
+def learned_intervals(store: Store, dataset: Dataset, keys: Collection[str]) -> dict[tuple[str, int], KnownIntervals]:
+    """Return intervals of keys by path and row group, from stored page indexes.
+
+    Args:
+        store: the store.
+        dataset: the dataset.
+        keys: of the page indexes.
+    """
+    learned: dict[tuple[str, int], KnownIntervals] = {}
     for path, places in groupby(sorted(filter(None, map(row_group_of, keys))), key=lambda place: place[0]):
         try:
             file = store.get("files", path)
@@ -99,7 +109,7 @@ def _learned(store: Store, dataset: Dataset, keys: Collection[str]) -> dict[tupl
     return learned
 
 
-def _with_intervals(rows: pa.Table, learned: Mapping[tuple[str, int], _Intervals]) -> pa.Table:
+def _with_intervals(rows: pa.Table, learned: Mapping[tuple[str, int], KnownIntervals]) -> pa.Table:
     """Return rows with new intervals of keys."""
     if not learned:
         return rows

@@ -59,7 +59,15 @@ class Tables:
         self._rows: dict[str, StoredRows | None] = {}
 
     @classmethod
-    def open(cls, folder: Path, store: Store, dataset: Dataset, *, indexes: bool = False) -> "Tables":
+    def open(
+        cls,
+        folder: Path,
+        store: Store,
+        dataset: Dataset,
+        *,
+        indexes: bool = False,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> "Tables":
         """Open the tables of a store, after an update if it has changed.
 
         Args:
@@ -67,6 +75,7 @@ class Tables:
             store: the store.
             dataset: the dataset.
             indexes: whether the tables must show all stored page indexes.
+            notify: called with a sentence if the update takes long.
 
         Raises:
             DiskFailed: if they cannot be written.
@@ -76,7 +85,7 @@ class Tables:
         if state is None:
             from catalogue.tables.update_tables import update_tables
 
-            state = update_tables(folder, store, dataset, indexes=indexes)
+            state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
         return cls(folder, store, dataset, state)
 
     def counts(self, name: str) -> dict[Pair, int]:

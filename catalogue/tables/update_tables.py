@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,30 @@ from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
-from catalogue.tables.make_table import make_table
+from catalogue.tables.make_table import learned_intervals, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
-from catalogue.tables.tables_state import CrawlState, TablesState, fresh_state, read_state, table_path, write_state
+from catalogue.tables.tables_state import (
+    CrawlState,
+    TablesState,
+    fresh_state,
+    read_state,
+    state_path,
+    table_path,
+    write_state,
+)
+
+_MANY = 1000
+"""Files from which on it takes some seconds to decode all."""
 
 
 def update_tables(
-    folder: Path, store: Store, dataset: Dataset, *, indexes: bool = False, busy_seconds: float = 600.0
+    folder: Path,
+    store: Store,
+    dataset: Dataset,
+    *,
+    indexes: bool = False,
+    busy_seconds: float = 600.0,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> TablesState:
     """Make tables that are missing, old or damaged; return their state.
 
@@ -32,12 +49,15 @@ def update_tables(
         dataset: the dataset.
         indexes: whether they must show all page indexes.
         busy_seconds: longest wait for another process that updates them.
+        notify: called with a sentence if this takes long.
 
     Raises:
         DiskFailed: if they cannot be written; the old ones stay.
         StoreLocked: if another process updates them for too long.
     """
     with _writing(folder, busy_seconds):
+        if not state_path(folder).exists() and (files := store.count("files")) >= _MANY:
+            notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
         return state or _Update(folder, store, dataset).run()
 
@@ -164,7 +184,11 @@ class _Update:
             for key, row in indexes.items()
             if row > last_index or files.get((row_group_of(key) or ("",))[0], 0) > last_file
         ]
-        made = make_table(self._store, self._dataset, versions, new_indexes, old)
+        learned = learned_intervals(self._store, self._dataset, new_indexes)
+        same_files = reusable is not None and reusable.last_rows["files"] == last_rows["files"]
+        if reusable and same_files and not any(intervals for intervals, _ in learned.values()):
+            return _same(reusable, last_rows)
+        made = make_table(self._store, self._dataset, versions, learned, old)
         checksum = write_table(table_path(self._folder, crawl), made.rows, made.schemas, state)
         paths = dict.fromkeys(made.rows.column("path").to_pylist())
         groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)

@@ -1,4 +1,4 @@
-"""Ranges of crawls and years: what is stored of them is the answer, and what is not stored is reported."""
+"""Words for crawls: which crawls they select, whether something is stored of them or not."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import NotHarvested, UnknownCrawl
+from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import stored_crawls
+from catalogue.selection import select, select_stored, stored_crawls
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
@@ -27,79 +28,94 @@ def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Cat
         yield opened
 
 
-def missing(cat: Catalogue, crawls: str) -> tuple[str, ...]:
-    found = cat.captures("*.example.com", crawls=crawls, index="columnar")
-    assert found.complete == (not found.plan.missing)
-    return found.plan.missing
-
-
 def listed(cat: Catalogue) -> list[str]:
     """Newest first; one has no columnar index."""
     return [row["crawl"] for row in crawl_rows(cat.session) if row["has_table"]]
 
 
-def test_reports_crawls_of_a_range_that_are_not_stored(cat: Catalogue) -> None:
-    newest, removed, *_, oldest = listed(cat)
-    count = len(listed(cat))
-    closed = f"{oldest}..{newest}"
-    messages = (
-        f"{count - 1} of the {count} crawls in {closed} are harvested; run: catalogue harvest --crawl {closed}",
-    )
-    for words in (closed, f"{oldest}..", f"..{newest}", ".."):
-        assert missing(cat, words) == messages
-    assert missing(cat, f"{oldest[8:]}..LATEST") == messages
-    assert missing(cat, "all") == ()
-    assert missing(cat, f"{oldest},{newest}") == ()
-    cat.harvest(removed)
-    assert missing(cat, closed) == ()
+def selected(cat: Catalogue, *words: str) -> list[str]:
+    return [*select(cat.session, Query.of("*", crawls=words or None)).crawls]
 
 
-def test_rejects_a_range_whose_end_is_not_stored(cat: Catalogue) -> None:
+def test_words_select_listed_crawls(cat: Catalogue) -> None:
+    newest, removed, *_, oldest = every = listed(cat)
+    for words in ("all", "..", f"{oldest}..{newest}", f"{oldest}..", f"..{newest}", f"{oldest[8:]}..LATEST"):
+        assert selected(cat, words) == every
+    assert selected(cat, "latest") == selected(cat, newest[8:12]) == [newest]
+    assert selected(cat, f"{removed}..") == [newest, removed]
+    assert selected(cat, oldest, newest) == [newest, oldest]
+    assert selected(cat) == selected(cat, "stored") == [crawl for crawl in every if crawl != removed]
+    assert selected(cat, "stored", removed) == every
+    cat.forget(newest)
+    assert selected(cat, "latest") == [newest]
+    with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
+        selected(cat, f"{oldest}...{newest}")
+
+
+def test_words_of_commands_about_what_is_stored_select_stored_crawls(cat: Catalogue) -> None:
     newest, removed, *_, oldest = listed(cat)
-    for words in (f"{oldest}..{removed}", f"{removed}..{newest}", f"{removed}.."):
+    there = [crawl for crawl in listed(cat) if crawl != removed]
+    for words in ("all", "stored", "..", f"{oldest}..{newest}"):
+        assert select_stored(cat.session, words) == there
+    assert select_stored(cat.session, newest[8:12]) == select_stored(cat.session, "latest") == [newest]
+    cat.forget(newest)
+    for words in ("latest", newest, removed):
+        with pytest.raises(NotHarvested, match=r"is not harvested yet; run: catalogue harvest --crawl CC-MAIN-\d"):
+            select_stored(cat.session, words)
+
+
+def test_rejects_crawls_without_footers_of_the_columnar_index(cat: Catalogue) -> None:
+    newest, removed, *_, oldest = listed(cat)
+    for words in (f"{oldest}..{newest}", removed, removed[8:12], "all", ".."):
         with pytest.raises(
             NotHarvested, match=f"^{removed} is not harvested yet; run: catalogue harvest --crawl {removed}\n"
         ):
             cat.captures("example.com", crawls=words, index="columnar")
-    with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
-        cat.captures("example.com", crawls=f"{oldest}...{newest}", index="columnar")
+    cat.forget(newest)
+    with pytest.raises(NotHarvested, match=f"^2 of 3 crawls are not harvested yet; .* --crawl {newest},{removed}\n"):
+        cat.captures("example.com", crawls="all", index="columnar")
 
 
-def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> None:
-    newest, removed, *_ = listed(cat)
-    year, gone_year = newest[8:12], removed[8:12]
-    assert stored_crawls(cat.session, year) == [newest]
-    assert missing(cat, year) == ()
-    assert missing(cat, f"{gone_year}..{year}")
-    with pytest.raises(NotHarvested, match=f"harvest --crawl {gone_year}\n"):
-        cat.captures("example.com", crawls=gone_year, index="columnar")
+def test_rejects_the_default_of_an_empty_folder(settings: Settings, tmp_path: Path) -> None:
+    with (
+        catalogue.open(tmp_path / "new", settings=settings) as cat,
+        pytest.raises(NotHarvested, match=r"^nothing is stored in .*new yet; add --crawl latest, or run: "),
+    ):
+        cat.captures("example.com")
 
 
-def test_incomplete_range_exits_with_status_1(cat: Catalogue, command: Command) -> None:
+def test_range_without_footers_exits_with_status_2(cat: Catalogue, command: Command) -> None:
     newest, *_, oldest = listed(cat)
     words = f"{oldest[8:]}..{newest[8:].lower()}"
-    for requested in (
-        ["query", "example.com", "--count", *COLUMNAR],
-        ["plan", "example.com", *COLUMNAR],
-        ["export", "ducklake"],
-    ):
-        ran = command(*requested, "--crawl", words)
-        assert ran.status == 1
-        assert " crawls in " in ran.out + ran.err
-    plan = command("plan", "example.com", "--json", "--crawl", words, *COLUMNAR)
-    assert (plan.status, plan.json()["complete"]) == (1, False)
+    for requested in (["query", "example.com", "--count"], ["plan", "example.com"]):
+        ran = command(*requested, "--crawl", words, *COLUMNAR)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert command(*requested, "--crawl", words).status == 0
 
 
 def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
-    newest, removed, *_, oldest = listed(cat)
-    chosen = ["robotstxt", "warc"]
-    options = "--subset robotstxt --subset warc"
-    for opened, crawls in (
-        (cat, removed),
-        (cat, removed[8:12]),
-        (catalogue.open(tmp_path / "new", settings=settings), removed),
-    ):
-        with pytest.raises(NotHarvested, match=f"--crawl {crawls} {options}\n.*subsets={re.escape(str(chosen))}"):
-            opened.captures("example.com", crawls=crawls, subsets=chosen, index="columnar")
-    gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen, index="columnar").plan.missing
-    assert gap.endswith(f"--crawl {oldest}..{newest} {options}")
+    removed = listed(cat)[1]
+    options = "--subset warc --subset robotstxt"
+    chosen = re.escape("['warc', 'robotstxt']")
+    for opened in (cat, catalogue.open(tmp_path / "new", settings=settings)):
+        with pytest.raises(NotHarvested, match=f"--crawl {removed} {options}\n.*subsets={chosen}"):
+            opened.captures("example.com", crawls=removed, subsets=["robotstxt", "warc"], index="columnar")
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "subsets"),
+    [
+        (None, ["warc"]),
+        (200, ["warc", "robotstxt"]),
+        ("2xx", ["warc", "crawldiagnostics", "robotstxt"]),
+        (["301", "404"], ["crawldiagnostics", "robotstxt"]),
+        (["200", "404"], ["warc", "crawldiagnostics", "robotstxt"]),
+        ("5xx", ["crawldiagnostics", "robotstxt"]),
+    ],
+)
+def test_statuses_select_the_subsets_that_can_have_them(
+    cat: Catalogue, status: str | int | list[str] | None, subsets: list[str]
+) -> None:
+    assert [*select(cat.session, Query.of("*", status=status)).subsets] == subsets
+    assert select(cat.session, Query.of("*", status=status, subsets="robotstxt")).subsets == ("robotstxt",)

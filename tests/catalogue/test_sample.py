@@ -73,7 +73,9 @@ def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa
             rows = connection.sql(f"FROM matching WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
             matching = rows.to_arrow_table().select(COLUMNS)
         expected = Counter(tuple(row.values()) for row in matching.to_pylist())
-        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
+        sample = harvested.sample(
+            harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where, subsets="all"), size, seed=0
+        )
         if expected.total() >= size:
             found = sample.to_arrow()
         else:
@@ -91,7 +93,7 @@ def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
     drawn: Counter[str] = Counter()
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(source), cache=tmp_path / "cache")) as cat:
         cat.harvest("CC-MAIN-2022-33")
-        captures = cat.captures("*", columns=["url_surtkey"], where="url[-3:]::int % 25 = 7")
+        captures = cat.captures("*", columns=["url_surtkey"], where="url[-3:]::int % 25 = 7", subsets="all")
         for seed in range(25):
             drawn.update(cat.sample(captures, 8, seed=seed).to_arrow().column("url_surtkey").to_pylist())
     assert (len(drawn), drawn.total()) == (40, 200)
@@ -100,7 +102,7 @@ def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
 
 
 def test_smaller_sample_is_the_start_of_a_larger_one(harvested: Catalogue, crawl: str) -> None:
-    captures = harvested.captures("*", crawls=crawl, columns=COLUMNS)
+    captures = harvested.captures("*", crawls=crawl, columns=COLUMNS, subsets="all")
     large, small = (harvested.sample(captures, size, seed=3).to_pandas() for size in (30, 12))
     assert large[:12].equals(small)
     assert not large.equals(harvested.sample(captures, 30, seed=4).to_pandas())
@@ -113,10 +115,12 @@ def test_does_not_depend_on_stored_page_indexes(
     data = copytree(untaught_data, tmp_path / "data")
     with catalogue.open(data, settings=settings) as taught:
         crawls = ["CC-MAIN-2018-05", whole_crawls[-1]]
-        taught.captures("*.com", crawls=crawls).count()
+        taught.captures("*.com", crawls=crawls, subsets="all").count()
         taught.backfill(crawls=crawls).run()
         one, other = (
-            each.sample(each.captures("*", crawls=crawls, columns=COLUMNS, where="fetch_status = 200"), 25).to_arrow()
+            each.sample(
+                each.captures("*", crawls=crawls, columns=COLUMNS, where="fetch_status = 200", subsets="all"), 25
+            ).to_arrow()
             for each in (taught, harvested)
         )
         assert one == other
@@ -128,7 +132,7 @@ def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_
     with LoopbackServer(mirror) as server:
         with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
             cat.harvest(crawl)
-            captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0")
+            captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0", subsets="all")
             before = len(server.log)
             sample = cat.sample(captures, 5)
             rounds: list[int] = []
@@ -153,7 +157,7 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
         settings = fast(server, tmp_path, cache_size=0)
         with catalogue.open(tmp_path / "data", settings=replace(settings, bandwidth=1e5, latency=0.001)) as cat:
             cat.harvest("CC-MAIN-2022-33")
-            sample = cat.sample(cat.captures("*", columns=["url"]), 6)
+            sample = cat.sample(cat.captures("*", columns=["url"], subsets="all"), 6)
             plans: list[ReadPlan] = []
             before = cat.requests
             found = [row["url"] for batch in sample.batches(plans.append) for row in batch.to_pylist()]
@@ -169,14 +173,14 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
 
 
 def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:
-    captures = harvested.captures("*", crawls=crawl, columns=["url", "url_host_name"])
+    captures = harvested.captures("*", crawls=crawl, columns=["url", "url_host_name"], subsets="all")
     hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]
     assert len(hosts) == 30
     assert hosts.value_counts().max() == 2
     statuses = set(all_rows.filter(pc.field("crawl") == crawl).column("fetch_status").to_pylist())
     with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
         each = harvested.sample(
-            harvested.captures("*", crawls=crawl, columns=["url"]), 1000, per="fetch_status"
+            harvested.captures("*", crawls=crawl, columns=["url"], subsets="all"), 1000, per="fetch_status"
         ).to_pandas()
     assert list(each.columns) == ["url", "crawl", "subset"]
     assert len(each) == len(statuses)
@@ -185,11 +189,11 @@ def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table,
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda cat: cat.sample(cat.captures("*", limit=3), 5), "leave out limit"),
-        (lambda cat: cat.sample(cat.captures("*", ordered=True), 5), "leave out limit"),
-        (lambda cat: cat.sample(cat.captures("*", latest=True), 5), "leave out limit"),
-        (lambda cat: cat.sample(cat.captures("*"), 0), "both must be at least 1"),
-        (lambda cat: cat.sample(cat.captures("*"), 5, per="hosts"), "there is no column 'hosts'"),
+        (lambda cat: cat.sample(cat.captures("*", limit=3, subsets="all"), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", ordered=True, subsets="all"), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", latest=True, subsets="all"), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", subsets="all"), 0), "both must be at least 1"),
+        (lambda cat: cat.sample(cat.captures("*", subsets="all"), 5, per="hosts"), "there is no column 'hosts'"),
     ],
 )
 def test_rejects_invalid_samples(harvested: Catalogue, ask: Callable[[Catalogue], object], words: str) -> None:
@@ -215,7 +219,7 @@ def test_finds_rare_rows_in_a_few_rounds(
 ) -> None:
     """Few rows match: rounds grow until the rest is read by a scan."""
     cat, groups = rare
-    found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7")
+    found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7", subsets="all")
     sample = cat.sample(found_by, size, seed=size)
     rounds: list[ReadPlan] = []
     found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
@@ -257,7 +261,7 @@ def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) 
         chosen = replace(settings, source=str(folder), cache=tmp_path / name, bandwidth=1e5, latency=0.0001)
         with Catalogue(Session(tmp_path / name, chosen, notify=messages.append)) as cat:
             cat.harvest("CC-MAIN-2022-33", pages=True)
-            found = cat.captures("aaa.com/*", columns=["url"])
+            found = cat.captures("aaa.com/*", columns=["url"], subsets="all")
             samples.append([cat.sample(found, size).to_arrow() for size in (200, 1500, 4500)])
     assert samples[0] == samples[1]
     assert any("is read without its page index" in text for text in messages)
@@ -268,14 +272,14 @@ def test_reports_files_without_keys(tmp_path: Path, settings: Settings) -> None:
     source = crawl_of(tmp_path / "source", rows, rows.drop_columns([KEY_COLUMN]))
     with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(source))) as cat:
         cat.harvest("CC-MAIN-2022-33")
-        sample = cat.sample(cat.captures("*", columns=["url"]), 5)
+        sample = cat.sample(cat.captures("*", columns=["url"], subsets="all"), 5)
         with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
             assert sample.to_arrow().num_rows == 5
         assert not sample.complete
 
 
 def test_can_be_read_twice_at_the_same_time(harvested: Catalogue, crawl: str) -> None:
-    found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404")
+    found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404", subsets="all")
     sample = harvested.sample(found_by, 30)
     one, whole = sample.batches(), sample.to_arrow()
     first = next(one)
@@ -292,7 +296,7 @@ def test_is_empty_without_matching_rows(harvested: Catalogue, crawl: str) -> Non
 
 def test_command_prints_and_fetches_samples(asking: Command, harvested: Catalogue, tmp_path: Path, crawl: str) -> None:
     requested = ["sample", "--crawl", crawl, "--status", "200", "--seed", "4"]
-    expected = harvested.sample(harvested.captures("*", crawls=crawl, where="fetch_status = 200"), 7, seed=4).to_arrow()
+    expected = harvested.sample(harvested.captures("*", crawls=crawl, status=200), 7, seed=4).to_arrow()
     ran = asking(*requested, "-n", "7")
     assert (ran.status, ran.err) == (0, "7 captures\n")
     assert [row["url"] for row in ran.json_lines()] == expected.column("url").to_pylist()

@@ -155,7 +155,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
     unused = command("check", "--seed", "3")
     assert (unused.status, unused.err.count("\n")) == (2, 1)
-    assert "--seed is for --read-subset and --compare-indexes" in unused.err
+    assert "--seed is for --read-subset" in unused.err
     assert "damaged values" not in command("check", "--repair").err
 
 
@@ -322,7 +322,7 @@ def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, se
     assert ran.err.splitlines()[-3:] == [
         "damaged values are deleted, and the metadata database is rebuilt",
         "1 footer to be harvested again",
-        f"run: catalogue harvest --crawl {CRAWL} --subset warc",
+        f"run: catalogue harvest --crawl {CRAWL}",
     ]
     assert not server.log
     with pytest.warns(IncompleteAnswer):

@@ -104,7 +104,7 @@ def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str)
     ):
         declared = sentence(command(*words, "--crawl", crawl))
         option = "" if words[0] == "plan" else "add --harvest, or "
-        assert declared.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert declared.endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
 
 
 def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_prints_one_json_object_a_line_in_a_pipe(asking: Command, example: pa.Ta
     assert [row["url"] for row in found] == [row["url"] for row in expected]
     assert [row["fetch_time"] for row in found] == [f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}" for row in expected]
     assert list(found[0]) == ["url", "fetch_time", "fetch_status", "crawl", "subset"]
-    assert f"{len(expected):,} captures" in ran.err
+    assert f"{len(expected):,} pages" in ran.err
 
 
 def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_path: Path) -> None:

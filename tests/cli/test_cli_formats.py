@@ -58,7 +58,10 @@ def test_writes_every_format(asking: Command, expected: pa.Table, tmp_path: Path
     ran = asking("query", "*.example.com", "-o", name, "--columns", columns)
     assert (ran.status, ran.out) == (0, ""), ran.err
     found = read(tmp_path / name)
-    assert found.column("url").to_pylist() == expected.column("url").to_pylist()
+    urls, expected_urls = found.column("url").to_pylist(), expected.column("url").to_pylist()
+    if name == "a.txt":  # without times, rows with equal keys are in another order
+        urls, expected_urls = sorted(urls), sorted(expected_urls)
+    assert urls == expected_urls
     if name.endswith(("parquet", "arrow", "arrows")):
         assert found == expected
     elif name not in {"a.txt", "a.cdxj"}:
@@ -99,7 +102,7 @@ def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: 
     by_dash = asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv", "-o", "-")
     assert by_dash.out == asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv").out
     urls = asking("query", "*.example.com", "--format", "url", "-o", "-").out.splitlines()
-    assert urls == expected.column("url").to_pylist()
+    assert sorted(urls) == sorted(expected.column("url").to_pylist())
     drawn = asking("sample", "-n", "5", "--crawl", crawl, "-o", "-", "--columns", "url").json_lines()
     words = ["--crawl", crawl, "--yes", "-o", "-"]
     texts = asking("sample", "-n", "5", "--status", "200", *words, "--fetch", "text").json_lines()

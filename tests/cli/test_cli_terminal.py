@@ -126,23 +126,22 @@ def test_says_that_a_word_behind_a_url_is_a_pattern_of_its_own(asking: Command) 
     assert "pattern of its own" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
 
 
-def test_says_that_only_stored_subsets_are_searched(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
-    assert command("harvest", "--crawl", crawl).status == 0
-    words, tip = ("query", "*.example.com", "--crawl", crawl, "--count"), "only what is stored is searched (warc)"
-    assert tip in on_a_terminal(command, *words, columns=200)
-    stored, every = (command(*words, *more) for more in ((), ("--subset", "all")))
-    assert int(stored.out) < int(every.out)
-    assert stored.err == every.err == ""
-    indexes = (whole_mirror / "cc-index/collections").iterdir()
-    other = next(name for name in sorted(path.name for path in indexes) if name != crawl)
-    listed = ("query", "*.example.com", "--limit", "1")
-    for crawls, note in ((crawl, " (only warc stored)"), (f"{crawl},{other}", " (not all subsets stored)")):
-        assert command(*listed, "--crawl", crawls).err == f"1 capture{note}\n"
-    for more in (("--subset", "all"), ("--index", "cdx")):
-        assert command(*listed, *more, "--crawl", crawl).err == "1 capture\n"
-    for more in (("--subset", "all"), ("--subset", "warc"), ("--index", "columnar"), ("--index", "cdx")):
-        assert "tip:" not in on_a_terminal(command, *words, *more, columns=200)
+    words = ("query", "*.example.com", "--crawl", crawl, "--format", "url")
+    questions = [[*words, *more] for more in ((), ("--subset", "all"), ("--status", "404"), ("--subset", "robotstxt"))]
+    nothing_stored = [command(*question, "--quiet").out.count("\n") for question in questions]
+    kinds = ("pages, redirects and errors, robots.txt files", "redirects and errors, robots.txt files")
+    all_found, errors_found = (
+        f"{found} captures ({kind})" for found, kind in zip(nothing_stored[1:], kinds, strict=False)
+    )
+    pages, robots = nothing_stored[0], nothing_stored[3]
+    assert 0 < pages < nothing_stored[1]
+    summaries = [f"{pages} pages", all_found, errors_found, f"{robots} robots.txt files"]
+    for _ in range(2):
+        assert [command(*question).err for question in questions] == [f"{each} in {crawl}\n" for each in summaries]
+        assert "tip:" not in on_a_terminal(command, *questions[0], columns=200)
+        assert command("harvest", "--crawl", crawl).status == 0
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,9 @@ def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, wo
     words += ["--crawl", crawl]
     for _ in range(2):
         seen = on_a_terminal(command, *words, typed="n\n", columns=1000)
-        assert re.search(rf"is harvested.*Harvesting {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen)
+        assert re.search(
+            rf"is not harvested.*Harvesting {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen
+        )
         assert f"run: catalogue harvest --crawl {crawl}" in seen
     assert f"harvest --crawl {crawl}" in command(*words).err
     assert done in on_a_terminal(command, *words, typed="y\n")

@@ -46,7 +46,7 @@ def stored(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **oth
             "a request",
             [
                 f"catalogue harvest --crawl {NEW} --subset robotstxt",
-                f"catalogue harvest --crawl {OLDER} --subset warc",
+                f"catalogue harvest --crawl {OLDER}",
                 "catalogue backfill --only-gaps",
                 "catalogue harvest --crawl CC-MAIN-2022-21",
                 "catalogue crawls",
@@ -94,7 +94,7 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
             ran.append(steps[0]["command"])
             assert here(*shlex.split(ran[-1])[1:]).status == 0
             made = server.requests
-    assert ran[0] == f"catalogue harvest --crawl {OLD} --subset warc"
+    assert ran[0] == f"catalogue harvest --crawl {OLD}"
     assert "--crawl" in ran[-1]
 
 

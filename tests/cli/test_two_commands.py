@@ -112,7 +112,7 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
             assert {row["crawl"]: row["files_harvested"] for row in coverage} == {OLD: FILES, NEW: 0}
             at.gate.open()
             assert ended(harvest).status == 0
-        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+        assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
 def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
             assert at.command("harvest", "--crawl", OLD).status == 0
             at.gate.open()
             assert ended(harvest).status == 0
-        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+        assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
 def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_backfill_during_queries_and_harvests(folder: Path, harvested: Path, tmp
             at.gate.open()
             done = ended(backfill)
             assert done.json()["complete"], done
-        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+        assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
         coverage = at.command("status", "--json").json()["coverage"]
         assert {row["crawl"]: row["without_bounds"] for row in coverage} == {OLD: 0, NEW: 0}
 
@@ -185,7 +185,7 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
             at.gate.open()
             answer = ended(query)
         assert (answer.status, found(answer)) == (0, keys_of(OLD)), answer
-        sentence(at.ask(OLD), 2, "nothing is harvested yet")
+        sentence(at.ask(OLD), 2, f"{OLD} is not harvested yet")
         assert at.command("harvest", "--crawl", OLD).status == 0
         assert at.keys(OLD) == keys_of(OLD)
 

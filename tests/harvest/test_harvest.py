@@ -212,7 +212,8 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         assert outcome["harvested"] == len(rest)
         status = command("status", "--json").json()
         assert [failure["path"] for failure in status["failures"]] == [missing.path]
-        requested = command("query", "*.example.com", "--index", "columnar", "--crawl", crawl, "--format", "jsonl")
+        words = ["*.example.com", "--index", "columnar", "--subset", "all", "--crawl", crawl, "--format", "jsonl"]
+        requested = command("query", *words)
         assert requested.status == 1
         assert "may be incomplete" in requested.err
         script.off()
@@ -267,17 +268,17 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
     with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest(crawl, subsets="all")
         served[first], served[second] = served[second], served[first]
-        found = cat.captures("*", columns=["url"])
+        found = cat.captures("*", columns=["url"], subsets="all")
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             found.to_arrow()
         cat.harvest(crawl, subsets="all", refresh=True)
         assert stored(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
-        twice = cat.captures("*", columns=["url"]).to_arrow()
+        twice = cat.captures("*", columns=["url"], subsets="all").to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]
         served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
-            cat.captures("*", columns=["fetch_time"]).to_arrow()  # URLs were read, and may be in the cache
+            cat.captures("*", columns=["fetch_time"], subsets="all").to_arrow()  # URLs may be in the cache
         cat.harvest(crawl, subsets="all", refresh=True)
         assert set(cat.files()["path"]) == {file.path for file in files[1:]}
         assert cat.captures("*", columns=["url"]).complete

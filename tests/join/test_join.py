@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913 - those of a join
     **query: object,
 ) -> Joined:
     columns = {"columns": COLUMNS} if how in {"inner", "latest"} else {}
-    options: QueryOptions = {**columns, **query}  # type: ignore[typeddict-item]
+    options: QueryOptions = {"subsets": "all", **columns, **query}  # type: ignore[typeddict-item]
     asked = JoinQuery.of(how, None, match, options)
     return join(cat.session, asked, list(texts), output, agree=agree, budget=budget, report=report, sizes=sizes)
 

@@ -30,6 +30,7 @@ ORDER = [
     "plan",
     "read",
     "session",
+    "crawl_list",
     "key_map",
     "selection",
     "reports",

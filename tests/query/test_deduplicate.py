@@ -39,7 +39,7 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
 def test_equals_a_reference_implementation(
     harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None
 ) -> None:
-    requested: dict[str, Any] = {"patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
+    requested: dict[str, Any] = {"subsets": "all", "patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
     rows = harvested.captures(**requested).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])
     latest = harvested.captures(**requested, unique=unique, latest=True)
@@ -54,7 +54,13 @@ def test_equals_a_reference_implementation(
 
 
 def test_limit_applies_after_deduplication(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    requested: dict[str, Any] = {"patterns": "*.com", "columns": ["url"], "crawls": whole_crawls, "unique": "digest"}
+    requested: dict[str, Any] = {
+        "subsets": "all",
+        "patterns": "*.com",
+        "columns": ["url"],
+        "crawls": whole_crawls,
+        "unique": "digest",
+    }
     every = harvested.captures(**requested).to_arrow()
     for limit in (0, 1, 50):
         some = harvested.captures(**requested, limit=limit)
@@ -64,7 +70,7 @@ def test_limit_applies_after_deduplication(harvested: Catalogue, whole_crawls: l
 
 
 def test_deduplicates_by_any_column_in_order(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    requested: dict[str, Any] = {"patterns": "*.com", "crawls": whole_crawls}
+    requested: dict[str, Any] = {"subsets": "all", "patterns": "*.com", "crawls": whole_crawls}
     statuses = harvested.captures(**requested, columns=["fetch_status"], unique="fetch_status").to_arrow()
     assert len(set(statuses.column("fetch_status").to_pylist())) == statuses.num_rows > 1
     ordered = harvested.captures(**requested, columns=["url_surtkey"], latest=True, ordered=True).to_arrow()

@@ -46,9 +46,9 @@ def urls(captures: catalogue.Captures) -> list[str]:
     ],
 )
 def test_parses_filters(harvested: Catalogue, filters: dict[str, Any], where: str) -> None:
-    found = urls(harvested.captures(SITE, columns="url", **filters))
-    assert found == urls(harvested.captures(SITE, columns="url", where=where))
-    assert 0 < len(found) < harvested.captures(SITE).count()
+    found = urls(harvested.captures(SITE, columns="url", subsets="all", **filters))
+    assert found == urls(harvested.captures(SITE, columns="url", subsets="all", where=where))
+    assert 0 < len(found) < harvested.captures(SITE, subsets="all").count()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_all_interfaces_return_the_same(
     site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
 ) -> None:
     named: dict[str, Any] = {"lang" if name == "language" else name: value for name, value in filters.items()}
-    expected = urls(harvested.captures(SITE, crawls=crawl, columns="url", **named))
+    expected = urls(harvested.captures(SITE, crawls=crawl, columns="url", subsets="all", **named))
     assert expected
     options = [word for name, value in named.items() for each in value.split(",") for word in (f"--{name}", each)]
     ran = asking("query", SITE, "--crawl", crawl, *options, "--columns", "url", "--format", "jsonl")
@@ -101,8 +101,11 @@ def test_rejects_invalid_filters(
 @pytest.mark.parametrize("columns", ["url", None])
 def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -> None:
     where = ["fetch_status = 404", "content_mime_detected = 'text/html'"]
-    plan = harvested.captures("*.com", columns=columns, where=where).plan
-    assert plan.summary() == harvested.captures("*.com", columns=columns, status=404, mime="text/html").plan.summary()
+    plan = harvested.captures("*.com", columns=columns, where=where, subsets="all").plan
+    assert (
+        plan.summary()
+        == harvested.captures("*.com", columns=columns, subsets="all", status=404, mime="text/html").plan.summary()
+    )
 
 
 def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) ->
             ({"mime": "unk,text/plain"}, {"CC-MAIN-2014-10": "13", "CC-MAIN-2013-20": "13"}),
             ({"mime": "text/*", "status": 404}, {"CC-MAIN-2014-10": "1", "CC-MAIN-2013-20": "1"}),
         ):
-            found = cat.captures("*.com", columns=["url_surtkey"], ordered=True, **filters)
+            found = cat.captures("*.com", columns=["url_surtkey"], ordered=True, subsets="all", **filters)
             by_crawl: dict[str, str] = {}
             for row in found.to_arrow().to_pylist():
                 by_crawl[row["crawl"]] = by_crawl.get(row["crawl"], "") + row["url_surtkey"][-1]
@@ -138,7 +141,7 @@ def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "same"),
     [
-        (["--status", "200", "--status", "404"], ["--where", "fetch_status IN (200, 404)"]),
+        (["--status", "200", "--status", "404"], ["--subset", "all", "--where", "fetch_status IN (200, 404)"]),
         (["--where", "fetch_status = 200 OR true", "--where", "url LIKE 'https:%'"], ["--where", "url LIKE 'https:%'"]),
         (["--subset", "warc,robotstxt"], ["--subset", "warc", "--subset", "robotstxt"]),
     ],

@@ -145,16 +145,16 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
     # What a question reads it teaches; so before anything is read every other question is planned, which is one of each
     # kind. Then all of the others are asked of what is taught by them, which is one of each kind as well.
     for text in texts[::2]:
-        plan = plain.captures(text, columns=columns).fetch_indexes()
+        plan = plain.captures(text, columns=columns, subsets="all").fetch_indexes()
         before.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
     for number, text in enumerate(texts):
         expected = in_order(whole_scan([parse_pattern(text)], columns=columns), columns)
         found_something += bool(expected.num_rows)
-        found = backfilled.captures(text, columns=columns)
+        found = backfilled.captures(text, columns=columns, subsets="all")
         answer = found.to_arrow()
         assert in_order(answer, columns).equals(expected), text
         if number % 2:
-            assert plain.captures(text, columns=columns).to_arrow() == answer, f"the order of {text}"
+            assert plain.captures(text, columns=columns, subsets="all").to_arrow() == answer, f"the order of {text}"
         else:
             plan = found.plan
             after.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
@@ -167,7 +167,7 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
 def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, match: Match) -> None:
     for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
         expected = rows_of(scan([parse_pattern(text, match)], columns=IDENTITY))
-        assert rows_of(harvested.captures(text, match=match, columns=IDENTITY).to_arrow()) == expected
+        assert rows_of(harvested.captures(text, match=match, columns=IDENTITY, subsets="all").to_arrow()) == expected
 
 
 @pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
@@ -188,7 +188,7 @@ def test_single_crawls_and_subsets_equal_full_scans(
 
 def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     """All columns have values here that have any."""
-    found = harvested.captures(SOME, columns=SCHEMA.names).to_arrow()
+    found = harvested.captures(SOME, columns=SCHEMA.names, subsets="all").to_arrow()
     assert found.schema == SCHEMA
     assert in_order(found, SCHEMA.names).equals(in_order(scan([*map(parse_pattern, SOME)]), SCHEMA.names))
     eras = ["crawl", "subset"]
@@ -201,7 +201,7 @@ def test_queries_thousands_of_patterns(harvested: Catalogue, all_rows: pa.Table,
     texts = list(random_patterns(all_rows, 2000, seed=3))
     patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
     expected = scan(patterns, columns=IDENTITY)
-    found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY)
+    found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY, subsets="all")
     assert rows_of(found.to_arrow()) == rows_of(expected)
 
 
@@ -227,7 +227,7 @@ def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: st
     turns = sorted(SOME, reverse=CONDITIONS.index(condition) % 2 == 1)
     each = ((text, scan([parse_pattern(text)], condition)) for text in turns)
     text, expected = next((text, expected) for text, expected in each if expected.num_rows)
-    found = harvested.captures(text, where=condition, columns=LEAST)
+    found = harvested.captures(text, where=condition, columns=LEAST, subsets="all")
     assert in_order(found.to_arrow(), LEAST).equals(in_order(expected, LEAST))
 
 
@@ -237,7 +237,9 @@ def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> Non
     chance = random.Random(5)
     for _ in range(2):
         first, last = sorted(chance.sample(times, 2))
-        found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=columns)
+        found = harvested.captures(
+            "*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=columns, subsets="all"
+        )
         inside = all_rows.filter(
             pc.and_(
                 pc.greater_equal(all_rows.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
@@ -246,40 +248,44 @@ def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> Non
         )
         assert in_order(found.to_arrow(), columns).equals(in_order(inside, columns))
     day = times[len(times) // 2].astimezone(UTC).date()
-    whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"]).to_arrow()
+    whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"], subsets="all").to_arrow()
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     inside = (pc.field("fetch_time") >= start) & (pc.field("fetch_time") < start + timedelta(days=1))
     assert whole_day.num_rows == all_rows.filter(inside).num_rows > 0
 
 
 def test_limit_returns_the_first_rows(harvested: Catalogue) -> None:
-    found = harvested.captures("*.example.com", columns=IDENTITY)
+    found = harvested.captures("*.example.com", columns=IDENTITY, subsets="all")
     whole = found.to_arrow()
     assert found.to_arrow() == whole
     for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
-        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit)
+        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit, subsets="all")
         assert some.to_arrow() == whole.slice(0, limit)
         assert not some.plan.exact
 
 
-def test_warc_comes_first_and_the_newest_crawl_first(harvested: Catalogue) -> None:
-    whole = harvested.captures("*.example.com", columns=["fetch_status"]).to_arrow()
+def test_the_newest_crawl_comes_first_and_in_it_warc(harvested: Catalogue) -> None:
+    whole = harvested.captures("*.example.com", columns=["fetch_status"], subsets="all").to_arrow()
     newest = newest_first(whole.column("crawl").to_pylist())
-    found = list(zip(*(whole.column(name).to_pylist() for name in ("subset", "crawl")), strict=True))
-    assert found == sorted(found, key=lambda part: (SUBSETS.index(part[0]), newest.index(part[1])))
-    assert {subset for subset, _ in found} >= {"warc", "crawldiagnostics"}
-    few = harvested.captures("*", columns=["fetch_status"], limit=9).to_arrow().to_pylist()
+    found = list(zip(*(whole.column(name).to_pylist() for name in ("crawl", "subset")), strict=True))
+    assert found == sorted(found, key=lambda part: (newest.index(part[0]), SUBSETS.index(part[1])))
+    assert {subset for _, subset in found} >= {"warc", "crawldiagnostics"}
+    few = harvested.captures("*", columns=["fetch_status"], limit=9, subsets="all").to_arrow().to_pylist()
     assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 
 
 def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:
-    found = harvested.captures("*.example.com", ordered=True, columns=["url"]).to_arrow()
-    full = harvested.captures("*.example.com", ordered=True, columns=["url_surtkey", "fetch_time"]).to_arrow()
+    found = harvested.captures("*.example.com", ordered=True, columns=["url"], subsets="all").to_arrow()
+    full = harvested.captures(
+        "*.example.com", ordered=True, columns=["url_surtkey", "fetch_time"], subsets="all"
+    ).to_arrow()
     order = list(zip(*(full.column(name).to_pylist() for name in ("url_surtkey", "fetch_time", "crawl")), strict=True))
     assert order == sorted(order, key=lambda row: (row[0].encode(), row[1], row[2]))
     assert found.schema.names == ["url", "crawl", "subset"]
     assert found.num_rows == full.num_rows > 100
-    first = harvested.captures("*.example.com", ordered=True, limit=9, columns=["url_surtkey", "fetch_time"])
+    first = harvested.captures(
+        "*.example.com", ordered=True, limit=9, columns=["url_surtkey", "fetch_time"], subsets="all"
+    )
     assert first.plan.exact
     assert first.to_arrow() == full.slice(0, 9)
 
@@ -287,5 +293,7 @@ def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:
 def test_exact_url_matches_the_typed_url(harvested: Catalogue, all_rows: pa.Table) -> None:
     urls = [url for url in all_rows.column("url").to_pylist() if url.startswith("http")]
     for url in random.Random(2).sample(urls, 5):
-        found = harvested.captures(url, exact_url=True, columns=["url"]).to_arrow().column("url").to_pylist()
+        found = (
+            harvested.captures(url, exact_url=True, columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
+        )
         assert found == [url] * urls.count(url)

@@ -61,11 +61,11 @@ def test_pages_and_chunks_equal_full_scans(
         pages = 0
         for text in islice(random_patterns(all_rows, 11, seed=len(price)), [*PRICES].index(price), None, 4):
             expected = scan([parse_pattern(text)])
-            found = cat.captures(text, columns=COLUMNS)
+            found = cat.captures(text, columns=COLUMNS, subsets="all")
             answer = found.to_arrow()
             assert in_order(answer, COLUMNS).equals(in_order(expected, COLUMNS)), text
-            assert cat.captures(text).count() == expected.num_rows
-            again = cat.captures(text, columns=COLUMNS)
+            assert cat.captures(text, subsets="all").count() == expected.num_rows
+            again = cat.captures(text, columns=COLUMNS, subsets="all")
             again.fetch_indexes()
             before = (cat.requests, cat.bytes)
             assert again.to_arrow() == answer
@@ -73,7 +73,7 @@ def test_pages_and_chunks_equal_full_scans(
             planned = (again.plan.requests, again.plan.bytes)
             assert made == planned if again.plan.exact else all(m <= p for m, p in zip(made, planned, strict=True))
             limit = chance.randint(1, 30)
-            assert cat.captures(text, columns=COLUMNS, limit=limit).to_arrow() == answer.slice(0, limit)
+            assert cat.captures(text, columns=COLUMNS, limit=limit, subsets="all").to_arrow() == answer.slice(0, limit)
             pages += again.plan.pages
         assert pages > 50 or price == "requests cost something"
 
@@ -92,9 +92,9 @@ def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Tab
     for text in islice(random_patterns(all_rows, 6, seed=len(condition)), CONDITIONS.index(condition) % 3, None, 3):
         expected = scan([parse_pattern(text)], condition)
         for _ in range(2):
-            found = cheap.captures(text, columns=COLUMNS, where=condition)
+            found = cheap.captures(text, columns=COLUMNS, where=condition, subsets="all")
             assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
-        assert cheap.captures(text, where=condition).count() == expected.num_rows
+        assert cheap.captures(text, where=condition, subsets="all").count() == expected.num_rows
 
 
 def sorted_crawl(cat: Catalogue) -> str:
@@ -104,12 +104,12 @@ def sorted_crawl(cat: Catalogue) -> str:
 
 def test_complete_chunk_teaches_its_pages(cheap: Catalogue) -> None:
     crawl = str(cheap.files().query("not has_page_index").crawl.min())
-    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
     assert first.plan.chunks > 0 == first.plan.pages
     before = cheap.bytes
     rows = first.to_arrow()
     cost = cheap.bytes - before
-    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
     assert second.plan.pages > 0
     before = cheap.bytes
     assert second.to_arrow() == rows
@@ -128,7 +128,7 @@ def test_learns_pages_of_small_row_groups_only_where_the_file_has_no_index(
         for crawl, learned in (sorted_crawl(cat), set()), (without, {"scan"}):
             of_crawl = all_rows.filter(pc.field("crawl") == crawl)
             for url in random.Random(3).sample(of_crawl["url"].to_pylist(), 5):
-                found = cat.captures(url, crawls=crawl, exact_url=True, columns=COLUMNS)
+                found = cat.captures(url, crawls=crawl, exact_url=True, columns=COLUMNS, subsets="all")
                 assert learned or found.plan.chunks > 0 == found.plan.pages
                 expected = of_crawl.filter(pc.field("url") == url)
                 assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS))
@@ -140,7 +140,7 @@ def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
     with Store(cheap.session.data / "footers.sqlite") as store:
         states = []
         for columns in (["url"], ["url"], ["url", "fetch_status"], ["fetch_status"]):
-            found = cheap.captures("*", columns=columns)
+            found = cheap.captures("*", columns=columns, subsets="all")
             assert found.to_arrow().num_rows > 0
             assert found.plan.pages < found.plan.chunks
             states.append(store.index_state())
@@ -154,7 +154,7 @@ def test_row_groups_without_bounds_learn_them(cheap: Catalogue) -> None:
     if missing.empty:
         pytest.skip("every row group of this mirror has bounds")
     crawl = str(missing.crawl.iloc[0])
-    cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS).to_arrow()
+    cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").to_arrow()
     after = cheap.row_groups(crawl).query("bounds_from in ['scan', 'page index']")
     assert len(after) == len(missing.query("crawl == @crawl"))
     assert (after.min_url_surtkey <= after.max_url_surtkey).all()
@@ -167,9 +167,9 @@ def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: s
     chosen = priced(settings, *PRICES["bytes alone count"])
     with Catalogue(Session(data, chosen, notify=messages.append)) as cat:
         crawl = sorted_crawl(cat)
-        found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         rows = found.to_arrow()
-        plan = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS).fetch_indexes()
+        plan = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").fetch_indexes()
         read = plan.files[0]
         path = read.file.path
         with Store(data / "footers.sqlite") as store:
@@ -179,10 +179,10 @@ def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: s
             store.delete("indexes", store.keys("indexes"))
             wrong = {group.ordinal: damaged(stored[group.ordinal], group, damage) for group in read.row_groups}
             store.add_indexes(path, wrong, version)
-        again = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        again = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         assert rows_of(again.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
         assert any(path in text for text in [*again.plan.warnings, *messages])
-        healed = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        healed = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         assert rows_of(healed.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
         assert not any(path in text for text in healed.plan.warnings)
 

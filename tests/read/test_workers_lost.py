@@ -238,8 +238,10 @@ def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) ->
         found = harvested.captures("*.example.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
         assert frame.npartitions == len(found.plan.files)
-        here = found.to_pandas()
-        there = frame.compute().reset_index(drop=True)
+        here, there = (
+            rows.sort_values(["crawl", "subset", "url", "fetch_time", "fetch_status"]).reset_index(drop=True)
+            for rows in (found.to_pandas(), frame.compute())
+        )
         assert there["url"].tolist() == here["url"].tolist()
         assert there["fetch_time"].equals(here["fetch_time"])
         assert there["fetch_status"].equals(here["fetch_status"])

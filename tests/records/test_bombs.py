@@ -20,7 +20,8 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.reader import ReadEvents, read
+from catalogue.read.events import ReadEvents
+from catalogue.read.reader import read
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import EVERYTHING
 from tests.slow.mutations import Memory, small

@@ -39,7 +39,7 @@ class Counted:
 
     def scan(self, **more: Any) -> pl.LazyFrame:
         """Scan some columns of an old and a newer crawl by default."""
-        return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "columns": SOME_COLUMNS} | more)
+        return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "subsets": "all", "columns": SOME_COLUMNS} | more)
 
     def cost(self, frame: pl.LazyFrame, engine: Any = "auto") -> tuple[int, int, pl.DataFrame]:
         """The requests and bytes of a frame that is collected, and its rows."""
@@ -88,7 +88,7 @@ def test_reads_requested_columns_only(
     _, received, rows = everything
     _, less, found = slow.cost(slow.scan().select("fetch_status"))
     assert 0 < less < received / 2
-    assert found.equals(rows.select("fetch_status"))
+    assert found.to_series().sort().equals(rows["fetch_status"].sort())  # rows with equal keys are in another order
     assert counted.cost(counted.scan().select(pl.len()))[2].item() == rows.height
 
 

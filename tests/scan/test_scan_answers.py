@@ -103,7 +103,9 @@ def conditions(draw: Draw, values: Values) -> pl.Expr:
 def test_conditions_equal_those_of_all_rows(harvested: Catalogue, everything: Everything, data: st.DataObject) -> None:
     condition = conditions(data.draw, everything.values)
     pattern = data.draw(st.sampled_from([*KEYS]))
-    frame = harvested.scan(pattern, columns=COLUMNS, max_requests=10**6, max_bytes=10**12).filter(condition)
+    frame = harvested.scan(pattern, subsets="all", columns=COLUMNS, max_requests=10**6, max_bytes=10**12).filter(
+        condition
+    )
     found = frame.collect(engine=data.draw(st.sampled_from(["in-memory", "streaming"])))
     expected = everything.rows.filter(pl.col("url_surtkey").str.contains(KEYS[pattern]), condition)
     assert found.filter(consistent()).sort(ORDER).equals(expected.sort(ORDER)), str(condition)

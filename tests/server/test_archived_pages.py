@@ -49,7 +49,7 @@ address = pytest.fixture(scope="module")(serving_harvested)
 @pytest.fixture(scope="module")
 def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
     """Some captures with records, of each subset."""
-    every = harvested.captures("*.com", crawls=crawl).to_arrow().to_pylist()
+    every = harvested.captures("*.com", crawls=crawl, subsets="all").to_arrow().to_pylist()
     subsets = [[row for row in every if row["subset"] == name] for name in ("warc", "crawldiagnostics", "robotstxt")]
     return [row for rows in subsets for row in rows[:: len(rows) // 3 or 1]]
 

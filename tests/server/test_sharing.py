@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from catalogue import Catalogue
+from catalogue.crawl_list import crawl_list
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings

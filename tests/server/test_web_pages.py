@@ -17,8 +17,8 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.crawl_list import crawl_list
 from catalogue.demo import LoopbackServer
-from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
@@ -88,7 +88,7 @@ def test_pages_without_a_list_of_crawls(tmp_path: Path) -> None:
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
     with serving(tmp_path / "nothing", settings) as address:
         assert "No crawls are known" in page(get(address)).one("main").text
-        assert "nothing is harvested" in page(search(address, url="example.com", crawl="all"), 404).one("main").text
+        assert "nothing is stored" in page(search(address, url="example.com", crawl="stored"), 404).one("main").text
         assert "Nothing is harvested yet" in page(get(address, "/status")).one("main").text
     with serving(*harvest(mirror, tmp_path)) as address:
         assert page(get(address)).one("tbody").one("th").text == CRAWL
@@ -102,7 +102,7 @@ def test_unknown_pages_are_404(site: str, path: str) -> None:
 def test_escapes_hostile_values(hostile: str) -> None:
     for address in ("/", f"/{CRAWL}/", "/status"):
         page(get(hostile, address))
-    answer = search(hostile, url="evil.example/*", crawl="all")
+    answer = search(hostile, url="evil.example/*", crawl="stored")
     root = page(answer)
     assert "<script" not in answer.text
     untimed, first, *others = rows(root)
@@ -126,11 +126,11 @@ def test_marks_incomplete_answers(tmp_path: Path) -> None:
 
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]), change=cut)
     with serving(*harvest(mirror, tmp_path)) as address:
-        notice = page(search(address, url="example.com/*", crawl="all")).one("div", class_="notice")
+        notice = page(search(address, url="example.com/*", crawl="stored")).one("div", class_="notice")
         status = page(get(address, "/status")).one("table", class_="coverage").text
     assert "This answer may be incomplete" in notice.text
     assert "1 of the 2 files" in notice.text
-    assert notice.one("code").text == f"catalogue harvest --crawl {CRAWL} --subset warc"
+    assert notice.one("code").text == f"catalogue harvest --crawl {CRAWL}"
     assert "some files failed" in status
 
 

@@ -36,7 +36,7 @@ def test_finds_the_same_as_python(site: str, harvested: Catalogue, crawl: str) -
 
 def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str) -> None:
     row_groups = harvested.row_groups(crawl)
-    root = page(search(site, url="example.com/*", crawl=crawl, limit=1000))
+    root = page(search(site, url="example.com/*", crawl=crawl, subset="all", limit=1000))
     facts = terms(root, "plan")
     groups, files = (int(facts[name].split()[0]) for name in ("Row groups", "Files"))
     assert facts["Row groups"] == f"{groups} of {len(row_groups)}"
@@ -53,11 +53,15 @@ def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str)
 
 def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -> None:
     def urls(url: str = "example.com/*", **conditions: Any) -> list[str]:
-        found = csv.DictReader(StringIO(search(site, form=".csv", url=url, limit=1000, **conditions).text))
+        found = csv.DictReader(
+            StringIO(search(site, form=".csv", url=url, subset="all", limit=1000, **conditions).text)
+        )
         return sorted(row["url"] for row in found)
 
     def expected(url: str = "example.com/*", **conditions: Any) -> list[str]:
-        return sorted(harvested.captures(url, columns=["url"], **conditions).to_arrow().column("url").to_pylist())
+        return sorted(
+            harvested.captures(url, columns=["url"], subsets="all", **conditions).to_arrow().column("url").to_pylist()
+        )
 
     hosts = "*.example.com"
     assert urls(hosts, crawl=crawl, status="404") == expected(hosts, crawls=crawl, where="fetch_status = 404")
@@ -163,9 +167,9 @@ def test_csv_has_captures_and_their_locations(site: str, harvested: Catalogue, c
 def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
     stored = stored_crawls(harvested.session)
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
-    assert listed == ["latest", "all", *stored]
+    assert listed == ["latest", "stored", "all", *stored]
     cases: list[tuple[dict[str, Any], str]] = [
-        ({}, "all"),
+        ({}, "stored"),
         ({"crawl": stored[1]}, stored[1]),
         ({"crawl": stored[:2]}, f"{stored[0]} {stored[1]}"),
         ({"crawl": "latest", "crawls": f" {stored[-1]}..{stored[1]} "}, f"{stored[-1]}..{stored[1]}"),

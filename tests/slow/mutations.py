@@ -39,7 +39,8 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.reader import ReadEvents, read
+from catalogue.read.events import ReadEvents
+from catalogue.read.reader import read
 from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange

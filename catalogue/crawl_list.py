@@ -5,31 +5,28 @@ manifests of crawls are on the data host under names with year and week, so the 
 tried there: one small request for each week.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from catalogue.commoncrawl.crawls import has_columnar_index, newest_first, no_columnar_index, suggest_crawl
-from catalogue.commoncrawl.datasets import Dataset, parse_path_list
-from catalogue.commoncrawl.manifests import (
-    COLLINFO,
-    Crawl,
-    IndexFile,
-    is_manifest_path,
-    manifest_path,
-    parse_collinfo,
-    parse_manifest,
-)
-from catalogue.errors import FormatError, NotFound, SourceError, UnknownCrawl
+from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import FormatError, NotFound, QueryError, SourceError
 from catalogue.formatting import plural
+from catalogue.session import Session
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_crawls, stored_document, stored_response
+from catalogue.store.stored_lists import crawl_list_age, stored_crawls, stored_response
 
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
 MAX_PROBES = 10
 """Most requests for manifests of weeks that are not in the list. A crawl is published every four to six weeks."""
+_ATTEMPTS = 3
+"""Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,32 @@ class CrawlList:
     """A sentence, if the list could not be fetched."""
     complete: bool = True
     """Whether every crawl up to today must be in it."""
+
+
+def crawl_list(session: Session) -> CrawlList:
+    """Return the list of crawls; see ``Catalogue.crawls``."""
+    if session.dataset != COMMON_CRAWL:
+        message = (
+            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
+        )
+        raise QueryError(message)
+    return update_crawl_list(session, lambda: session.source)
+
+
+def update_crawl_list(
+    session: Session, data: Callable[[], PoliteSource] | None, attempts: int = _ATTEMPTS
+) -> CrawlList:
+    """Return the list of crawls; ``data`` opens the source where newer crawls are searched if it is not reachable."""
+    store = session.create_store(to_write=False)
+    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
+    with closing(session.open_source(url, attempts=attempts)) as source:
+        try:
+            found = fetch_crawl_list(store, source, data)
+        finally:
+            session.add_spent(source.requests, source.bytes)
+    if found.warning:
+        session.notify(found.warning)
+    return found
 
 
 def fetch_crawl_list(
@@ -116,50 +139,3 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
         if not newest:
             break
     return found, False
-
-
-def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
-    """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
-    path = manifest_path(crawl)
-    stored = stored_document(store, path)
-    if stored and not refresh:
-        return parse_manifest(crawl, stored.data)
-    if not has_columnar_index(crawl):
-        raise UnknownCrawl(no_columnar_index(crawl))
-    try:
-        response = source.get(path)
-    except NotFound as error:
-        if stored:  # from another path, see resolve_manifest_paths
-            return parse_manifest(crawl, stored.data)
-        message = f"{source.url} has no columnar index of {crawl}; {suggest_crawl(crawl, listed_crawls(store))}"
-        raise UnknownCrawl(message) from error
-    files = parse_manifest(crawl, response.body)
-    store.put("documents", [(path, stored_response(response, source))])
-    return files
-
-
-def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[[], PoliteSource]) -> list[str]:
-    """Store manifests that are named by path among words for crawls, and return the words with their crawls instead."""
-    resolved = []
-    for word in words:
-        if is_manifest_path(word):
-            try:
-                response = source().get(word)
-            except NotFound as error:
-                message = f"{source().url} has no manifest {word}"
-                raise UnknownCrawl(message) from error
-            crawl = parse_manifest(None, response.body)[0].crawl
-            store.put("documents", [(manifest_path(crawl), stored_response(response, source()))])
-            resolved.append(crawl)
-        else:
-            resolved.append(word)
-    return resolved
-
-
-def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
-    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
-    if dataset.manifest is None or (stored_document(store, dataset.manifest) and not refresh):
-        return
-    response = source.get(dataset.manifest)
-    parse_path_list(response.body, source=source.url)
-    store.put("documents", [(dataset.manifest, stored_response(response, source))])

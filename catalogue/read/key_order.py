@@ -1,0 +1,118 @@
+"""The order of a result: newest crawl first, in a crawl by subset, in a subset by key, then by the other columns.
+
+It follows from the returned rows alone, so both indexes return the rows of a crawl in the same order. Where row groups
+overlap, rows wait until no row with a lower key can follow.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain, islice
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.parquet.arrow_arrays import text
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.sections import Section, sections
+from catalogue.query.resolved_query import schema_of
+from catalogue.read.decode import BATCH_ROWS
+from catalogue.read.row_order import RowOrder
+from catalogue.read.waiting_rows import WaitingRows
+from catalogue.surt import END
+
+
+class Piece(NamedTuple):
+    """Rows of a section, and what follows."""
+
+    rows: pa.Table | None
+    least: bytes
+    """A lower bound of the keys of the section's rows after these; ``END`` if it has no others."""
+
+
+def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]) -> Iterator[pa.Table]:
+    """Yield the rows of a plan in the order of its query.
+
+    Args:
+        plan: the plan.
+        columnar: pieces of its files, section by section.
+        blocks: pieces of its blocks, section by section.
+
+    Raises:
+        OSError: if rows that wait cannot be written to disk.
+    """
+    if plan.files and plan.blocks and not plan.stops_early:
+        # The requests for the first rows of both start here.
+        columnar, blocks = map(_started, (columnar, blocks))
+    if plan.query.is_inorder:
+        of_files, of_blocks = iter(columnar), iter(blocks)
+        return in_key_order(plan, (of_blocks if section.blocks else of_files for section in sections(plan)))
+    tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
+    return in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables
+
+
+def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[pa.Table]:
+    """Yield rows in the order of the result, with the columns of the result and the key.
+
+    Args:
+        plan: the plan.
+        pieces: for each section of the plan an iterator, whose next pieces are those of the section.
+
+    Raises:
+        OSError: if rows that wait cannot be written to disk.
+    """
+    query = plan.query
+    order = RowOrder(query.table.key, query.ranking)
+    names = list(dict.fromkeys([query.table.key, *plan.schema.names]))
+    schema = pa.schema([plan.row_schema.field(name) for name in names])
+    for section, of_section in zip(sections(plan), pieces, strict=True):
+        with ExitStack() as stack:
+            waiting = [stack.enter_context(closing(WaitingRows(schema, order))) for _ in section.subsets]
+            for rows, least in _until_end(of_section):
+                if rows is not None:
+                    _add(rows.select(names), section, waiting)
+                yield from waiting[0].below(least)
+                for later in waiting[1:]:
+                    yield from later.below(b"")
+            for later in waiting[1:]:
+                yield from later.below(END)
+
+
+def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> None:
+    """Add rows to those of their subsets."""
+    for subset, of_subset in zip(section.subsets, waiting, strict=True):
+        some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
+        if some.num_rows:
+            of_subset.add(some)
+
+
+def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows sorted by key, time, crawl and the other columns of the result; all of them are in memory.
+
+    Args:
+        plan: the plan.
+        schema: of the tables.
+        tables: the rows.
+    """
+    table = plan.query.table
+    # Columns of more than 2 GiB of text need a type with 64-bit offsets.
+    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
+    everything = pa.concat_tables([pa.Table.from_batches([], roomy), *(each.cast(roomy) for each in tables)])
+    columns = schema_of(plan.query, plan.query.columns).names
+    order = [name for name in dict.fromkeys([table.key, table.time, "crawl", *columns]) if name in roomy.names]
+    inorder = everything.sort_by([(name, "ascending") for name in order])
+    for start in range(0, inorder.num_rows, BATCH_ROWS):
+        yield inorder.slice(start, BATCH_ROWS).cast(schema)
+
+
+def _started(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    rest = iter(pieces)
+    return chain([*islice(rest, 1)], rest)
+
+
+def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Yield the pieces of a section."""
+    for piece in pieces:
+        yield piece
+        if piece.least == END:
+            return

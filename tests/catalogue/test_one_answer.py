@@ -1,0 +1,227 @@
+"""What is stored changes what an answer costs, never the answer: random questions in many states of the folder."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.errors import NotHarvested
+from catalogue.settings import Settings
+from tests.support.commands import Command
+from tests.support.mirrors import index_paths, whole_table
+from tests.support.read_only import read_only
+
+ONLY_COLUMNAR = "url_host_name"
+"""A column that lines of the CDX index do not have."""
+JOINS = ["inner", "semi", "anti", "crawls", "latest"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question returns in one state, apart from its cost."""
+
+    rows: list[dict[str, Any]]
+    count: int | None
+    complete: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class States:
+    """Open catalogues of one source, each with a folder in another state."""
+
+    opened: dict[str, Catalogue]
+    crawls: list[str]
+    """Of the source, newest first."""
+    urls: list[str]
+
+    def answers(self, question: dict[str, Any], empty: Catalogue) -> dict[str, Answer | str]:
+        """Ask in each state, and by a named index where all of it is stored."""
+        states = {"empty": empty, **self.opened}
+        found: dict[str, Answer | str] = {name: ask(cat, question) for name, cat in states.items()}
+        found["columnar"] = ask(self.opened["all footers"], {**question, "index": "columnar"})
+        found["cdx"] = ask(self.opened["lists"], {**question, "index": "cdx"})
+        return found
+
+
+def ask(cat: Catalogue, question: dict[str, Any]) -> Answer | str:
+    """Return the answer, or the kind of the error."""
+    try:
+        found = cat.captures(**question)
+        rows = found.to_arrow().to_pylist()
+        count = found.count() if question.get("limit") is None else None
+    except NotHarvested:
+        return "not harvested"
+    return Answer(rows, count, found.complete, found.plan.missing)
+
+
+@pytest.fixture(scope="module")
+def states(whole_mirror: Path, both_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
+    folder = tmp_path_factory.mktemp("states")
+    own = Settings(source=str(whole_mirror), cache=folder / "cache")
+    torn = folder / "torn"
+    copytree(whole_mirror, torn)
+    for path in index_paths(torn)[::3]:
+        path.write_bytes(b"torn")
+
+    def harvested(name: str, source: Path = whole_mirror, **options: Any) -> Path:
+        with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
+            cat.harvest(options.pop("crawls", "all"), **options)
+        return folder / name
+
+    crawls = newest_first(
+        entry["id"]
+        for entry in json.loads((whole_mirror / COLLINFO).read_text(encoding="utf-8"))
+        if entry["id"] > "CC-MAIN-2013"
+    )
+    folders = {
+        "footers of pages": harvested("pages"),
+        "all footers": harvested("footers", subsets="all"),
+        "footers of some crawls": harvested("some", crawls=crawls[-1], subsets="all"),
+        "interrupted harvest": harvested("interrupted", torn, subsets="all"),
+        "lists": harvested("lists", index="cdx"),
+        "lists and page indexes": Path(copytree(both_data, folder / "both")),
+        "read-only": harvested("read-only", subsets="all"),
+    }
+    with ExitStack() as stack:
+        stack.enter_context(read_only(folders["read-only"]))
+        opened = {name: stack.enter_context(catalogue.open(data, settings=own)) for name, data in folders.items()}
+        urls = whole_table(whole_mirror, ["url"]).column("url").to_pylist()
+        yield States(opened, crawls, urls)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory, whole_mirror: Path) -> Callable[[], Catalogue]:
+    """Returns a catalogue with an empty folder."""
+
+    def new() -> Catalogue:
+        folder = tmp_path_factory.mktemp("empty")
+        return catalogue.open(folder / "data", settings=Settings(source=str(whole_mirror), cache=folder / "cache"))
+
+    return new
+
+
+def words_for_crawls(crawls: Sequence[str]) -> st.SearchStrategy[str | list[str]]:
+    names = st.sampled_from(crawls)
+    ends = st.lists(names, min_size=2, max_size=2).map(sorted)
+    years = names.map(lambda crawl: crawl[8:12])
+    ranges = ends.map(lambda pair: f"{pair[0]}..{pair[1]}")
+    open_ranges = names.map(lambda crawl: f"{crawl}..")
+    return st.one_of(names, ends, years, ranges, open_ranges, st.sampled_from(["latest", "all"]))
+
+
+@st.composite
+def questions(draw: st.DrawFn, states: States) -> dict[str, Any]:
+    """Draw the parameters of a question."""
+    sites = ["*.example.com", "example.com/*", "example.com/", "*.is", "*.org", "com,example)/", "no.such.host"]
+    patterns = st.lists(st.one_of(st.sampled_from(sites), st.sampled_from(states.urls)), min_size=1, max_size=3)
+    columns = [["url"], ["url", "fetch_time"], ["url_surtkey", "fetch_status"], [ONLY_COLUMNAR, "url"]]
+    options = {
+        "subsets": st.lists(st.sampled_from([*SUBSETS, "all"]), max_size=2),
+        "status": st.sampled_from([200, 301, "4xx", ["200", "404"]]),
+        "where": st.sampled_from(["fetch_status >= 300", "length(url) < 40", "warc_record_offset % 3 = 1"]),
+        "mime": st.sampled_from(["text/html", "image/*"]),
+        "lang": st.sampled_from(["eng", "isl,deu"]),
+        "from_": st.sampled_from(["2020", "20220820"]),
+        "columns": st.sampled_from(columns),
+        "limit": st.sampled_from([1, 7, 100]),
+        "ordered": st.sampled_from([True]),
+        "latest": st.sampled_from([True]),
+        "unique": st.sampled_from(["url", "digest"]),
+    }
+    chosen = draw(st.lists(st.sampled_from([*options]), max_size=4, unique=True))
+    question = {name: draw(options[name]) for name in chosen}
+    plain = [text for text in draw(patterns) if "*" not in text or text in sites] or sites[:1]
+    return {"patterns": plain, "crawls": draw(words_for_crawls(states.crawls)), **question}
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(data=st.data())
+def test_answers_are_the_same_in_every_state(
+    states: States, empty: Callable[[], Catalogue], data: st.DataObject
+) -> None:
+    question = data.draw(questions(states))
+    with empty() as cat:
+        answers = states.answers(question, cat)
+    if ONLY_COLUMNAR in question.get("columns", ()):
+        del answers["cdx"]
+        with_footers = {"columnar", "all footers", "lists and page indexes", "read-only"}
+        assert {name for name, answer in answers.items() if answer != "not harvested"} >= with_footers
+        answers = {name: answer for name, answer in answers.items() if answer != "not harvested"}
+    first = answers["columnar"]
+    for name, answer in answers.items():
+        assert answer == first, name
+    assert isinstance(first, Answer)
+    assert first.complete
+
+
+@settings(max_examples=max(3, settings().max_examples // 6))
+@given(data=st.data())
+def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], Catalogue], data: st.DataObject) -> None:
+    there = data.draw(st.lists(st.sampled_from(states.urls), min_size=1, max_size=5))
+    keys = [*there, "https://nowhere.invalid/", *(f"{url}zz" for url in there[:2])]
+    how = data.draw(st.sampled_from(JOINS))
+    question: dict[str, Any] = {"crawls": data.draw(words_for_crawls(states.crawls))}
+    if data.draw(st.booleans()):
+        question["subsets"] = data.draw(st.lists(st.sampled_from([*SUBSETS, "all"]), max_size=2))
+    found: dict[str, tuple[pa.Table, bool]] = {}
+    with empty() as cat:
+        for name, each in {"empty": cat, **states.opened}.items():
+            done = each.join(keys, how=how, **question)
+            rows = done.to_arrow()
+            found[name] = rows.sort_by([(column, "ascending") for column in rows.column_names[:1]]), done.complete
+    expected, complete = found["all footers"]
+    assert complete
+    for name, answer in found.items():
+        assert answer == (expected, True), name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["query", "*.example.com", "--count"],
+        ["query", "*.example.com", "--status", "301", "--format", "url"],
+        ["query", "no.such.host", "--format", "csv"],
+        ["query", "*.example.com", "--limit", "3", "--subset", "robotstxt", "--format", "csv"],
+        ["query", "*.org", "--count", "--by", "crawl", "--subset", "all"],
+        ["get", "https://www.example.com/", "--json", "--no-follow", "--quiet"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("crawls", ["latest", "all", "2022.."])
+def test_commands_say_the_same_in_every_state(
+    states: States, whole_mirror: Path, tmp_path: Path, words: list[str], crawls: str
+) -> None:
+    names = ("footers of pages", "all footers", "interrupted harvest", "lists")
+    folders = [tmp_path / "empty", *(states.opened[name].session.data for name in names)]
+    ran = [Command(data, str(whole_mirror), tmp_path)(*words, "--crawl", crawls) for data in folders]
+    first = ran[0]
+    for each in ran:
+        assert without_cost(each.out) == without_cost(first.out)
+        assert each.status == first.status
+        said = [line for line in each.err.splitlines() if not line.startswith(("creating", "note:", "files in"))]
+        assert said == [line for line in first.err.splitlines() if not line.startswith(("creating", "note:"))]
+
+
+def without_cost(text: str) -> object:
+    """Return JSON without its cost, or other text as it is."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return {name: each for name, each in found.items() if name not in COST} if isinstance(found, dict) else found
+
+
+COST = {"requests", "bytes", "seconds"}

@@ -1,0 +1,223 @@
+"""The rows of a result are in one order, whichever index answers."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings as trying
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.cdx.columns import COLUMNS
+from catalogue.commoncrawl.columns import KEY_COLUMN
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.settings import Settings
+from catalogue.surt import parse_pattern
+from tests.read.test_answers import Scan, random_patterns
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.executors import Recording, opened
+from tests.support.mirrors import whole_table
+
+NAMES = [name for name in COLUMNS if name not in {"crawl", "subset", "content_mime_type"}]
+"""A missing media type of the server is ``unk`` in lines, and null in some Parquet files."""
+CONDITIONS = [
+    *["true"] * 4,
+    "fetch_status >= 300",
+    "warc_record_length < 900",
+    "content_languages IS NULL OR fetch_redirect IS NOT NULL",
+    "fetch_time >= TIMESTAMPTZ '2022-08-10 00:00:00+00'",
+]
+
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def scan(whole_mirror: Path) -> Iterator[Scan]:
+    made = Scan(whole_table(whole_mirror, [*NAMES, "url_host_name", "crawl", "subset"]))
+    with made.connection:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def crawls(columnar: Catalogue) -> list[str]:
+    return newest_first(columnar.session.metadata().crawls)
+
+
+def inorder(rows: pa.Table, columns: Sequence[str]) -> list[Row]:
+    """Sort rows as documented; return these columns, crawl and subset."""
+    crawls = newest_first(rows["crawl"].to_pylist())
+    others = sorted((name for name in columns if name != "url_surtkey"), key=lambda name: name != "fetch_time")
+
+    def place(row: dict[str, Any]) -> Row:
+        values = (value.encode() if isinstance(value := row[name], str) else value for name in others)
+        known = tuple((value is None, value or 0) if value is None else (False, value) for value in values)
+        return (crawls.index(row["crawl"]), SUBSETS.index(row["subset"]), row["url_surtkey"].encode(), *known)
+
+    return [tuple(row[name] for name in (*columns, "crawl", "subset")) for row in sorted(rows.to_pylist(), key=place)]
+
+
+def rows_of(rows: pa.Table) -> list[Row]:
+    return [*zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+
+
+def test_both_indexes_return_the_rows_of_a_scan_in_order(columnar: Catalogue, crawls: list[str], scan: Scan) -> None:
+    chance = random.Random(20)
+    found = ties = 0
+    count = 3 * trying().max_examples
+    there: dict[str, set[str]] = {crawl: set() for crawl in crawls}
+    for row in scan.everything.group_by(["crawl", "subset"]).aggregate([]).to_pylist():
+        there[row["crawl"]].add(row["subset"])
+    texts = list(random_patterns(scan.everything, 2 * count, seed=11))
+    for number in range(count):
+        patterns = texts[number : number + chance.choice([1, 1, 1, 3])]
+        subsets = chance.choice([(), [*SUBSETS], ["robotstxt", "warc"], ["crawldiagnostics"]])
+        some = chance.choice([crawls, chance.sample(crawls, 2), [chance.choice(crawls)]])
+        some = [crawl for crawl in some if not {*subsets}.isdisjoint(there[crawl])] if subsets else some
+        some = some or [crawl for crawl in crawls if not {*subsets}.isdisjoint(there[crawl])]
+        columns = chance.sample(NAMES, chance.randrange(1, len(NAMES)))
+        condition = chance.choice(CONDITIONS)
+        rows = scan([parse_pattern(text) for text in patterns], condition)
+        kept = [
+            crawl in some and (not subsets or subset in subsets)
+            for crawl, subset in zip(rows["crawl"].to_pylist(), rows["subset"].to_pylist(), strict=True)
+        ]
+        expected = inorder(rows.filter(pa.array(kept, pa.bool_())), columns)
+        words: dict[str, Any] = {"crawls": some, "subsets": subsets, "columns": columns}
+        words |= {"where": condition} if condition != "true" else {}
+        limits = {None, chance.randrange(len(expected) + 2), chance.randrange(10)}
+        for index in ("columnar", "cdx"):
+            for limit in limits:
+                answer = columnar.captures(patterns, **words, index=index, limit=limit).to_arrow()
+                assert rows_of(answer) == expected[:limit], (patterns, words, index, limit)
+        found += len(expected)
+        if "url_surtkey" in columns:
+            ties += len(expected) - len({(row[columns.index("url_surtkey")], *row[-2:]) for row in expected})
+    assert found > 500 * count / 3 / 20
+    assert ties
+
+
+def test_workers_return_rows_in_order(
+    columnar: Catalogue, whole_settings: Settings, crawls: list[str], tmp_path: Path
+) -> None:
+    """The key is not among the columns; the executor may be on other machines."""
+    data = copytree(columnar.session.data, tmp_path / "data")
+    executor = Recording()
+    with opened(data, whole_settings, executor) as cat:
+        for index in ("columnar", "cdx", "auto"):
+            for limit in (None, 40):
+                words: dict[str, Any] = {"columns": ["url", "fetch_status"], "subsets": "all", "crawls": crawls}
+                here = columnar.captures("*.org", **words, index=index, limit=limit).to_arrow()
+                executor.tasks.clear()
+                assert cat.captures("*.org", **words, index=index, limit=limit).to_arrow().equals(here)
+                assert executor.tasks
+
+
+# ---- files of one crawl ----
+
+
+def part(keys: Sequence[str], **more: pa.Array) -> pa.Table:
+    return table(keys, **more).select([KEY_COLUMN, "url"])
+
+
+def place_of(row: Row) -> Row:
+    key, url = row[:2]
+    return key.encode(), url.encode()
+
+
+def all_rows(*tables: pa.Table) -> list[Row]:
+    return [(*row, CRAWL, "warc") for each in tables for row in rows_of(each)]
+
+
+@contextmanager
+def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[Catalogue]:
+    crawl_of(folder / "mirror", *tables, **options)
+    settings = Settings(source=str(folder / "mirror"), cache=folder / "cache", bandwidth=1e4)
+    with catalogue.open(folder / "data", settings=settings) as cat:
+        cat.harvest(CRAWL)
+        yield cat
+
+
+def first_rows(cat: Catalogue, limit: int | None) -> list[Row]:
+    return rows_of(cat.captures("*", columns=[KEY_COLUMN, "url"], index="columnar", limit=limit).to_arrow())
+
+
+@pytest.mark.parametrize("page_index", [False, True])
+def test_streams_that_are_zipped_in_files(tmp_path: Path, *, page_index: bool) -> None:
+    chance = random.Random(3)
+    tables = []
+    for number in range(4):
+        streams = [[f"com,{letter}{number})/{at:04}" for at in range(300)] for letter in "bt"]
+        tables.append(part([key for pair in zip(*streams, strict=True) for key in pair]))
+    chance.shuffle(tables)
+    expected = sorted(all_rows(*tables), key=place_of)
+    with harvested(tmp_path, *tables, row_group_size=100, write_page_index=page_index, data_page_size=500) as cat:
+        every = cat.captures("*", columns=[KEY_COLUMN, "url"], index="columnar").fetch_indexes()
+        before = cat.requests
+        assert first_rows(cat, 1) == expected[:1]
+        assert cat.requests - before < every.requests
+        for limit in (None, 1, 60, 1300):
+            assert first_rows(cat, limit) == expected[:limit]
+
+
+def test_equal_keys_in_several_pages_row_groups_and_files(tmp_path: Path) -> None:
+    keys = [f"com,example)/{at // 40:02}" for at in range(400)]
+    tables = [part(keys[:205]), part(keys[195:])]
+    texts = [f"https://example.com/{at}" for at in range(410)]
+    random.Random(1).shuffle(texts)
+    tables = [
+        each.set_column(1, "url", pa.array(some)) for each, some in zip(tables, (texts[:205], texts[205:]), strict=True)
+    ]
+    expected = sorted(all_rows(*tables), key=place_of)
+    with harvested(tmp_path, *tables, row_group_size=30, data_page_size=300) as cat:
+        for limit in (None, *range(0, 411, 37)):
+            assert first_rows(cat, limit) == expected[:limit]
+
+
+def test_row_groups_without_bounds(tmp_path: Path) -> None:
+    """Their rows may come before all others, until a backfill."""
+    tables = [part([f"com,example{number})/{at:03}" for at in range(100)]) for number in (2, 0, 1)]
+    expected = sorted(all_rows(*tables), key=place_of)
+    with harvested(tmp_path, *tables, row_group_size=25, write_statistics=False, write_page_index=False) as cat:
+        everything, first = (
+            cat.captures("*", columns=[KEY_COLUMN, "url"], limit=limit).plan.requests for limit in (None, 1)
+        )
+        assert first == everything
+        for limit in (None, 1, 110):
+            assert first_rows(cat, limit) == expected[:limit]
+        assert not cat.backfill().run().failures
+        for limit in (None, 1, 110):
+            assert first_rows(cat, limit) == expected[:limit]
+        assert cat.captures("*", columns=[KEY_COLUMN, "url"], limit=1).plan.requests < everything
+
+
+def test_rows_that_wait_take_little_memory(tmp_path: Path) -> None:
+    """Half of some 150 MB waits for the end of all files."""
+    tables = []
+    for number in range(4):
+        keys = [f"com,{letter}{number})/{at:04}" for at in range(300) for letter in "bt"]
+        tables.append(part(keys, url=pa.array([f"https://example.com/{key}{'x' * 60_000}" for key in keys])))
+    expected = sorted(key for each in tables for key in each[KEY_COLUMN].to_pylist())
+    with harvested(tmp_path, *tables, row_group_size=100, compression="zstd") as cat:
+        found = cat.captures("*", columns=[KEY_COLUMN, "url"], index="columnar")
+        before = pa.total_allocated_bytes()
+        keys, most = [], 0
+        for batch in found.batches():
+            keys += batch.column(KEY_COLUMN).to_pylist()
+            most = max(most, pa.total_allocated_bytes() - before)
+        assert keys == expected
+        assert most < 110 << 20
+
+
+def test_rows_of_later_subsets_of_blocks_wait(columnar: Catalogue, crawls: list[str]) -> None:
+    """The first rows come before the blocks of the crawl are read."""
+    found = columnar.captures("*", crawls=crawls, subsets="all", index="cdx", columns=[KEY_COLUMN], limit=5)
+    reads = found.fetch_indexes().block_count
+    before = columnar.requests
+    assert {row["subset"] for row in found} == {"warc"}
+    assert columnar.requests - before <= 2
+    assert reads > 2
