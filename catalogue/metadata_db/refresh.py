@@ -176,6 +176,7 @@ def _swap(new: Path, path: Path) -> None:
     # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
     log_of(path).unlink(missing_ok=True)
     put_in_place(new, path)
+    path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
 class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own

@@ -15,7 +15,7 @@ from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.summary import SIGNED
 from catalogue.store.database import Store
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.tables_state import TABLES_FOLDER, TablesState, fresh_state, table_path
+from catalogue.tables.tables_state import TABLES_FOLDER, TablesState, fresh_state, read_state, table_path
 
 if TYPE_CHECKING:
     from catalogue.tables.stored_rows import StoredRows
@@ -134,7 +134,7 @@ class Tables:
                     table = TableFile(table_path(self._folder, crawl))
                 except TableDamaged:
                     table = self._repaired(crawl)
-                if table.checksum != state.checksum:
+                if table.checksum != state.checksum and not self._is_valid(crawl, table):
                     table = self._repaired(crawl)
                 found = StoredRows(table, lambda: self._repaired(crawl))
             self._rows[crawl] = found
@@ -155,13 +155,23 @@ class Tables:
             self._repaired(crawl)
         return path
 
+    def _is_valid(self, crawl: str, table: TableFile) -> bool:
+        """Return whether another process has made a table since these were opened, from the same files."""
+        now = read_state(self._folder)
+        found = now.crawls.get(crawl) if now and now.store == self.state.store else None
+        return found is not None and found.checksum == table.checksum
+
     def _repaired(self, crawl: str) -> TableFile:
         from catalogue.tables.update_tables import remake_table
 
+        self._check_state(crawl)
         table = remake_table(self._folder, self._store, self._dataset, crawl)
+        self._check_state(crawl)
+        return table
+
+    def _check_state(self, crawl: str) -> None:
         if self._store.state() != self.state.store:
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
-        return table
 
     def bounds(self, pair: Pair) -> list[tuple[list[Bounds], int]]:
         """Return intervals that contain all keys, and the number of rows, of each row group of a crawl and subset.

@@ -11,6 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.errors import StoreLocked
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import EVERYTHING
@@ -149,6 +150,18 @@ def test_a_kill_at_any_step_loses_nothing(folder: Path, store: Store, tmp_path: 
             break
         assert process.returncode == -signal.SIGKILL
     assert limit > 5
+
+
+def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> None:
+    (path,) = folder.glob("*.parquet")
+    opened = Tables.open(folder, store, COMMON_CRAWL)
+    store.put("files", [(path_of(8), stored_file(raw_footer(small_file()), size=5000))])
+    expected = contents(folder, store)
+    content = path.read_bytes()
+    with pytest.raises(StoreLocked, match=r"has changed what is stored of .*; run the query again"):
+        opened.rows(path.stem)
+    assert path.read_bytes() == content
+    assert contents(folder, store) == expected
 
 
 def test_a_backup_of_the_store_is_another_state(folder: Path, store: Store, tmp_path: Path) -> None:
