@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.parquet.column_types import wider
-from catalogue.parquet.model import Footer, Order
+from catalogue.parquet.model import Footer
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import EVERYTHING, KeyInterval
 from catalogue.tables.open_tables import Tables
@@ -227,8 +226,8 @@ class MetadataSnapshot:
                 state.update(f"{pair[1]} {count} ".encode())
         for pair, count in sorted(self._counts.files.items()):
             if pair[0] == crawl and (not subsets or pair[1] in subsets):
-                values = chain.from_iterable(self._tables.values(pair, ("path", "version")))
-                files = {(each["path"].encode(), each["version"]) for each in values}
+                paths, versions = self._tables.values(pair, ("path", "version"))
+                files = {*zip(map(str.encode, paths), versions, strict=True)}
                 state.update(f"{pair[1]} {count} {sorted(files)}".encode())
         return state.hexdigest()
 
@@ -238,18 +237,16 @@ class MetadataSnapshot:
         Returns:
             The keys, the number of row groups without bounds, and of those with bounds in signed order.
         """
-        bounds = self._tables.bounds((crawl, subset))
-        hulls = [(min(each.min for each in of), max(each.max for each in of)) for of, _ in bounds if of]
-        signed = sum(of[0].order is Order.SIGNED for of, _ in bounds if of)
-        return hulls, len(bounds) - len(hulls), signed
+        bounds = [*self._tables.bounds((crawl, subset))]
+        hulls = [(of[0][0], max(greatest for _, greatest in of)) for of, _, _ in bounds if of]
+        return hulls, len(bounds) - len(hulls), sum(signed for *_, signed in bounds)
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
         """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
         found = {}
         for pair in self._counts.files:
             if pair[0] == crawl:
-                bounds = self._tables.bounds(pair)
-                found[pair[1]] = sorted((each.min, each.max, rows) for of, rows in bounds for each in of)
+                found[pair[1]] = sorted((*each, rows) for of, rows, _ in self._tables.bounds(pair) for each in of)
         return {subset: groups for subset, groups in found.items() if groups}
 
     def files(self, crawl: str) -> dict[str, Candidate]:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.column_types import kind_of
-from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.summary import SIGNED
 from catalogue.store.database import Store
 from catalogue.tables.table_file import TableDamaged, TableFile
@@ -173,25 +171,22 @@ class Tables:
         if self._store.state() != self.state.store:
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
 
-    def bounds(self, pair: Pair) -> list[tuple[list[Bounds], int]]:
-        """Return intervals that contain all keys, and the number of rows, of each row group of a crawl and subset.
+    def bounds(self, pair: Pair) -> Iterator[tuple[list[tuple[bytes, bytes]], int, bool]]:
+        """Yield what is known of the keys of each row group of a crawl and subset, in the order of keys.
 
-        Those without bounds have no interval.
+        Yields:
+            Intervals that contain all keys, none if nothing is known, the number of rows, and whether the bounds are in
+            the order of signed bytes.
         """
-        found = []
-        for of in chain.from_iterable(self.values(pair, _BOUNDS)):
-            intervals = of["key_intervals"] or [{"min": of["min_key"], "max": of["max_key"]}]
-            if of["row_group"] is None:
-                continue
-            signed = of["bounds_from"] == SIGNED and of["key_intervals"] is None
-            order = Order.SIGNED if signed else Order.UNSIGNED
-            known = [] if of["min_key"] is None else intervals
-            found.append(
-                ([Bounds(each["min"].encode(), each["max"].encode(), order) for each in known], of["num_rows"])
-            )
-        return found
+        for ordinal, rows, least, greatest, origin, intervals in zip(*self.values(pair, _BOUNDS), strict=True):
+            if intervals:
+                yield [(each["min"].encode(), each["max"].encode()) for each in intervals], rows, False
+            elif least is not None:
+                yield [(least.encode(), greatest.encode())], rows, origin == SIGNED
+            elif ordinal is not None:
+                yield [], rows, False
 
-    def values(self, pair: Pair, names: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-        """Yield columns of the rows of a crawl and subset, in the order of keys."""
+    def values(self, pair: Pair, names: Sequence[str]) -> list[list[Any]]:
+        """Return columns of the rows of a crawl and subset, in the order of keys."""
         rows = self.rows(pair[0])
-        return rows.values(pair[1], names) if rows else iter(())
+        return rows.values(pair[1], names) if rows else [[] for _ in names]

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,8 @@ _MANY = 16
 """Rows from which on all rows of a part are converted at once, not one by one."""
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
+_WHOLE_PARTS = 16
+"""Parts of which all rows are converted, of some 0.5 MB each."""
 _CHUNK_PARTS = 4
 """Parts whose column chunks are in memory, of some 1.5 MB each."""
 _ROW_GROUPS = 2048
@@ -65,6 +67,8 @@ class StoredRows:
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
+        self._every_row = lru_cache(_WHOLE_PARTS)(self._convert_all)
+        self._row = lru_cache(_ROW_GROUPS)(self._convert)
         self._row_group = lru_cache(_ROW_GROUPS)(self._make_row_group)
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
@@ -96,12 +100,18 @@ class StoredRows:
         return row_group_of(values, self._schema(values), self._chunks(part), row)
 
     def _converted(self, part: int, rows: Sequence[int]) -> list[dict[str, Any]]:
-        flat = self._flat(part)
         if len(rows) >= _MANY:
-            every = flat.to_pylist()
+            every = self._every_row(part)
             return [every[row] for row in rows]
-        columns = dict(zip(flat.column_names, flat.columns, strict=True))
-        return [{name: column[row].as_py() for name, column in columns.items()} for row in rows]
+        return [self._row(part, row) for row in rows]
+
+    def _convert_all(self, part: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._flat(part).to_pylist()
+        return found
+
+    def _convert(self, part: int, row: int) -> dict[str, Any]:
+        flat = self._flat(part)
+        return {name: column[row].as_py() for name, column in zip(flat.column_names, flat.columns, strict=True)}
 
     def _schema(self, values: Mapping[str, Any]) -> Mapping[str, Column]:
         return decode_columns(self._table.schemas[values["columns"]])
@@ -144,11 +154,12 @@ class StoredRows:
         """Return the names of the columns of a file."""
         return tuple(self._schema(place.values))
 
-    def values(self, subset: str, names: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-        """Yield flat columns of all rows of a subset in the order of keys, part by part."""
-        for number, part in enumerate(self._table.parts):
-            if part.subset == subset:
-                yield self._reading(partial(TableFile.read, part=number, columns=names)).to_pylist()
+    def values(self, subset: str, names: Sequence[str]) -> list[list[Any]]:
+        """Return flat columns of all rows of a subset, in the order of keys."""
+        rows = self._reading(lambda table: table.read_flat(names))
+        before = sum(part.rows for part in self._table.parts if part.subset < subset)
+        count = sum(part.rows for part in self._table.parts if part.subset == subset)
+        return [column.to_pylist() for column in rows.slice(before, count).columns]
 
 
 def _may_match(part: Part, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:

@@ -8,9 +8,7 @@ row group of the table. It also has bounds of these row groups, by which a query
 import json
 import mmap
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
+from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
+from catalogue.parquet.merge_footers import merge_footers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROWS = 256
 """Rows of a row group of the table at most, so that a query decodes few of them."""
 
-_MAGIC = b"CATTBL1\n"
+_MAGIC = b"CATTBL2\n"
 _NUMBER = 4
 """Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
@@ -55,6 +55,8 @@ class Part:
     """Offsets in the file: start of the flat columns, their end, end of the column chunks."""
     checksums: Sequence[int]
     """Of the flat columns and of the column chunks."""
+    footer: Sequence[int]
+    """Start, end and checksum of a footer of this row group alone: that of all takes long to decode."""
 
     @property
     def contents(self) -> tuple[object, ...]:
@@ -81,6 +83,7 @@ class TableFile:
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
         self._path = path
+        self._opened: dict[int, pq.ParquetFile] = {}
 
     def _read_directory(self) -> tuple[dict[str, Any], int, int]:
         """Return the directory and its checksum."""
@@ -96,12 +99,20 @@ class TableFile:
             raise ValueError("its footer is damaged")
         return directory, directory["footer"], stored
 
-    @cached_property
-    def _parquet(self) -> "pq.ParquetFile":
+    def _parquet(self, part: int) -> "pq.ParquetFile":
+        """Open a row group of the table as a file of its own."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)))
+        if part not in self._opened:
+            start, end, checksum = self.parts[part].footer
+            if crc32(self._content[start:end]) != checksum:
+                raise TableDamaged(f"{self._path} is damaged")
+            metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
+            self._opened[part] = pq.ParquetFile(
+                pa.BufferReader(pa.py_buffer(self._content)), metadata=metadata, pre_buffer=False
+            )
+        return self._opened[part]
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.Table":
         """Return columns of a row group of the table: flat ones, or of ``chunks``.
@@ -112,7 +123,22 @@ class TableFile:
         of, at = self.parts[part], int(columns[0].startswith("chunks"))
         if crc32(self._content[of.ends[at] : of.ends[at + 1]]) != of.checksums[at]:
             raise TableDamaged(f"{self._path} is damaged")
-        return self._parquet.read_row_group(part, columns=list(columns), use_threads=False)
+        return self._parquet(part).read_row_group(0, columns=list(columns), use_threads=False)
+
+    def read_flat(self, columns: Sequence[str]) -> "pa.Table":
+        """Return flat columns of all rows.
+
+        Raises:
+            TableDamaged: if they are damaged.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for part in self.parts:
+            if crc32(self._content[part.ends[0] : part.ends[1]]) != part.checksums[0]:
+                raise TableDamaged(f"{self._path} is damaged")
+        with pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False) as file:
+            return file.read(columns=list(columns), use_threads=False)
 
     def versions(self) -> dict[str, bytes]:
         """Return the digest of the value of each file in the store, by path.
@@ -120,11 +146,7 @@ class TableFile:
         Raises:
             TableDamaged: if the table is damaged.
         """
-        found: dict[str, bytes] = {}
-        for part in range(len(self.parts)):
-            columns = self.read(part, ("path", "version"))
-            found |= dict(zip(*(column.to_pylist() for column in columns.columns), strict=True))
-        return found
+        return dict(zip(*(column.to_pylist() for column in self.read_flat(("path", "version")).columns), strict=True))
 
     def check(self) -> None:
         """Check all rows.
@@ -133,8 +155,9 @@ class TableFile:
             TableDamaged: if some are damaged.
         """
         for of in self.parts:
-            for at, checksum in enumerate(of.checksums):
-                if crc32(self._content[of.ends[at] : of.ends[at + 1]]) != checksum:
+            places = [*pairwise(of.ends), (of.footer[0], of.footer[1])]
+            for (start, end), checksum in zip(places, (*of.checksums, of.footer[2]), strict=True):
+                if crc32(self._content[start:end]) != checksum:
                     raise TableDamaged(f"{self._path} is damaged")
 
     def read_all(self) -> "pa.Table":
@@ -143,8 +166,10 @@ class TableFile:
         Raises:
             TableDamaged: if some are damaged.
         """
+        import pyarrow as pa
+
         self.check()
-        return self._parquet.read(use_threads=False)
+        return pa.concat_tables([self._parquet(part).read(use_threads=False) for part in range(len(self.parts))])
 
 
 def write_table(path: Path, table: "pa.Table", schemas: Iterable[str], state: str) -> int:
@@ -159,34 +184,49 @@ def write_table(path: Path, table: "pa.Table", schemas: Iterable[str], state: st
     Returns:
         The checksum of its directory.
     """
-    import pyarrow.parquet as pq
-
     from catalogue.tables.sort_rows import sorted_parts
 
-    buffer = BytesIO()
-    parts = sorted_parts(table, ROWS)
-    with pq.ParquetWriter(buffer, table.schema, **_options(table.schema)) as writer:
-        for part in parts:
-            writer.write_table(part.rows, row_group_size=len(part.rows))
-        writer.add_key_value_metadata({"state": state})
-    data = buffer.getvalue()
-    with closing(BytesIO(data)) as file:
-        metadata = pq.read_metadata(file)
-    entries = []
-    for number, part in enumerate(parts):
-        ends = _extents(metadata.row_group(number))
-        checksums = [crc32(data[start:end]) for start, end in pairwise(ends)]
+    data = bytearray(MAGIC)
+    entries: list[dict[str, Any]] = []
+    footers: list[bytes] = []
+    shifts: list[int] = []
+    for part in sorted_parts(table, ROWS):
+        shifts.append(len(data) - len(MAGIC))
+        body, footer, extents = _encoded(part.rows, state)
+        footers.append(footer)
+        data += body
+        ends = [end + shifts[-1] for end in extents]
         about = {name: getattr(part, name) for name in ("subset", "unbounded", "signed", "least", "greatest")}
+        checksums = [crc32(data[start:end]) for start, end in pairwise(ends)]
         entries.append(about | {"rows": len(part.rows), "ends": ends, "checksums": checksums})
-    start = len(data) - _END - int.from_bytes(data[-_END : -_END + _NUMBER], "little")
-    directory = {"schemas": list(schemas), "parts": entries, "footer": crc32(data[start:])}
+    for entry, footer, shift in zip(entries, footers, shifts, strict=True):
+        packed = with_trailer(merge_footers([footer], [shift]))
+        entry["footer"] = [len(data), len(data) + len(packed), crc32(packed)]
+        data += packed
+    footer = with_trailer(merge_footers(footers, shifts))
+    directory = {"schemas": list(schemas), "parts": entries, "footer": crc32(footer)}
     packed = json.dumps(directory, separators=(",", ":")).encode()
     checksum = crc32(packed)
     with whole_file(path) as output:
-        output.write(data[:start] + packed)
+        output.write(data + packed)
         output.write(checksum.to_bytes(_NUMBER, "little") + len(packed).to_bytes(_NUMBER, "little") + _MAGIC)
-        output.write(data[start:])
+        output.write(footer)
     return checksum
+
+
+def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes, list[int]]:
+    """Return the pages of a file with one row group, its footer, and the offsets of ``Part.ends``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = BytesIO()
+    with pq.ParquetWriter(buffer, rows.schema, **_options(rows.schema)) as writer:
+        writer.write_table(rows, row_group_size=len(rows))
+        writer.add_key_value_metadata({"state": state})
+    data = buffer.getvalue()
+    extents = _extents(pq.read_metadata(pa.BufferReader(data)).row_group(0))
+    start = len(data) - _END - int.from_bytes(data[-_END : -_END + _NUMBER], "little")
+    return data[len(MAGIC) : start], data[start:-TRAILER], extents
 
 
 def _options(schema: "pa.Schema") -> dict[str, Any]:

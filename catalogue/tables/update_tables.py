@@ -189,6 +189,9 @@ class _Update:
         if reusable and same_files and not any(intervals for intervals, _ in learned.values()):
             return _same(reusable, last_rows)
         made = make_table(self._store, self._dataset, versions, learned, old)
+        if not made.rows.num_rows:
+            table_path(self._folder, crawl).unlink(missing_ok=True)
+            return CrawlState(0, last_rows, undecodable=made.undecodable)
         checksum = write_table(table_path(self._folder, crawl), made.rows, made.schemas, state)
         paths = dict.fromkeys(made.rows.column("path").to_pylist())
         groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)

@@ -148,6 +148,19 @@ def test_finds_the_row_groups_that_may_match(
     assert {*found} == expected
 
 
+def test_a_crawl_without_a_valid_footer_has_no_table(tmp_path: Path) -> None:
+    good = values_of([small_file()])
+    with stored_footers(tmp_path, {path_of(0): stored_file(b"no footer")}) as store:
+        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        assert (footers_of(tables), sum(tables.counts("failures").values())) == ({}, 1)
+        store.put("files", good.items())
+        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        assert ([*footers_of(tables)], tables.counts("failures")) == ([path_of(0)], {})
+        store.put("files", [(path_of(0), stored_file(b"no footer"))])
+        assert footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
+        assert [*(tmp_path / "tables").glob("*.parquet")] == []
+
+
 def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
     folder = tmp_path / "tables"
     first, *others = mirrored
