@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,7 @@ from catalogue.settings import Settings
 from tests.support.commands import Command
 from tests.support.mirrors import index_paths, whole_table
 from tests.support.read_only import read_only
+from tests.support.serving import get, serving
 
 ONLY_COLUMNAR = "url_host_name"
 """A column that lines of the CDX index do not have."""
@@ -217,3 +219,75 @@ def without_cost(text: str) -> object:
 
 
 COST = {"requests", "bytes", "seconds"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"url": "*.example.com"},
+        {"url": "*.example.com", "status": "3xx"},
+        {"url": "*.org", "subset": "all", "mime": "text/html"},
+    ],
+    ids=str,
+)
+def test_servers_and_scans_answer_as_queries_do(
+    states: States, whole_mirror: Path, tmp_path: Path, words: dict[str, str]
+) -> None:
+    question: dict[str, Any] = {name: value for name, value in words.items() if name != "url"}
+    named = {"subsets" if name == "subset" else name: value for name, value in question.items()}
+    expected = states.opened["all footers"].captures(words["url"], crawls="latest", columns=["url"], **named)
+    urls = expected.to_arrow().column("url").to_pylist()
+    assert urls
+    for name in ("footers of pages", "interrupted harvest", "lists"):
+        cat = states.opened[name]
+        frame = cat.scan(words["url"], crawls="latest", **named).select("url").collect()
+        assert sorted(frame["url"]) == sorted(urls), name
+        own = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
+        with serving(copytree(cat.session.data, tmp_path / name), own) as address:
+            query = urlencode({**words, "crawl": "latest", "columns": "url", "limit": 10_000})
+            answer = get(address, f"/api/query?{query}").json
+        assert (answer["complete"], answer["missing"]) == (True, []), name
+        assert [row["url"] for row in answer["captures"]] == urls, name
+
+
+def remove_cdx_index(source: Path) -> None:
+    rmtree(source / "cc-index/collections")
+
+
+def remove_files_of_pages(source: Path) -> None:
+    for path in index_paths(source)[::2]:
+        path.unlink()
+
+
+def remove_blocks(source: Path) -> None:
+    for path in source.glob("cc-index/collections/*/indexes/cdx-00000.gz"):
+        path.unlink()
+
+
+def remove_lists(source: Path) -> None:
+    (source / COLLINFO).unlink()
+    for path in source.glob("cc-index/collections/*/indexes/cluster.idx"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("remove", [remove_cdx_index, remove_files_of_pages, remove_blocks, remove_lists])
+def test_answers_of_a_failing_source_are_complete_or_say_that_they_are_not(
+    states: States, whole_mirror: Path, tmp_path: Path, remove: Callable[[Path], None]
+) -> None:
+    broken = tmp_path / "broken"
+    copytree(whole_mirror, broken)
+    remove(broken)
+    words = ["query", "*.example.com", "--crawl", states.crawls[0], "--format", "url", "--subset", "all", "--no-cache"]
+    expected = Command(tmp_path / "empty", str(whole_mirror), tmp_path)(*words).out
+    assert expected
+    statuses = set()
+    for name, cat in states.opened.items():
+        if name == "read-only":
+            continue
+        ran = Command(Path(copytree(cat.session.data, tmp_path / name)), str(broken), tmp_path)(*words)
+        statuses.add(ran.status)
+        if ran.status:
+            assert ran.err, name
+        else:
+            assert (ran.out, "incomplete" in ran.err) == (expected, False), name
+    assert 0 in statuses
