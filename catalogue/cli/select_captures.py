@@ -1,7 +1,7 @@
 """From the options of a command to captures."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,13 +171,22 @@ def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]
     if options.table is not None:
         return plural(rows, "row")
     selection = selection_of(catalogue, parameters)
-    newest, *others = selection.crawls
-    crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
     only, *more = selection.subsets
-    if not more:
-        return f"{rows:,} {_NOUNS[only][rows != 1]} in {crawls}"
-    kinds = ", ".join(_NOUNS[subset][1] for subset in selection.subsets)
-    return f"{plural(rows, 'capture')} ({kinds}) in {crawls}"
+    found = f"{rows:,} {_NOUNS[only][rows != 1]}"
+    if more:
+        found = f"{plural(rows, 'capture')} ({describe_subsets(selection.subsets)})"
+    return f"{found} in {describe_crawls(selection.crawls)}"
+
+
+def describe_crawls(crawls: Sequence[str]) -> str:
+    """Return the name of a crawl, or the number, oldest and newest of several."""
+    newest, *others = crawls
+    return f"{plural(len(crawls), 'crawl')}, {others[-1]} to {newest}" if others else newest
+
+
+def describe_subsets(subsets: Sequence[str]) -> str:
+    """Return what subsets have."""
+    return ", ".join(_NOUNS[subset][1] for subset in subsets)
 
 
 def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
