@@ -80,10 +80,7 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
     listed, missing = _stored_list(session), tuple[str, ...]()
     parsed = parse_crawl_words(several(words), listed)
     if STORED in parsed:
-        stored = stored_crawls(session)
-        if not stored:
-            raise nothing_stored(session)
-        parsed = [each for word in parsed for each in (stored if word == STORED else [word])]
+        parsed = with_stored(session, parsed)
     names = [*plain_names(parsed)]
     if len(names) < len(parsed):
         try:
@@ -96,6 +93,18 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
     for crawl in names:
         _check_name(session, crawl, listed)
     return select_crawls(parsed, sorted({*listed, *names})), missing
+
+
+def with_stored(session: Session, words: Iterable[str]) -> list[str]:
+    """Replace the word ``stored`` by the stored crawls.
+
+    Raises:
+        NotHarvested: if nothing is stored.
+    """
+    stored = stored_crawls(session)
+    if not stored:
+        raise nothing_stored(session)
+    return [each for word in words for each in (stored if word == STORED else [word])]
 
 
 def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
@@ -156,7 +165,7 @@ def select_stored(
     if session.dataset != COMMON_CRAWL:
         return _crawls_of_dataset(session, words)
     stored = stored_crawls(session) if stored is None else newest_first(stored)
-    parsed = ["all" if word == STORED else word for word in parse_crawl_words(several(words), stored)]
+    parsed = parse_crawl_words(several(words), stored)
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
@@ -185,7 +194,7 @@ def select_one(session: Session, word: str) -> str:
 def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
     """Return the selected parts of a dataset other than Common Crawl's index."""
     dataset, stored = session.dataset, session.metadata().requested_crawls
-    parsed = ["all" if word == STORED else word for word in parse_crawl_words(several(words), stored)]
+    parsed = parse_crawl_words(several(words), stored)
     if not stored:
         run = dataset.harvest_command(dataset.name)
         raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))
