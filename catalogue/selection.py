@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
+    ROBOTS,
     STORED,
     SUBSETS,
     check_crawl_name,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from catalogue.query.query import Query
 
 Words = str | Iterable[str]
+_ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
 """Crawls that a message names."""
 
@@ -66,8 +68,22 @@ def select(session: Session, query: "Query") -> Selection:
     if session.dataset != COMMON_CRAWL:
         return Selection(tuple(_crawls_of_dataset(session, query.crawls or "all")), query.subsets)
     crawls, missing = _select_listed(session, query.crawls or [STORED])
-    subsets = select_subsets(query.subsets) or subsets_of_status(query.filters.status)
-    return Selection(tuple(crawls), tuple(sorted(subsets, key=SUBSETS.index)), missing)
+    return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
+
+
+def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the subsets of a question, in the order of the result.
+
+    Args:
+        words: names of subsets or ``all``; if there are none, the other arguments decide.
+        statuses: such as ``200`` or ``4xx``.
+        patterns: URLs of robots.txt files among them add the subset of these files.
+    """
+    chosen = select_subsets(words)
+    if not chosen:
+        robots = any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns)
+        chosen = (*subsets_of_status(statuses), *([ROBOTS] if robots else []))
+    return tuple(sorted({*chosen}, key=SUBSETS.index))
 
 
 def select_listed(session: Session, words: Words) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
-from catalogue.commoncrawl.crawls import SUBSETS, subsets_of_status
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, join_first, plural
@@ -85,8 +85,9 @@ def select_captures(
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
     """Return the parameters of a harvest that a query needs."""
     from catalogue.query.filters import statuses
+    from catalogue.selection import subsets_of
 
-    subsets = parameters["subsets"] or subsets_of_status(statuses(parameters["status"]))
+    subsets = subsets_of(parameters["subsets"], statuses(parameters["status"]), parameters["patterns"])
     return {"crawls": [*crawls], "subsets": subsets}
 
 
@@ -208,7 +209,8 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
     from catalogue.selection import select
 
     words = parameters["crawls"] or None
-    query = Query.of("*", crawls=words, subsets=parameters["subsets"], status=parameters["status"])
+    names = ("patterns", "subsets", "status")
+    query = Query.of(crawls=words, **{name: parameters[name] for name in names})
     return select(catalogue.session, query)
 
 

@@ -8,6 +8,7 @@ from catalogue.formatting import closest_name, comma_separated
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""
+ROBOTS = SUBSETS[2]
 CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]{0,15})?"
 """Matches ``CC-MAIN-2022-05``, ``CC-MAIN-2009-2010``, ``CC-SUPPLEMENTAL-2026-22``, ``CC-MAIN-2026-22-bis``."""
 

@@ -118,3 +118,9 @@ def test_statuses_select_the_subsets_that_can_have_them(
 ) -> None:
     assert [*select(cat.session, Query.of("*", status=status)).subsets] == subsets
     assert select(cat.session, Query.of("*", status=status, subsets="robotstxt")).subsets == ("robotstxt",)
+
+
+def test_url_of_a_robots_file_selects_their_subset(cat: Catalogue) -> None:
+    for patterns in ("https://example.com/robots.txt", ["example.org/*", "EXAMPLE.com/Robots.txt"]):
+        assert select(cat.session, Query.of(patterns)).subsets == ("warc", "robotstxt")
+    assert select(cat.session, Query.of("example.com/robots.txt", subsets="warc")).subsets == ("warc",)
