@@ -165,7 +165,7 @@ def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, row
 def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
     found = list(harvested.records(rows[:20] + rows[:3]))
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
-    frame = harvested.captures("*.com", crawls=crawl, limit=3).to_pandas()
+    frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []

@@ -188,7 +188,7 @@ def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> Non
 def test_command_fetches_patterns_and_captures(
     asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue
 ) -> None:
-    rows = harvested.captures("example.com/*", crawls=crawl).to_arrow()
+    rows = harvested.captures("example.com/*", crawls=crawl, subsets="all").to_arrow()
     dry = asking("fetch", "example.com/*", "--crawl", crawl, "--dry-run", "--json").json()
     assert dry["captures"] == rows.num_rows
     ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz", "--yes")
@@ -210,7 +210,7 @@ def test_command_fetches_patterns_and_captures(
     assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
     assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
     ran = asking("fetch", "example.com", "--crawl", crawl, "-o", "a.warc.gz")
-    part = harvested.captures("example.com", crawls=crawl).count()
+    part = harvested.captures("example.com", crawls=crawl, subsets="all").count()
     others = f"{rows.num_rows - part:,} of other queries"
     assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
 

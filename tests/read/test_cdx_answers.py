@@ -1,10 +1,8 @@
 """Queries of the CDX index and of the columnar index have the same rows, for every era."""
 
 import gzip
-import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -27,7 +25,7 @@ from tests.read.test_answers import in_order, random_patterns
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
-from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.faults import FaultServer
 
 READ = [*COLUMNS, "crawl", "subset"]
 SHARE = 4
@@ -366,33 +364,6 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
         with pytest.raises(FileChanged):
             again.fetch_indexes()
         assert again.fetch_indexes().exact
-
-
-@pytest.mark.parametrize("index", ["cdx", "auto"])
-def test_rows_of_two_versions_of_a_file_are_an_error(
-    small_mirror: Path, crawls: tuple[str, ...], index: str, tmp_path: Path
-) -> None:
-    """Nothing is stored, so no request names a version."""
-    crawl = newest_first(crawls)[0]
-    shard = min((small_mirror / index_folder(crawl)).glob("cdx-*.gz"), key=lambda path: -path.stat().st_size)
-    lines = gzip.decompress(shard.read_bytes()).splitlines()
-    urls = [json.loads(line.split(b" ", 2)[2])["url"] for line in (lines[0], lines[-1])]
-
-    def replaced(request: Request) -> Fault | None:
-        return Fault(Kind.CHANGED_ETAG) if request.path.endswith(shard.name) and request.attempt else None
-
-    settings = Settings(source="", cache=tmp_path / "cache", bandwidth=1000, latency=0)
-    for script, fails in ((None, False), (replaced, True)):
-        with FaultServer(small_mirror, script=script) as server:
-            data = tmp_path / f"data {fails}"
-            with catalogue.open(data, settings=replace(settings, source=server.url)) as cat:
-                found = cat.captures(urls, crawls=crawl, subsets="all", index=index)
-                if fails:
-                    with pytest.raises(FileChanged, match="was replaced while it was read"):
-                        found.to_arrow()
-                else:
-                    assert found.to_arrow().num_rows >= len(urls)
-            assert sum(shard.name in exchange.path for exchange in server.settle()) > 1
 
 
 def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import settings as trying
 
@@ -38,10 +37,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def scan(whole_mirror: Path) -> Iterator[Scan]:
-    rows = whole_table(whole_mirror, [*NAMES, "url_host_name", "crawl", "subset"])
-    place = rows.schema.get_field_index("content_mime_type")
-    known = pc.if_else(pc.equal(rows.column(place), "unk"), None, rows.column(place))
-    made = Scan(rows.set_column(place, rows.schema.field(place), known))
+    made = Scan(whole_table(whole_mirror, [*NAMES, "url_host_name", "crawl", "subset"]))
     with made.connection:
         yield made
 

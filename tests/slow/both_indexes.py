@@ -188,12 +188,13 @@ class Sessions:
 
 def compare(query: RandomQuery, harvested: Catalogue, empty: Catalogue) -> pa.Table:
     """Compare the answers to a query; return the rows."""
-    one = harvested.captures(crawls=CRAWL, **query.words)
+    words = {"subsets": "all", **query.words}
+    one = harvested.captures(crawls=CRAWL, **words)
     rows = one.to_arrow()
     if (expected := query.expected) is not None:
         check_same(expected, rows.drop_columns(["crawl"]), f"rows that were written, and the columnar index: {query}")
     cat = empty if query.by_empty else harvested
-    other = cat.captures(crawls=CRAWL, index="cdx", **query.words)
+    other = cat.captures(crawls=CRAWL, index="cdx", **words)
     assert other.schema == one.schema, query
     if query.counted:
         assert other.count() == one.count() == len(rows), query
