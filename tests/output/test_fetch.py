@@ -180,7 +180,7 @@ def test_resumed_fetch_equals_one_run(
     asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
     expected = Counter(row["url"] for row in rows)
-    words = ["fetch", MANY, "--crawl", crawl, "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
+    words = ["fetch", MANY, "--crawl", crawl, "--subset", "all", "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
     killed = 0
     for number in (3, 20):  # at the n-th request
         with FaultServer(mirror) as server:

@@ -188,7 +188,7 @@ def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> Non
 def test_command_fetches_patterns_and_captures(
     asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue
 ) -> None:
-    rows = harvested.captures("example.com/*", crawls=crawl, subsets="all").to_arrow()
+    rows = harvested.captures("example.com/*", crawls=crawl).to_arrow()
     dry = asking("fetch", "example.com/*", "--crawl", crawl, "--dry-run", "--json").json()
     assert dry["captures"] == rows.num_rows
     ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz", "--yes")
