@@ -210,7 +210,7 @@ def test_command_fetches_patterns_and_captures(
     assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
     assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
     ran = asking("fetch", "example.com", "--crawl", crawl, "-o", "a.warc.gz")
-    part = harvested.captures("example.com", crawls=crawl, subsets="all").count()
+    part = harvested.captures("example.com", crawls=crawl).count()
     others = f"{rows.num_rows - part:,} of other queries"
     assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
 
