@@ -5,9 +5,10 @@ manifests of crawls are on the data host under names with year and week, so the 
 tried there: one small request for each week.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
@@ -19,7 +20,7 @@ from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, stored_crawls, stored_response
+from catalogue.store.stored_lists import crawl_list_age, stored_crawls, stored_document, stored_response
 
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
@@ -98,6 +99,8 @@ def fetch_crawl_list(
             found, complete = _probe(data(), newest, now or datetime.now(UTC))
         if not (stored or found):
             raise
+        if stored and complete and not store.read_only:
+            _add_to_stored_list(store, found)
         return _incomplete(stored, age, error, found, complete=complete and bool(stored))
     if not store.read_only:
         store.put("documents", [(COLLINFO, stored_response(response, lists))])
@@ -116,6 +119,14 @@ def _incomplete(
     missing = "" if complete else "; other crawls may exist: name one in full, such as CC-MAIN-2022-05"
     warning = f"cannot fetch the list of crawls ({error}); {listed}{newer}{missing}"
     return CrawlList([crawls[name] for name in newest_first(crawls)], tuple(found), warning, complete)
+
+
+def _add_to_stored_list(store: Store, found: list[str]) -> None:
+    """Store that the list is complete with these crawls, so that it is not fetched again for a day."""
+    document = stored_document(store, COLLINFO)
+    assert document  # noqa: S101 - it was just read
+    data = json.dumps([*({"id": crawl} for crawl in found), *json.loads(document.data)]).encode()
+    store.put("documents", [(COLLINFO, replace(document, data=data, taken=datetime.now(UTC).isoformat()))])
 
 
 def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list[str], bool]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
+    ROBOTS,
     STORED,
     SUBSETS,
     check_crawl_name,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from catalogue.query.query import Query
 
 Words = str | Iterable[str]
+_ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
 """Crawls that a message names."""
 
@@ -66,8 +68,22 @@ def select(session: Session, query: "Query") -> Selection:
     if session.dataset != COMMON_CRAWL:
         return Selection(tuple(_crawls_of_dataset(session, query.crawls or "all")), query.subsets)
     crawls, missing = _select_listed(session, query.crawls or [STORED])
-    subsets = select_subsets(query.subsets) or subsets_of_status(query.filters.status)
-    return Selection(tuple(crawls), tuple(sorted(subsets, key=SUBSETS.index)), missing)
+    return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
+
+
+def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the subsets of a question, in the order of the result.
+
+    Args:
+        words: names of subsets or ``all``; if there are none, the other arguments decide.
+        statuses: such as ``200`` or ``4xx``.
+        patterns: URLs of robots.txt files among them add the subset of these files.
+    """
+    chosen = select_subsets(words)
+    if not chosen:
+        robots = any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns)
+        chosen = (*subsets_of_status(statuses), *([ROBOTS] if robots else []))
+    return tuple(sorted({*chosen}, key=SUBSETS.index))
 
 
 def select_listed(session: Session, words: Words) -> list[str]:
@@ -80,10 +96,7 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
     listed, missing = _stored_list(session), tuple[str, ...]()
     parsed = parse_crawl_words(several(words), listed)
     if STORED in parsed:
-        stored = stored_crawls(session)
-        if not stored:
-            raise nothing_stored(session)
-        parsed = [each for word in parsed for each in (stored if word == STORED else [word])]
+        parsed = with_stored(session, parsed)
     names = [*plain_names(parsed)]
     if len(names) < len(parsed):
         try:
@@ -96,6 +109,18 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
     for crawl in names:
         _check_name(session, crawl, listed)
     return select_crawls(parsed, sorted({*listed, *names})), missing
+
+
+def with_stored(session: Session, words: Iterable[str]) -> list[str]:
+    """Replace the word ``stored`` by the stored crawls.
+
+    Raises:
+        NotHarvested: if nothing is stored.
+    """
+    stored = stored_crawls(session)
+    if not stored:
+        raise nothing_stored(session)
+    return [each for word in words for each in (stored if word == STORED else [word])]
 
 
 def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
@@ -156,7 +181,7 @@ def select_stored(
     if session.dataset != COMMON_CRAWL:
         return _crawls_of_dataset(session, words)
     stored = stored_crawls(session) if stored is None else newest_first(stored)
-    parsed = ["all" if word == STORED else word for word in parse_crawl_words(several(words), stored)]
+    parsed = parse_crawl_words(several(words), stored)
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
@@ -185,7 +210,7 @@ def select_one(session: Session, word: str) -> str:
 def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
     """Return the selected parts of a dataset other than Common Crawl's index."""
     dataset, stored = session.dataset, session.metadata().requested_crawls
-    parsed = ["all" if word == STORED else word for word in parse_crawl_words(several(words), stored)]
+    parsed = parse_crawl_words(several(words), stored)
     if not stored:
         run = dataset.harvest_command(dataset.name)
         raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))

@@ -41,7 +41,7 @@ def _plain(crawl: str) -> re.Pattern[bytes]:
     """Return an expression for lines that are valid, and that a conversion to a row and back does not change."""
     archive = rf"(?:common-crawl/)?crawl-data/{re.escape(crawl)}/segments/[!#-.0-\[\]-~]+/"
     pattern = (
-        rf'[!-~]+ {_TIME} {{"url": "{_TEXT}"{_optional("mime", "mime-detected")}'
+        rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "{_KNOWN}"{_optional("mime-detected")}'
         rf'(?:, "status": "[1-9]\d\d")?{_optional("digest")}, "length": "{_NUMBER}", "offset": "{_NUMBER}", '
         rf'"filename": "{archive}(?:crawldiagnostics|robotstxt|warc)/{_TEXT}"'
         rf"{_optional('charset', 'languages', 'truncated', 'redirect')}}}"

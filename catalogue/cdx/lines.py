@@ -26,6 +26,9 @@ https://github.com/commoncrawl/nutch."""
 _NAMES = [f"{json.dumps(name)}: " for name in _COLUMNS]
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
+_MEDIA_TYPE = _COLUMNS["mime"]
+UNKNOWN_TYPE = "unk"
+"""Media type of a capture for which the server sent none; each line of the CDX index has one."""
 _INVALID_STATUS = -1
 """Status of a capture whose status was not a number."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~:/")
@@ -38,6 +41,8 @@ def lines_of(rows: pa.RecordBatch) -> list[str]:
     as pywb does, and so are blanks in keys: a line can be divided at its first two blanks.
     """
     columns = {name: rows.column(name) for name in rows.schema.names}
+    if _MEDIA_TYPE in columns:
+        columns[_MEDIA_TYPE] = columns[_MEDIA_TYPE].fill_null(UNKNOWN_TYPE)
     nothing = [None] * rows.num_rows
     keys, times, *fields = (
         _values(columns[name]) if name in columns else nothing

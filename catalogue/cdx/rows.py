@@ -25,8 +25,8 @@ from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, po
 
 _STATUS = "status"
 _REQUIRED = ("url", "filename")
-_UNKNOWN = ("", "-")
-"""Values of other fields that are unknown."""
+_UNKNOWN = ("", "-", "unk")
+"""Values of other fields that are unknown; the last one is a media type that the server did not send."""
 _FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
 _JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
 

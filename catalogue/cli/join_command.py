@@ -18,6 +18,7 @@ from catalogue.cli.options import (
     json_option,
     scheduler_option,
 )
+from catalogue.cli.select_captures import describe_crawls, describe_subsets
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated, duration, format_cost, parse_size, plural, size
@@ -133,7 +134,8 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
     if json_:
         as_json(asdict(done) | {"complete": done.complete})
         return
-    options.say(f"{plural(done.rows, 'row')} in {done.output}, of {plural(done.patterns, 'key')}")
+    searched = f"{describe_subsets(done.subsets)} in {describe_crawls(done.crawls)}"
+    options.say(f"{plural(done.rows, 'row')} in {done.output}, of {plural(done.patterns, 'key')}; searched: {searched}")
     if done.invalid:
         options.say(f"{plural(done.invalid, 'row')} of the input without a valid key, listed in {done.invalid_file}")
     if done.other_urls:

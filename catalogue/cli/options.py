@@ -110,7 +110,7 @@ _conditions = combine(
     click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
     capture_options,
 )
-filter_options = combine(_patterns, crawl_option, _conditions)
+filter_options = combine(_patterns, _any_crawl_option, _conditions)
 query_options = combine(
     _patterns,
     _any_crawl_option,

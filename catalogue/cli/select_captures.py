@@ -1,14 +1,14 @@
 """From the options of a command to captures."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
-from catalogue.commoncrawl.crawls import SUBSETS, subsets_of_status
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, format_cost, join_first, plural
@@ -85,8 +85,9 @@ def select_captures(
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
     """Return the parameters of a harvest that a query needs."""
     from catalogue.query.filters import statuses
+    from catalogue.selection import subsets_of
 
-    subsets = parameters["subsets"] or subsets_of_status(statuses(parameters["status"]))
+    subsets = subsets_of(parameters["subsets"], statuses(parameters["status"]), parameters["patterns"])
     return {"crawls": [*crawls], "subsets": subsets}
 
 
@@ -171,13 +172,22 @@ def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]
     if options.table is not None:
         return plural(rows, "row")
     selection = selection_of(catalogue, parameters)
-    newest, *others = selection.crawls
-    crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
     only, *more = selection.subsets
-    if not more:
-        return f"{rows:,} {_NOUNS[only][rows != 1]} in {crawls}"
-    kinds = ", ".join(_NOUNS[subset][1] for subset in selection.subsets)
-    return f"{plural(rows, 'capture')} ({kinds}) in {crawls}"
+    found = f"{rows:,} {_NOUNS[only][rows != 1]}"
+    if more:
+        found = f"{plural(rows, 'capture')} ({describe_subsets(selection.subsets)})"
+    return f"{found} in {describe_crawls(selection.crawls)}"
+
+
+def describe_crawls(crawls: Sequence[str]) -> str:
+    """Return the name of a crawl, or the number, oldest and newest of several."""
+    newest, *others = crawls
+    return f"{plural(len(crawls), 'crawl')}, {others[-1]} to {newest}" if others else newest
+
+
+def describe_subsets(subsets: Sequence[str]) -> str:
+    """Return what subsets have."""
+    return ", ".join(_NOUNS[subset][1] for subset in subsets)
 
 
 def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
@@ -199,7 +209,8 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
     from catalogue.selection import select
 
     words = parameters["crawls"] or None
-    query = Query.of("*", crawls=words, subsets=parameters["subsets"], status=parameters["status"])
+    names = ("patterns", "subsets", "status")
+    query = Query.of(crawls=words, **{name: parameters[name] for name in names})
     return select(catalogue.session, query)
 
 

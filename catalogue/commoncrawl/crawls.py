@@ -8,6 +8,7 @@ from catalogue.formatting import closest_name, comma_separated
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""
+ROBOTS = SUBSETS[2]
 CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]{0,15})?"
 """Matches ``CC-MAIN-2022-05``, ``CC-MAIN-2009-2010``, ``CC-SUPPLEMENTAL-2026-22``, ``CC-MAIN-2026-22-bis``."""
 
@@ -113,15 +114,15 @@ def _complete(name: str, known: Collection[str]) -> str:
 def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
     """Return the crawls that words select, each once, newest first; ranges include both ends.
 
-    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name. The
-    caller replaces the word ``stored``.
+    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name.
+    ``stored`` selects all of them; where ``known`` are listed crawls, the caller replaces it.
     """
     candidates = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
     for word in parse_crawl_words(words, known):
         first, dots, last = word.partition("..")
         if word in _WORDS:
-            found = candidates if word == "all" else candidates[:1]
+            found = candidates[:1] if word == "latest" else candidates
         elif dots or (word not in known and _YEAR.fullmatch(word)):
             low = _end_age(first, known, ("", ""))
             high = _end_age(last if dots else word, known, ("~", "~"))

@@ -114,7 +114,7 @@ def _response(
 ) -> Row:
     found = {
         "fetch_status": status,
-        "content_mime_type": mime or "unk",
+        "content_mime_type": mime or None,
         "content_mime_detected": detected,
         "body": body,
     }
@@ -295,7 +295,7 @@ def _record(row: Row) -> tuple[str, dict[str, str], bytes]:
     if row["content_mime_detected"]:
         headers["WARC-Identified-Payload-Type"] = row["content_mime_detected"]
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
-    if digest and row["content_mime_type"] != "unk":
+    if digest and row["content_mime_type"]:
         lines.append(f"Content-Type: {row['content_mime_type']}" + (f"; charset={charset}" if charset else ""))
     if row.get("fetch_redirect"):
         lines.append(f"Location: {row['fetch_redirect']}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from threading import Thread
 
-from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import STORED, SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
@@ -16,7 +16,7 @@ from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.file_lists import fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
-from catalogue.selection import select_stored, several
+from catalogue.selection import select_stored, several, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_blocks import crawls_with_blocks, forget_list
 from catalogue.store.stored_lists import (
@@ -214,6 +214,7 @@ def _select(
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(crawls or ()), _listed_crawls(session))
+        words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
     words = several(crawls or "all")

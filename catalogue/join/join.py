@@ -270,6 +270,8 @@ class _Run:
             about["patterns"],
             about["invalid"],
             self._invalid if about["invalid"] else None,
+            self._scope.selection.crawls,
+            self._scope.selection.subsets,
             ledger.slice_count,
             requests,
             received,

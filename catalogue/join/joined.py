@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
-from catalogue.formatting import ReprMixin, plural, size
+from catalogue.formatting import ReprMixin, join_first, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,10 @@ class Joined(ReprMixin):
     """Rows of the input that are no pattern."""
     invalid_file: Path | None
     """A CSV file with their number, text, and what is wrong."""
+    crawls: tuple[str, ...]
+    """Crawls that were searched, newest first."""
+    subsets: tuple[str, ...]
+    """Subsets that were searched."""
     slices: int
     """Parts in which the keys were read, of all crawls."""
     requests: int
@@ -94,6 +98,8 @@ class Joined(ReprMixin):
         yield "input", f"{plural(self.input_rows, 'row')}, {plural(self.patterns, 'key')}"
         if self.invalid:
             yield "without a key", f"{plural(self.invalid, 'row')}; see invalid_file"
+        yield "crawls", join_first(self.crawls)
+        yield "subsets", ", ".join(self.subsets)
         yield "files", f"{len(self.files):,}"
         if self.other_urls:
             yield "of other URLs", f"{plural(self.other_urls, 'row')}; see the column exact"

@@ -27,9 +27,10 @@ Values = str | int | Iterable[str | int] | None
 
 STATUS = "[1-9](?:[0-9]{2}|[0-9][xX]|[xX]{2})"
 MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,127}\\*?)?"
-"""The pattern of a media type; ``unk`` stands in the index where the server named none."""
+"""The pattern of a media type; ``unk`` selects captures without one."""
 LANGUAGE = "[A-Za-z]{3}"
 
+_UNKNOWN_TYPE = "unk"
 _DETECTED_TYPE, _DECLARED_TYPE = "content_mime_detected", "content_mime_type"
 """The media type as detected, absent from the first crawls, and as declared by the server."""
 
@@ -80,7 +81,7 @@ class Filters:
         if self.status:
             parts.append(_any_of("fetch_status", self.status, "x", _status_range))
         if self.mime:
-            parts.append(_any_of(media_type, self.mime, "*", _starts_with, literal))
+            parts.append(_any_of(media_type, self.mime, "*", _starts_with, literal, unknown=_UNKNOWN_TYPE))
         if self.lang:
             listed = ", ".join(map(literal, self.lang))
             parts.append(f"list_has_any(string_split(content_languages, ','), [{listed}])")
@@ -126,10 +127,14 @@ def _any_of(
     wildcard: str,
     range_: Callable[[str, str], str],
     constant: Callable[[str], str] = str,
+    *,
+    unknown: str = "",
 ) -> str:
-    """Return a condition for any of the values; values that end with ``wildcard`` are prefixes."""
-    exact = [constant(value) for value in values if not value.endswith(wildcard)]
+    """Return a condition for any of the values; values that end with ``wildcard`` are prefixes, ``unknown`` is null."""
+    exact = [constant(value) for value in values if not value.endswith(wildcard) and value != unknown]
     parts = [range_(column, value) for value in values if value.endswith(wildcard)]
+    if unknown in values:
+        parts.append(f"{column} IS NULL")
     if exact:
         parts.append(f"{column} = {exact[0]}" if len(exact) == 1 else f"{column} IN ({', '.join(exact)})")
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"

@@ -21,7 +21,7 @@ from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.residual import Residual
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.source.checks import Response, Source
+from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
 
@@ -93,19 +93,30 @@ def _least_after(job: _Job) -> bytes:
 def _noting(
     fetched: Iterator[tuple[_Job, Response]], jobs: list[_Job], events: ReadEvents
 ) -> Iterator[tuple[_Job, Response]]:
-    """Yield responses, and note the versions of their files."""
+    """Yield responses, and note the versions of their files.
+
+    Raises:
+        FileChanged: if two responses are of different versions of a file.
+    """
     left = iter(jobs)
+    versions: dict[str, FileVersion] = {}
     try:
         for job, response in fetched:
+            version = FileVersion(response.total_size, response.etag)
+            _check_version(job.read.path, version, versions.setdefault(job.read.path, version))
             next(left)
             if response.etag:
-                version = FileVersion(response.total_size, response.etag)
                 events.note_version(job.planned.crawl, job.read.path, version)
             yield job, response
     except FileChanged:
         job = next(left)
         events.note_version(job.planned.crawl, job.read.path, None)
         raise
+
+
+def _check_version(path: str, version: FileVersion, first: FileVersion) -> None:
+    if first.size != version.size or differ(first.etag, version.etag):
+        raise FileChanged(f"{path} was replaced while it was read; run the query again")
 
 
 def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[tuple[pa.Table, bytes]]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.arrow_arrays import integer, positions
+from catalogue.parquet.arrow_arrays import integer, positions, text
 from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
@@ -30,6 +30,7 @@ _FEW_ROWS = 1024
 _SMALL_PAGE = 16 << 10
 """Uncompressed bytes of an average page, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
 _STATUS = "fetch_status"
+_MEDIA_TYPE, _UNKNOWN_TYPE = "content_mime_type", "unk"
 _DELTA_BYTE_ARRAY = 7
 """Of the format's ``Encoding``."""
 
@@ -234,7 +235,10 @@ def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _known(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown statuses by null: the writer of the index stores -1."""
+    """Replace unknown values by null: the status -1, and the media type ``unk``."""
+    if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
+        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
+        return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
     if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
         return values
     unknown = pc.less(values, integer(0, values.type))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.cdx.line_formats import fields_of
+from catalogue.cdx.lines import UNKNOWN_TYPE
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.parquet.arrow_arrays import texts
 
@@ -75,6 +76,8 @@ class Filter:
             return None
         if self.field == "status" and re.fullmatch("[1-9][0-9]{2}", self.value, re.ASCII):
             return f"fetch_status = {self.value}"
+        if (self.field, self.value) == ("mime", UNKNOWN_TYPE):
+            return f"{_TEXT_COLUMNS[self.field]} IS NULL"
         if self.field in _TEXT_COLUMNS and re.fullmatch(r"[\w.+/-]+", self.value, re.ASCII):
             return f"{_TEXT_COLUMNS[self.field]} = '{self.value}'"
         return None

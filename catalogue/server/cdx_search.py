@@ -219,7 +219,9 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
         from catalogue.query.where import parse_where
 
         where = parse_where(request.where, pa.schema([]), catalogue.session.dataset)
-    query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
+    query = ResolvedQuery(
+        intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
+    )
     return _run(catalogue, query, crawl)
 
 

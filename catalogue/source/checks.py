@@ -246,7 +246,7 @@ class Request:
         if self.pin and total != self.pin.size:
             message = f"{self.where} has {total:,} bytes; expected {self.pin.size:,}"
             raise FileChanged(message)
-        if self.pin and _differ(self.pin.etag, headers.get("etag")):
+        if self.pin and differ(self.pin.etag, headers.get("etag")):
             message = f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}"
             raise FileChanged(message)
 
@@ -278,7 +278,8 @@ def _printable(value: str | None) -> str | None:
     return value if value and value.isprintable() else None
 
 
-def _differ(expected: str | None, sent: str | None) -> bool:
+def differ(expected: str | None, sent: str | None) -> bool:
+    """Return whether two ETags mean different bytes."""
     return is_strong(expected) and is_strong(sent) and expected != sent
 
 

@@ -55,7 +55,9 @@ def test_unknown_values_of_lines_are_null_and_no_conflict(tmp_path: Path, unknow
     assert (fetched.status, fetched.err) == (0, "1 record in found.warc.gz\n")
     lines = run("query", "example.com", "--crawl", CRAWL, "--format", "cdxj", "-o", "found.cdxj")
     assert lines.status == 0
-    assert json.loads((tmp_path / "found.cdxj").read_text().split(" ", 2)[2]).keys() & COMPARED.keys() == {"url"}
+    written = json.loads((tmp_path / "found.cdxj").read_text().split(" ", 2)[2])
+    assert written.keys() & COMPARED.keys() == {"url", "mime"}
+    assert written["mime"] == "unk"
 
 
 def test_unknown_status_meets_no_condition(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_selects_fields(output: Output, fields: list[str], expected: str) -> Non
 
 def test_leaves_out_missing_values() -> None:
     assert written({"url_surtkey": "com,example)/"}) == ["com,example)/ - {}"]
-    assert written(dict.fromkeys(SCHEMA.names)) == ["- - {}"]
+    assert written(dict.fromkeys(SCHEMA.names)) == ['- - {"mime": "unk"}']
     assert written({"url": "", "warc_record_offset": 0}) == ['- - {"url": "", "offset": "0"}']
 
 

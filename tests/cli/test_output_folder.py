@@ -124,18 +124,18 @@ def test_folder_has_as_many_captures_as_a_count(asking: Command, tmp_path: Path,
 def test_includes_crawls_harvested_since(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
     crawl, other = whole_crawls[0], whole_crawls[-1]
     assert command("harvest", "--crawl", crawl).status == 0
-    command("query", "*.org", "-o", "found/", *URLS)
+    command("query", "*.com", "-o", "found/", *URLS)
     assert command("harvest", "--crawl", other).status == 0
-    ran = command("query", "*.org", "-o", "found/", *URLS)
+    ran = command("query", "*.com", "-o", "found/", *URLS)
     assert (other in ran.err, crawl in ran.err) == (True, False)
     found = {each: pq.read_metadata(tmp_path / "found" / f"{each}.parquet").num_rows for each in (crawl, other)}
     for each, rows in found.items():
-        assert rows == int(command("query", "*.org", "--count", "--crawl", each).out)
+        assert rows == int(command("query", "*.com", "--count", "--crawl", each).out)
     assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
-    assert "already" in command("query", "*.org", "-o", "found/", *URLS).err
+    assert "already" in command("query", "*.com", "-o", "found/", *URLS).err
     cut = tmp_path / "found" / f"{crawl}.parquet"
     cut.write_bytes(cut.read_bytes()[:-1])
-    assert crawl in command("query", "*.org", "-o", "found/", *URLS).err
+    assert crawl in command("query", "*.com", "-o", "found/", *URLS).err
 
 
 def test_subset_that_is_not_stored_is_an_error(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:

@@ -130,6 +130,9 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     assert [crawl.id for crawl in done.crawls] == [*names, *stored]
     assert warning in (done.warning or "")
     assert done.complete is ("other crawls" not in warning)
+    if done.complete:  # it is stored, for a day
+        again = fetch_crawl_list(store, lists)
+        assert ([crawl.id for crawl in again.crawls], again.warning) == ([*names, *stored], None)
 
 
 def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callable[[str], PoliteSource]) -> None:

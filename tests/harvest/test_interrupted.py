@@ -107,7 +107,7 @@ def test_check_repairs_a_damaged_request(cat: Catalogue, command: Command, crawl
     assert command("check").status == 1
     assert command("check", "--repair").status == 0
     assert command("check").status == 0
-    assert not cat.captures("*.example.com", crawls=crawl, index="columnar").complete
+    assert not cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
 
 
 def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, crawl: str) -> None:

@@ -91,7 +91,7 @@ def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
         offset: int | None = 0
         while offset is not None:
             answer = await assistant.ask(
-                "query", patterns=[SITE], crawls=[MODERN, OLD], limit=100, offset=offset, max_requests=200
+                "query", patterns=[SITE], subset="all", crawls=[MODERN, OLD], limit=100, offset=offset, max_requests=200
             )
             assert answer["complete"] is (answer["next_offset"] is None)
             assert bool(answer["crawls_not_read"]) is not answer["complete"]
@@ -155,7 +155,7 @@ def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: 
     """Of the stored crawl, redirects and errors are not stored, and it has no CDX index."""
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("query", patterns=["nowhere.example"], crawls=[MODERN])
+        answer = await assistant.ask("query", patterns=["nowhere.example"], subset="all", crawls=[MODERN])
         assert not answer["complete"]
         assert answer["crawls_without_match"] == []
         assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]

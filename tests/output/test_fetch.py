@@ -165,7 +165,7 @@ def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, row
 def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
     found = list(harvested.records(rows[:20] + rows[:3]))
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
-    frame = harvested.captures("*.com", crawls=crawl, limit=3).to_pandas()
+    frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
@@ -180,7 +180,7 @@ def test_resumed_fetch_equals_one_run(
     asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
     expected = Counter(row["url"] for row in rows)
-    words = ["fetch", MANY, "--crawl", crawl, "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
+    words = ["fetch", MANY, "--crawl", crawl, "--subset", "all", "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
     killed = 0
     for number in (3, 20):  # at the n-th request
         with FaultServer(mirror) as server:

@@ -148,7 +148,7 @@ def linked(reported: Any, truth: Truth) -> None:
 
 
 def joined(reported: Any, truth: Truth) -> None:
-    counts = dict(truth.rows("url_surtkey, count(*)", f"crawl IN {truth.crawls} GROUP BY ALL"))
+    counts = dict(truth.rows("url_surtkey, count(*)", f"crawl IN {truth.crawls} AND subset = 'warc' GROUP BY ALL"))
     assert len(reported["captures"]) > 20
     for url, captures in reported["captures"]:
         assert captures == sum(counts.get(key, 0) for key in url_surtkeys(url)), url

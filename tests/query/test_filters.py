@@ -127,7 +127,7 @@ def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) ->
         for filters, expected in (
             ({"mime": "text/html"}, {"CC-MAIN-2022-33": "23", "CC-MAIN-2014-10": "02", "CC-MAIN-2013-20": "02"}),
             ({"mime": "application/*"}, {"CC-MAIN-2022-33": "0"}),
-            ({"mime": "unk,text/plain"}, {"CC-MAIN-2014-10": "13", "CC-MAIN-2013-20": "13"}),
+            ({"mime": "unk,text/plain"}, {"CC-MAIN-2022-33": "1", "CC-MAIN-2014-10": "13", "CC-MAIN-2013-20": "13"}),
             ({"mime": "text/*", "status": 404}, {"CC-MAIN-2014-10": "1", "CC-MAIN-2013-20": "1"}),
         ):
             found = cat.captures("*.com", columns=["url_surtkey"], ordered=True, subsets="all", **filters)

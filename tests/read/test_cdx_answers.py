@@ -10,7 +10,6 @@ from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import catalogue
@@ -57,12 +56,8 @@ def write_index(folder: Path, index: CdxIndex) -> None:
 
 
 def comparable(table: pa.Table) -> pa.Table:
-    """Rows in some order; a missing media type of the server is ``unk`` in lines, and null in some Parquet files."""
-    place = table.schema.get_field_index("content_mime_type")
-    if place < 0:
-        return in_order(table, table.schema.names)
-    known = pc.if_else(pc.equal(table.column(place), "unk"), None, table.column(place))
-    return in_order(table.set_column(place, table.schema.field(place), known), table.schema.names)
+    """Rows in some order."""
+    return in_order(table, table.schema.names)
 
 
 def test_both_indexes_have_the_same_rows(columnar: Catalogue, crawls: tuple[str, ...], whole_mirror: Path) -> None:

@@ -100,8 +100,8 @@ def test_accepts_any_executor(harvested_data: Path, settings: Settings, harveste
 def test_stops_at_the_limit(harvested_data: Path, settings: Settings, some: list[str]) -> None:
     executor = Recording({"tcp://10.0.0.1:1": 2})
     with opened(harvested_data, settings, executor) as cat:
-        files = len(cat.captures("*", crawls=some).plan.files)
-        assert cat.captures("*", crawls=some, where="true", limit=5).to_arrow().num_rows == 5
+        files = len(cat.captures("*", crawls=some, subsets="all").plan.files)
+        assert cat.captures("*", crawls=some, subsets="all", where="true", limit=5).to_arrow().num_rows == 5
     assert len(executor.tasks) < files
 
 

@@ -86,7 +86,7 @@ def run(browser: Chrome, script: str) -> Any:
 def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
     field = browser.find_element(By.NAME, "url")
-    field.send_keys("example.com/*", Keys.ENTER)
+    field.send_keys("*.example.com", Keys.ENTER)
     wait = WebDriverWait(browser, 20)
     rows = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "table.captures tbody tr"))
     assert len(rows) == 100

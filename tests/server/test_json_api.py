@@ -96,6 +96,7 @@ def test_captures_agree_with_python(address: str, harvested: Catalogue, query: d
             query["url"],
             columns=columns.split(",") if columns and columns != "*" else columns,
             where=filters,
+            subsets="all" if query.get("status") else (),
             from_=query.get("from_"),
             to=query.get("to"),
             match=Match(query["matchType"]) if "matchType" in query else None,

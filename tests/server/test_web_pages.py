@@ -105,7 +105,7 @@ def test_escapes_hostile_values(hostile: str) -> None:
     answer = search(hostile, url="evil.example/*", crawl="stored")
     root = page(answer)
     assert "<script" not in answer.text
-    untimed, first, *others = rows(root)
+    first, *others, untimed = rows(root)
     assert [row[1] for row in (untimed, first, *others)] == [HOSTILE, HOSTILE, *(url or "" for url in UNLINKED)]
     assert first[3:5] == ["text/ <b>", "<i>, eng"]
     assert all(row[3:5] == [NOTHING, NOTHING] for row in (untimed, *others))

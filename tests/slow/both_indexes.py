@@ -161,12 +161,12 @@ class RandomQuery:
 
 
 def _known(rows: pa.Table) -> pa.Table:
-    """Replace the status -1, which the index has for an unknown one, by null."""
-    at = rows.schema.get_field_index("fetch_status")
-    if at < 0:
-        return rows
-    known = pc.if_else(pc.equal(rows.column(at), -1), None, rows.column(at))
-    return rows.set_column(at, rows.schema.field(at), known)
+    """Replace the values that the index has for unknown ones by null."""
+    for name, unknown in (("fetch_status", -1), ("content_mime_type", "unk")):
+        if (at := rows.schema.get_field_index(name)) >= 0:
+            known = pc.if_else(pc.equal(rows.column(at), unknown), None, rows.column(at))
+            rows = rows.set_column(at, rows.schema.field(at), known)
+    return rows
 
 
 class Sessions:
@@ -188,12 +188,13 @@ class Sessions:
 
 def compare(query: RandomQuery, harvested: Catalogue, empty: Catalogue) -> pa.Table:
     """Compare the answers to a query; return the rows."""
-    one = harvested.captures(crawls=CRAWL, **query.words)
+    words = {"subsets": "all", **query.words}
+    one = harvested.captures(crawls=CRAWL, **words)
     rows = one.to_arrow()
     if (expected := query.expected) is not None:
         check_same(expected, rows.drop_columns(["crawl"]), f"rows that were written, and the columnar index: {query}")
     cat = empty if query.by_empty else harvested
-    other = cat.captures(crawls=CRAWL, index="cdx", **query.words)
+    other = cat.captures(crawls=CRAWL, index="cdx", **words)
     assert other.schema == one.schema, query
     if query.counted:
         assert other.count() == one.count() == len(rows), query

@@ -229,7 +229,7 @@ class _Reading:
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
         """Run a query twice, the second time with the page indexes that the first one learned."""
         names = tuple(name for name in COLUMNS if name in footer.columns)
-        query = ResolvedQuery(intervals, ("x",), columns=names)
+        query = ResolvedQuery(intervals, ("x",), columns=names, any_order=True)
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")

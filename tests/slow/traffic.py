@@ -164,7 +164,8 @@ class _Steps:
         limit = None if random.random() < 0.8 else random.randrange(1, 50)
         condition = f"({crawl == 'all'} OR crawl = '{crawl}') AND ({where or 'true'})"
         right = self._scan([parse_pattern(text) for text in texts], condition)
-        requested = {"patterns": texts, "crawls": crawl, "columns": columns, "where": where, "limit": limit}
+        words = {"crawls": crawl, "subsets": "all", "columns": columns, "where": where, "limit": limit}
+        requested = {"patterns": texts, **words}
         return requested, in_order(right, columns)
 
     def _ask(self, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:

@@ -57,7 +57,7 @@ def harvest(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
 
 
 def query(cat: Catalogue, crawl: str, _: Path, __: list[Row]) -> object:
-    return cat.captures("*", crawls=crawl, columns=["url", "fetch_time"]).to_arrow()
+    return cat.captures("*", crawls=crawl, subsets="all", columns=["url", "fetch_time"]).to_arrow()
 
 
 def fetch(cat: Catalogue, _: str, folder: Path, rows: list[Row]) -> object:
@@ -85,7 +85,7 @@ def limited(server: FaultServer, folder: Path, connections: int = 4) -> Settings
 
 @pytest.fixture(scope="module")
 def rows(harvested: Catalogue, crawl: str) -> list[Row]:
-    captures: list[Row] = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 30).to_pylist()
+    captures: list[Row] = harvested.captures("*.com", crawls=crawl, subsets="all").to_arrow().slice(0, 30).to_pylist()
     return captures
 
 

@@ -125,6 +125,8 @@ def _capture(row: dict[str, object]) -> Capture:
     fields = {"urlkey": key, "timestamp": timestamp}
     for column, name in _COLUMNS.items():
         value = row.get(column)
+        if value is None and name == "mime":  # each line of the CDX index has one
+            value = "unk"
         if value is None or (name == "status" and value == -1):
             continue
         fields[name] = str(value)

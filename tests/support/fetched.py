@@ -14,7 +14,7 @@ MANY = "*.org"
 
 
 def many_rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = harvested.captures(MANY, crawls=crawl).to_arrow().to_pylist()
+    found: list[dict[str, Any]] = harvested.captures(MANY, crawls=crawl, subsets="all").to_arrow().to_pylist()
     return found
 
 
