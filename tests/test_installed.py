@@ -85,7 +85,8 @@ def test_both_indexes_return_a_url(home: Path, settings: dict[str, str]) -> None
     rows: dict[str, Sequence[object]] = {}
     for index in ("columnar", "cdx"):
         ran = run(home, "catalogue", "query", *URL, "--index", index, **settings)
-        assert (ran.returncode, ran.stderr[-11:]) == (0, "2 captures\n")
+        assert ran.returncode == 0, ran.stderr
+        assert "2 pages in " in ran.stderr
         rows[index] = sorted(ran.stdout.splitlines())
     assert rows["columnar"] == rows["cdx"]
 

@@ -177,7 +177,9 @@ def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     blocks: Sequence[Block] = ()
     if columnar is None:
         blocks = _cut_by_list(catalogue, crawl, request)
-    elif columnar.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
+    elif columnar.scope.missing or (
+        columnar.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request))
+    ):
         blocks = [Block(intervals, 1)]
         if request.pattern.match is not Match.EXACT:
             few = columnar.candidate_row_groups <= _MAX_INDEXED
@@ -232,7 +234,8 @@ def _run(catalogue: Catalogue, query: ResolvedQuery, crawl: str) -> Captures:
         NotHarvested: if neither is.
     """
     session = catalogue.session
-    return run_query(session, query, Selection(tuple(select_stored(session, crawl, subsets=SUBSETS)), SUBSETS))
+    stored = {*session.metadata().crawls, *session.block_lists.stored}
+    return run_query(session, query, Selection(tuple(select_stored(session, crawl, stored, SUBSETS)), SUBSETS))
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:

@@ -146,7 +146,7 @@ def question_of(chance: random.Random, states: States) -> dict[str, Any]:
     return {"patterns": patterns, "crawls": words_for_crawls(chance, states.crawls), **question}
 
 
-@pytest.mark.parametrize("seed", range(settings().max_examples // 2))
+@pytest.mark.parametrize("seed", range(settings().max_examples // 3))
 def test_answers_are_the_same_in_every_state(states: States, empty: Callable[[], Catalogue], seed: int) -> None:
     question = question_of(random.Random(seed), states)
     with empty() as cat:
@@ -194,7 +194,7 @@ def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], C
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("crawls", ["latest", "all", "2022.."])
+@pytest.mark.parametrize("crawls", ["latest", "2022.."])
 def test_commands_say_the_same_in_every_state(
     states: States, whole_mirror: Path, tmp_path: Path, words: list[str], crawls: str
 ) -> None:
