@@ -67,7 +67,7 @@ def rows_of(rows: pa.Table) -> list[Row]:
 def test_both_indexes_return_the_rows_of_a_scan_in_order(columnar: Catalogue, crawls: list[str], scan: Scan) -> None:
     chance = random.Random(20)
     found = ties = 0
-    count = trying().max_examples
+    count = 3 * trying().max_examples
     there: dict[str, set[str]] = {crawl: set() for crawl in crawls}
     for row in scan.everything.group_by(["crawl", "subset"]).aggregate([]).to_pylist():
         there[row["crawl"]].add(row["subset"])
