@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import NotHarvested
-from catalogue.formatting import comma_separated
 from catalogue.key_map.key_map import Extent, FileExtent
 from catalogue.metadata_db.queries import statement
 from catalogue.query.literals import with_literals
@@ -114,16 +113,6 @@ def _extent(
     if intervals:
         return Extent(name, tuple((each["min"], each["max"]) for each in intervals))
     return Extent(name, () if least is None or greatest is None else ((least, greatest),))
-
-
-def crawl_states(
-    session: Session, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()
-) -> dict[str, str]:
-    """Return for each crawl with files of the subsets, newest first, a digest of its stored and listed files."""
-    chosen, requested = select_stored(session, crawls), comma_separated(subsets)
-    of = [] if "all" in requested else requested
-    states = {crawl: session.metadata().state_of(crawl, of) for crawl in chosen}
-    return {crawl: state for crawl, state in states.items() if state}
 
 
 def block_list_rows(session: Session) -> list[dict[str, Any]]:

@@ -12,8 +12,6 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 
 REPAIR = "catalogue check --repair"
-COMPARED = "20MB"
-"""Default share of the rows of both indexes of a crawl that are compared."""
 EMPTY = "no file was compared with the source, since the share contains none; choose another, such as 1%"
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.reports import crawl_states
 from catalogue.selection import Selection, select
 from catalogue.session import Session
 from catalogue.store.stored_blocks import LISTS
@@ -82,13 +80,8 @@ class Scope:
         store = self._session.store if self._session.store_path.exists() else None
         document = store.get("documents", LISTS + crawl) if store else None
         listed = blake2b(document.data, digest_size=16).hexdigest() if document else ""
-        return f"{self._states.get(crawl, '')} {listed}"
-
-    @cached_property
-    def _states(self) -> dict[str, str]:
         shown = self._shown
-        harvested = [crawl for crawl in self.selection.crawls if shown and crawl in shown.crawls]
-        return crawl_states(self._session, harvested, self.selection.subsets) if harvested else {}
+        return f"{shown.state_of(crawl, self.selection.subsets) if shown else ''} {listed}"
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""

@@ -30,8 +30,6 @@ _MAGIC = b"CATTBL2\n"
 _NUMBER = 4
 """Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
-_TAIL = 64 << 10
-"""Bytes that usually contain footer and directory."""
 
 
 class TableDamaged(Exception):
