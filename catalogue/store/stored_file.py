@@ -95,13 +95,6 @@ def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int
     return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
 
 
-def with_note(value: bytes, note: str) -> bytes:
-    """Return a value of ``encode`` with another note, without compressing its data again."""
-    header, _, data = value[1 + DIGEST_SIZE :].partition(b"\n")
-    length, fields = json.loads(header)
-    return _joined(length, fields | {"note": note}, data)
-
-
 def _joined(length: int, header: dict[str, object], compressed: bytes) -> bytes:
     body = json.dumps([length, header]).encode() + b"\n" + compressed
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body

@@ -3,7 +3,6 @@
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from catalogue.errors import NotHarvested, StoreDamaged
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
-from catalogue.store.stored_file import StoredFile, decode, encode, version_of, with_note
+from catalogue.store.stored_file import StoredFile, decode, encode, version_of
 from tests.support.stores import batch, digest, empty_store, path_of, raw, store_path, stored_file
 
 path = pytest.fixture(store_path)
@@ -55,7 +54,6 @@ def test_every_value_roundtrips(value: StoredFile) -> None:
     assert decode(written) == value
     assert encode(decode(written)) == written
     assert decode(encode(value, compress_small=False)) == value
-    assert with_note(written, "another") == encode(replace(value, note="another"))
 
 
 def test_compresses_all_but_small_summaries() -> None:
