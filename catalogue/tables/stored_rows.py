@@ -14,7 +14,7 @@ from catalogue.parquet.summary import SIGNED
 from catalogue.query.exact_keys import is_ascii
 from catalogue.surt import KeyInterval, overlap
 from catalogue.tables.row_group_values import USED, footer_of, row_group_of
-from catalogue.tables.table_file import Part, TableDamaged, TableFile
+from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
 from catalogue.tables.table_schema import FLAT, decode_columns
 
 _Found = TypeVar("_Found")
@@ -162,7 +162,7 @@ class StoredRows:
         return [column.to_pylist() for column in rows.slice(before, count).columns]
 
 
-def _may_match(part: Part, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
+def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
     if part.unbounded or (part.signed and signed):
         return True
     return overlap(intervals, part.least.encode(), part.greatest.encode())

@@ -37,7 +37,7 @@ class TableDamaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A row group of the table: rows of one subset, those without bounds first, the others by least key."""
 
     subset: str
@@ -77,7 +77,7 @@ class TableFile:
             directory, self._footer_checksum, self.checksum = self._read_directory()
             self.schemas: list[str] = directory["schemas"]
             """See ``encode_columns``."""
-            self.parts = [Part(**each) for each in directory["parts"]]
+            self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
         self._path = path
@@ -213,7 +213,7 @@ def write_table(path: Path, table: "pa.Table", schemas: Iterable[str], state: st
 
 
 def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes, list[int]]:
-    """Return the pages of a file with one row group, its footer, and the offsets of ``Part.ends``."""
+    """Return the pages of a file with one row group, its footer, and the offsets of ``TablePart.ends``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
