@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.formatting import ReprMixin
-from catalogue.plan.context import PlanContext
+from catalogue.formatting import ReprMixin, join_first
+from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
 from catalogue.progress import Progress
@@ -44,21 +44,18 @@ class Captures(ReprMixin):
         session: Session,
         question: Question,
         *,
-        space: "Callable[[ReadPlan, str | None], KeySpace]",
         workers: "Workers | None" = None,
         distinct: Distinct | None = None,
     ) -> None:
-        """Take a query and its scope.
+        """Take a query and the indexes of its crawls.
 
         Args:
             session: which reads.
-            question: the query and its scope.
-            space: returns where a plan reads in the keys of a crawl.
+            question: the query and the indexes.
             workers: reads plans; None for threads of this process.
             distinct: how duplicates are removed; None to keep them.
         """
         self.question = question
-        self.space_of = space
         self._session = session
         self._workers = workers
         self._distinct = distinct
@@ -68,6 +65,7 @@ class Captures(ReprMixin):
         """Rows that the plan counted by an invalid index, and that were read instead."""
         self._plan: ReadPlan | None = None
         self._length: int | None = None
+        self._agree: Callable[[ReadPlan], None] = lambda _: None
 
     def _line(self) -> str:
         return self.plan._line()  # noqa: SLF001 - the captures are shown by their plan
@@ -79,17 +77,31 @@ class Captures(ReprMixin):
         yield from self.plan._notes()  # noqa: SLF001 - of this class
         yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
-    @property
-    def columnar(self) -> PlanContext:
-        """The query of the columnar index; raises QueryError if that is not stored of all crawls."""
-        columnar = self.question.columnar_only()
-        if columnar is None:
-            raise QueryError("this needs the columnar index of all crawls of the query; harvest them, or name others")
-        return columnar
-
     def explain(self) -> ReadPlan:
         """Return the plan, with the cost of the other index for each crawl that both can answer."""
         return self.question.plan(counts=self._counts, explain=True)
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests and bytes of the session so far."""
+        return self._session.spent
+
+    @property
+    def reads_in_turn(self) -> bool:
+        """Whether crawls are planned and read one after the other, until a limit ends the read."""
+        query = self.question.query
+        return query.stops_early and not self._counts and len(self.question.crawls) > 1
+
+    def agreed(self, agree: Callable[[ReadPlan], None]) -> "Captures":
+        """Return the same captures, whose cost is checked before they are read.
+
+        Args:
+            agree: called with the plan before its page indexes are fetched and its searches made, and again after
+                that; for captures that are read in turn, with the plan of each part. An exception ends the read.
+        """
+        other = self._with(self.question)
+        other._plan, other._agree = self._plan, agree  # noqa: SLF001 - of this class
+        return other
 
     @property
     def plan(self) -> ReadPlan:
@@ -99,8 +111,22 @@ class Captures(ReprMixin):
         return self._plan
 
     def space(self, crawl: str | None = None) -> "KeySpace":
-        """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read."""
-        return self.space_of(self.plan, crawl)
+        """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read.
+
+        Raises:
+            QueryError: if the query does not include the crawl, or its footers are not stored.
+        """
+        from catalogue.key_map.key_map import key_space
+        from catalogue.reports import file_extents
+
+        question, plan = self.question, self.plan
+        if crawl and crawl not in question.crawls:
+            raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
+        read = [each.crawl for each in plan.crawls if each.files or each.awaited]
+        stored = [each for each in ([crawl] if crawl else [*read, *question.crawls]) if question.indexes(each).columnar]
+        if not stored:
+            raise QueryError("plans of the CDX index cannot be drawn; use --index columnar")
+        return key_space(stored[0], file_extents(self._session, stored[0], plan.index_files), plan)
 
     def plot(self, crawl: str | None = None) -> "Picture":
         """Draw the plan as SVG: files of a crawl, their row groups and pages, and which of them are read.
@@ -136,8 +162,8 @@ class Captures(ReprMixin):
                 (report or bar)(at)
 
             # After some page indexes are known, fetching others can be worth its cost.
-            while needed := (*self.plan.indexes, *self.plan.searches):
-                at.listed += len(needed)
+            while not self.plan.is_ready:
+                at.listed += len(self.plan.indexes) + len(self.plan.searched)
                 self.question.prepare(self.plan, advance)
                 self._plan = self.question.plan(counts=self._counts)
         return self.plan
@@ -184,20 +210,39 @@ class Captures(ReprMixin):
             warn: whether to warn if rows may be missing.
             report: called after each row group.
         """
-        self.fetch_indexes(report=report)
-        if warn:
-            self._warn()
         length = 0
-        with closing(self._found(report or (lambda _: None))) as found:
+        with closing(self._found(report or (lambda _: None), warn=warn)) as found:
             for batch in self._distinct.of(found, self.plan.schema) if self._distinct else found:
                 length += batch.num_rows
                 yield batch
         self._length = None if self._counts else length
 
-    def _found(self, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
+    def _found(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
+        if not self.reads_in_turn:
+            yield from self._read(report, warn=warn)
+            return
+        question, read, step = self.question, 0, 1
+        left = question.query.limit or 0
+        plans: list[CrawlPlan] = []
+        while left and read < len(question.crawls):
+            part = self._with(question.part(question.crawls[read : read + step]).limited(left))
+            for batch in part._read(report, warn=warn):  # noqa: SLF001 - of this class
+                left -= batch.num_rows
+                yield batch
+            plans += part.plan.crawls
+            read, step = read + step, 2 * step
+        self._plan = replace(self.plan, crawls=tuple(plans))
+
+    def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
+        self._agree(self.plan)
+        if not self.plan.is_ready:
+            self.fetch_indexes(report=report)
+            self._agree(self.plan)
+        if warn:
+            self._warn()
         plan = self.plan
         self._uncounted.clear()
-        if not plan.waves:
+        if not any(each.waves for each in plan.crawls):
             return
         from catalogue.read.events import ReadEvents
 
@@ -208,8 +253,8 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        asked, notify = self.question, self._session.notify
-        events = ReadEvents(asked.learn, asked.would_learn, notify, self._uncount, done, asked.note_version)
+        notify = self._session.notify
+        events = ReadEvents(notify=notify, uncount=self._uncount, done=done, note_version=self.question.note_version)
         workers = self._workers
         try:
             with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
@@ -237,7 +282,7 @@ class Captures(ReprMixin):
 
     def __len__(self) -> int:
         """Return the number of captures, if it was counted or read, or nothing can match; otherwise raise TypeError."""
-        if self._length is None and (self.plan.waves or self.plan.indexes or self.plan.searches):
+        if self._length is None and not (self.plan.is_ready and not self.plan.waves):
             raise TypeError(
                 "the number of captures is not known before they are read; count() reads, and plan says how much"
             )
@@ -252,7 +297,7 @@ class Captures(ReprMixin):
         counting = self.counting()
         with self._session.bars("row groups") as bar:
             looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
-        rows: int = looked_at + sum(dict(counting.plan.counted).values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
+        rows: int = looked_at + sum(counting.plan.counted.values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
         limit = counting.plan.query.limit  # None for distinct captures, which are limited already
         self._length = rows if limit is None else min(rows, limit)
         return self._length
@@ -271,7 +316,7 @@ class Captures(ReprMixin):
         with self._session.bars("row groups") as bar:
             for batch in counting.batches(report=bar):
                 found.update(batch.column("crawl").to_pylist())
-        found.update(dict(counting.plan.counted))
+        found.update(counting.plan.counted)
         found.subtract(counting._uncounted)  # noqa: SLF001 - of this class
         return {crawl: found[crawl] for crawl in newest_first(found) if found[crawl]}
 
@@ -319,12 +364,11 @@ class Captures(ReprMixin):
         from catalogue.read.dask_cluster import client_machines, dask_frame
         from catalogue.read.workers import tasks
 
-        captures = self._with(self.columnar)
-        query = captures.question.query
+        query = self.question.query
         if query.limit is not None or query.ordered or self._distinct:
             raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
-        captures._warn()  # noqa: SLF001 - of this class
         settings = self._session.machine_settings(client_machines())
-        plan = captures.fetch_indexes()
+        plan = self.fetch_indexes()
+        self._warn()
         parts = tasks(replace(plan, query=replace(plan.query, any_order=True)), settings)
         return dask_frame(list(parts), plan.schema.empty_table())

@@ -269,7 +269,7 @@ class _Search:
         found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
         try:
             self.check(found.plan, crawl, only_exact=only_exact)
-            if found.plan.indexes or found.plan.searches:
+            if not found.plan.is_ready:
                 self.check(found.fetch_indexes(), crawl, only_exact=only_exact)
             rows = found.to_arrow().to_pylist()
             self.index_files.update(dict.fromkeys(found.plan.index_files))

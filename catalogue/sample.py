@@ -15,8 +15,10 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.plan.context import PlanContext, Scope
+from catalogue.plan.choice import CrawlIndexes
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.question import Question
 from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
@@ -77,7 +79,11 @@ class Sample(ReprMixin):
         self, session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
     ) -> None:
         """Prepare a sample; see ``Catalogue.sample``."""
-        query, scope = captures.columnar.query, captures.columnar.scope
+        query, indexes = captures.question.query, captures.question.columnar()
+        if indexes is None:
+            message = "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
+            raise QueryError(message)
+        files = [file for each in indexes for file in each.scope.candidates]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
         if size < 1 or most < 1:
@@ -85,21 +91,21 @@ class Sample(ReprMixin):
         metadata, dataset = session.metadata(), session.dataset
         short = _STRATA if dataset == COMMON_CRAWL else {}
         stratum = check_columns([short.get(per, per)], metadata.columns, dataset) if per is not None else ()
-        without_key = tuple(each.path for each in scope.candidates if dataset.key not in each.columns)
+        without_key = tuple(each.path for each in files if dataset.key not in each.columns)
         self.size = size
-        self.missing = scope.missing + tuple(
-            f"{path} has no column {dataset.key} to find rows by" for path in without_key
+        self.missing = (
+            *(sentence for each in indexes for sentence in each.scope.missing),
+            *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
         )
         """Sentences about files that cannot be sampled."""
         self._session = session
-        self._space = captures.space_of
-        self._files = {file.path: file for file in scope.candidates}
+        self._question = captures.question
+        self._scopes = {each.crawl: each.scope for each in indexes}
         self._sizes = {
             (each.path, ordinal): num_rows
-            for each in scope.candidates
+            for each in files
             for ordinal, num_rows in zip(each.row_groups, each.num_rows, strict=True)
         }
-        self._considered = scope.considered
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
         self._seed = seed
@@ -117,13 +123,22 @@ class Sample(ReprMixin):
         by_path: dict[str, dict[int, DrawnRows]] = {}
         for (path, ordinal), rows in drawn.items():
             by_path.setdefault(path, {})[ordinal] = rows
-        chosen = tuple(
-            replace(file, row_groups=tuple(each for each in file.row_groups if each in rows))
-            for file, rows in ((self._files[path], rows) for path, rows in sorted(by_path.items()))
+        session = self._session
+
+        def indexes_of(crawl: str) -> CrawlIndexes:
+            scope = self._scopes[crawl].among(by_path)
+            columnar = ColumnarIndex(scope, session.page_indexes, lambda: session.rereading, session.cost())
+            return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
+
+        question = Question(
+            self._query,
+            self._question.crawls,
+            indexes_of,
+            lambda: session.rereading,
+            session.block_lists,
+            session.cost(),
         )
-        session, scope = self._session, Scope(chosen, self._considered, (), by_path)
-        question = PlanContext(self._query, scope, session.page_indexes, lambda: session.rereading, session.cost())
-        return Captures(session, question, space=self._space)
+        return Captures(session, question)
 
     def _line(self) -> str:
         return f"of {plural(self.size, 'capture')}, drawn from {plural(self.rows, 'row')}"
@@ -199,7 +214,7 @@ class Sample(ReprMixin):
         captures = self._ask(drawn)
         if drawn:
             agree(captures.plan)
-            if captures.plan.indexes:
+            if not captures.plan.is_ready:
                 agree(captures.fetch_indexes())
         return captures.to_arrow().sort_by(DRAWN_ORDER)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from catalogue.metadata_db.candidates import MetadataSnapshot
     from catalogue.plan.block_lists import BlockLists
-    from catalogue.plan.context import PageIndexes
+    from catalogue.plan.columnar_index import PageIndexes
     from catalogue.read.workers import Workers
 
 DATABASE_NAME = "catalogue.duckdb"
@@ -355,7 +355,7 @@ class Session:
 
     @cached_property
     def page_indexes(self) -> "PageIndexes":
-        from catalogue.plan.context import PageIndexes
+        from catalogue.plan.columnar_index import PageIndexes
 
         return PageIndexes(self.store, self.dataset)
 

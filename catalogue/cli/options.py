@@ -193,13 +193,16 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Make the plan exact and return the captures, if the user agrees to the cost; see ``confirm``."""
-        self.check(captures.plan)
-        if captures.plan.indexes or captures.plan.searches:
-            captures.fetch_indexes()
-            self.check(captures.plan)
-        self.show(captures.plan, options)
-        return captures
+        """Return captures that are read if the user agrees to their cost; see ``confirm``."""
+        before = captures.spent
+
+        def agree(plan: "ReadPlan") -> None:
+            requests, received = (now - then for now, then in zip(captures.spent, before, strict=True))
+            self.after(requests, received).check(plan)
+            if plan.is_ready:
+                self.show(plan, options)
+
+        return captures.agreed(agree)
 
     def show(self, plan: "ReadPlan", options: Common) -> None:
         """Print the cost of a plan on a terminal, if it needs no confirmation."""

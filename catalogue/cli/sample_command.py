@@ -134,7 +134,7 @@ def sample(  # noqa: PLR0913 - an option each
 
 
 def _show_cost(drawn: "Sample", *, json_: bool) -> None:
-    plan = replace(drawn.plan, missing=drawn.missing)
+    plan = replace(drawn.plan, unlisted=drawn.missing)
     if json_:
         as_json(plan.summary())
     else:

@@ -63,10 +63,10 @@ def select_captures(
         _harvest(catalogue, arguments)
     try:
         captures = captures_for(catalogue, parameters)
-        if budget and captures.plan.searches:
+        if budget and captures.plan.searched and not captures.reads_in_turn:
             budget.check(captures.plan)
-            if len(captures.plan.searches) > 1 and sys.stderr.isatty():
-                options.say(f"{plural(len(captures.plan.searches), 'crawl')}: {format_cost(captures.plan)}")
+            if len(captures.plan.searched) > 1 and sys.stderr.isatty():
+                options.say(f"{plural(len(captures.plan.searched), 'crawl')}: {format_cost(captures.plan)}")
             captures.fetch_indexes()
             captures = _harvested_if_cheaper(catalogue, parameters, captures)
     except NotHarvested as error:
@@ -122,7 +122,7 @@ def _offer_harvest(
 
 def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], captures: "Captures") -> "Captures":
     """Offer on a terminal to harvest crawls whose blocks take more than a harvest."""
-    crawls = [each.crawl for each in captures.plan.ways if each.suggests_harvest]
+    crawls = [each.crawl for each in captures.plan.crawls if each.suggests_harvest]
     if not (crawls and can_ask()):
         return captures
     arguments = _harvest_arguments(parameters, crawls)

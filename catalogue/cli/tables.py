@@ -161,23 +161,21 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 
 def show_plan(plan: "ReadPlan") -> None:
-    from catalogue.plan.ways import sentences
-
     cost = [f"{plan.about}{plan.requests:,}", f"{plan.about}{size(plan.bytes)}", f"{plan.seconds:.1f}"]
-    if plan.searches or plan.blocks:
+    if plan.searched or plan.blocks:
         header, row = ["blocks of the CDX index"], [str(plan.block_count or "-")]
         if plan.is_columnar:
             header, row = ["row groups", *header], [f"{plan.row_groups:,}", *row]
         table([*header, "requests", "bytes", "seconds"], [[*row, *cost]])
     else:
         _show_columnar_plan(plan, cost)
-    for sentence in sentences(plan.ways):
+    for sentence in plan.choices():
         show(sentence)
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
         show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
-    if plan.searches:
-        crawls = plural(len(plan.searches), "crawl")
+    if plan.searched:
+        crawls = plural(len(plan.searched), "crawl")
         show(f"the lists of blocks of {crawls} are searched first; until then this is an estimate")
     if plan.cached_bytes:
         show(f"{size(plan.cached_bytes)} more are cached")

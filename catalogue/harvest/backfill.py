@@ -15,7 +15,7 @@ from catalogue.formatting import ReprMixin, plural
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.metadata_db.gaps import Gaps
 from catalogue.metadata_db.gaps import gaps as find_gaps
-from catalogue.plan.context import PlanContext, Scope
+from catalogue.plan.columnar_index import ColumnarIndex, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.resolved_query import ResolvedQuery
@@ -113,10 +113,10 @@ class Backfill(ReprMixin):
         """Return the requests and bytes of one file, if its page indexes are valid."""
         indexes = self._context(gaps.missing).key_indexes() if gaps.missing else ()
         indexed = {part.row_group for request in indexes for part in request.parts}
-        plan = self._context(_to_read(gaps, lambda ordinal: ordinal not in indexed)).plan()
+        plan = self._context(_to_read(gaps, lambda ordinal: ordinal not in indexed)).plan(self.everything)
         return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
-    def prepare(self, gaps: Gaps) -> tuple[PlanContext, ReadPlan]:
+    def prepare(self, gaps: Gaps) -> tuple[ColumnarIndex, ReadPlan]:
         """Return what to read of a file, after fetching its page indexes if they are sufficient."""
         without_index: set[int] = set()
         if gaps.missing:
@@ -130,13 +130,12 @@ class Backfill(ReprMixin):
         context = self._context(_to_read(gaps, without_index.__contains__))
         return context, context.plan()
 
-    def _context(self, candidate: Candidate) -> PlanContext:
+    def _context(self, candidate: Candidate) -> ColumnarIndex:
         session, table = self.session, self.session.dataset
         everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), any_order=True, table=table)
-        scope = Scope((candidate,), len(candidate.row_groups), ())
-        return PlanContext(
-            everything, scope, session.page_indexes, lambda: session.source, session.cost(), must_learn=True
-        )
+        scope = Scope("", (candidate,), len(candidate.row_groups))
+        self.everything = everything
+        return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
 
 
 class _Filling:
@@ -148,7 +147,7 @@ class _Filling:
         self._budget = budget
         self._report = report
         self._before, self._started = backfill.session.spent, time.monotonic()
-        self._planned: deque[tuple[Gaps, PlanContext, int]] = deque()
+        self._planned: deque[tuple[Gaps, ColumnarIndex, int]] = deque()
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:

@@ -16,7 +16,8 @@ from catalogue.parquet.stored_indexes import ColumnIndex
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 if TYPE_CHECKING:
-    from catalogue.plan.plan import PlannedRowGroup, ReadPlan
+    from catalogue.plan.crawl_plan import PlannedRowGroup
+    from catalogue.plan.plan import ReadPlan
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
 """Files whose row groups are shown, and row groups whose pages are shown."""
@@ -166,9 +167,9 @@ def key_space(crawl: str, files: Sequence[FileExtent], plan: "ReadPlan") -> KeyS
     planned = {each.file.path: each.row_groups for each in plan.files}
     states = {file.path: {group.ordinal: _state(group) for group in planned.get(file.path, ())} for file in read}
     groups = [(file, group) for file in read for group in planned.get(file.path, ())]
-    awaited = [each for each in plan.awaited if each.path in states]
+    awaited = [each for each in plan.awaited if each.file.path in states]
     for each in awaited:
-        states[each.path][each.row_group] = State.READ
+        states[each.file.path][each.row_group] = State.READ
     pages = None if awaited or any(group.key_index is None for _, group in groups) else 0
     lanes: dict[str, list[tuple[Extent, State]]] = {}
     for file in files:

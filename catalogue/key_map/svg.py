@@ -169,7 +169,7 @@ def draw_query(space: KeySpace, plan: ReadPlan, *, limited: bool = False) -> Pic
             canvas.axis(axis, "page", name=f"{short_path(path)}, row group {ordinal}")
         canvas.rest(space.read_groups - len(space.pages), "more row group")
     sentences = space.sentences(limited=limited)
-    crawls = {file.crawl for path in plan.paths if (file := plan.query.table.file(path))}
+    crawls = {each.crawl for each in plan.crawls if each.requests or each.files}
     others = len(crawls - {space.crawl})
     included = f", with {plural(others, 'other crawl')}" if others else ""
     sentences.append(f"Cost{included}: {plan.price}.")

@@ -29,8 +29,8 @@ from catalogue.mcp_server.calls import Call, OverBudget
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:
+    from catalogue.plan.crawl_plan import CrawlPlan
     from catalogue.plan.plan import ReadPlan
-    from catalogue.plan.ways import Way
 
 MAX_CHARACTERS = 40_000
 """Of the rows of an answer, as JSON."""
@@ -96,11 +96,11 @@ def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
     prices = [
         CrawlPrice(
             crawl=each.crawl,
-            chosen=_price(each.way),
+            chosen=_price(each),
             other=_price(each.other) if each.other else None,
             reason=each.why,
         )
-        for each in planned.ways
+        for each in planned.crawls
     ]
     return PlanAnswer(
         requests=planned.requests,
@@ -116,16 +116,14 @@ def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
     )
 
 
-def _price(way: "Way") -> Price:
-    return Price.model_validate(
-        {"index": way.index, "requests": way.requests, "bytes": way.bytes, "seconds": round(way.seconds, 1)}
-    )
+def _price(plan: "CrawlPlan") -> Price:
+    return Price.model_validate(plan.costs())
 
 
 def _incomplete(planned: "ReadPlan") -> list[NotRead]:
-    """Return which crawls may have matches in files that are not stored; each reason names its crawl."""
-    names = [each.crawl for each in planned.ways]
-    return [NotRead(crawls=[crawl for crawl in names if crawl in text], reason=text) for text in planned.missing]
+    """Return which crawls may have matches in files that are not stored."""
+    of_crawls = [NotRead(crawls=[each.crawl], reason=text) for each in planned.crawls for text in each.missing]
+    return [*(NotRead(crawls=[], reason=text) for text in planned.unlisted), *of_crawls]
 
 
 def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
@@ -134,17 +132,14 @@ def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
     end = arguments.offset + arguments.limit
     options = arguments.options() | {"columns": arguments.columns, "latest": arguments.latest_only}
     with call.within(most):
-        found = call.catalogue.captures(**options, limit=end + 1)
-        _check(found.plan, call, most)
-        if found.plan.indexes or found.plan.searches:
-            _check(found.fetch_indexes(), call, most)
+        found = call.catalogue.captures(**options, limit=end + 1).agreed(lambda planned: _check(planned, call, most))
         with closing(found.batches(warn=False)) as batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows[arguments.offset : end], call)
     after = arguments.offset + len(kept)
     more = len(rows) > after
     incomplete = _incomplete(found.plan)
-    names = [each.crawl for each in found.plan.ways]
+    names = list(found.question.crawls)
     not_read = incomplete
     if more:
         again = "call query again with next_offset" if after <= MAX_OFFSET else _NO_MORE
@@ -170,7 +165,7 @@ def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
 
 def _check(planned: "ReadPlan", call: Call, most: int) -> None:
     """Refuse what takes too many requests; where keys alone decide, a limit ends reading early."""
-    if planned.stops_early and planned.query.keys_decide and not planned.searches:
+    if planned.stops_early and planned.query.keys_decide and not planned.searched:
         least = len(planned.indexes) + (1 if planned.waves else 0)
         received = sum(len(each.range) for each in planned.indexes)
         call.check_cost(least, received, f"this takes {plural(least, 'request')} or more", most)

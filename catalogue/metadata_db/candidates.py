@@ -94,15 +94,15 @@ class Candidates:
         self.crawls = tuple(crawl for crawl in crawls if crawl in stored or (subsets and crawl in without))
         """The crawls with stored files, or without files in their manifests, in their order."""
 
-    def files(self, query: "ResolvedQuery") -> list[Candidate]:
-        """Return files with row groups that may match, or whose keys and times are unknown, by path."""
-        found = (each for pair in self._pairs for each in _candidates(self._tables, pair, query.intervals, query))
+    def files(self, crawl: str, query: "ResolvedQuery") -> list[Candidate]:
+        """Return files of a crawl with row groups that may match, or whose keys and times are unknown, by path."""
+        pairs = (pair for pair in self._pairs if pair[0] == crawl)
+        found = (each for pair in pairs for each in _candidates(self._tables, pair, query.intervals, query))
         return sorted(found, key=lambda each: each.path)
 
-    @property
-    def row_groups(self) -> int:
-        """Return the number of row groups."""
-        return sum(self._counts.row_groups.get(pair, 0) for pair in self._pairs)
+    def row_groups(self, crawl: str) -> int:
+        """Return the number of row groups of a crawl."""
+        return sum(self._counts.row_groups.get(pair, 0) for pair in self._pairs if pair[0] == crawl)
 
     @property
     def missing(self) -> tuple[str, ...]:

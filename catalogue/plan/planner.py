@@ -2,20 +2,19 @@
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
 
-from catalogue.commoncrawl.crawls import newest_first, subset_place
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.formatting import plural
+from catalogue.commoncrawl.crawls import subset_place
+from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.cost import Cost
-from catalogue.plan.plan import Awaited, ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.prune import Choice, FileMetadata, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
-from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match, schema_of
+from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
 
@@ -29,24 +28,24 @@ _APART = 64
 """Separate pages of a column that an estimate simulates."""
 
 
-def plan_reads(
+def plan_files(
     query: ResolvedQuery,
+    crawl: str,
     metadata: Iterable[FileMetadata],
     *,
     cost: Cost,
     considered: int,
     missing: tuple[str, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> ReadPlan:
-    """Plan a query in the order of the result, see ``sections``; files of a crawl and subset by least key.
+) -> CrawlPlan:
+    """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
     Args:
         query: the query.
+        crawl: name of the crawl.
         metadata: files that may contain matching rows.
         cost: of the source.
-        considered: number of row groups of the requested crawls and subsets.
+        considered: number of row groups of the requested subsets.
         missing: sentences about subsets that are not completely stored.
-        warnings: of the plan.
     """
     files = list(metadata)
     keyless = tuple(
@@ -55,46 +54,27 @@ def plan_reads(
         if query.table.key not in file.footer.columns
     )
     choices, counted, defects = _choices(query, files)
+    certain = 0
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
-        choices = list(_first(choices, query.limit) if query.is_inorder else _enough(choices, query.limit))
+        enough = _first if query.is_inorder else _enough
+        choices, certain = enough(choices, query.limit)
     odds = _Odds(choices, query, considered)
     drafts = [_draft(choice, query.of(untyped=is_untyped(choice.group)), odds, cost) for choice in choices]
     reads = tuple(_file_reads(drafts))
-    plan = ReadPlan(
-        query=query,
-        schema=schema_of(query, query.columns),
-        row_schema=schema_of(query, (*query.read_columns, *query.of(untyped=True).read_columns)),
+    return CrawlPlan(
+        crawl,
+        COLUMNAR,
+        cost,
         files=reads,
         waves=_waves(reads, cost),
-        cost=cost,
         considered=considered,
-        counted=tuple(counted.items()),
+        counted=counted,
+        certain=certain,
         indexes=tuple(_index_fetches(drafts, cost)),
         awaited=tuple(draft.awaited for draft in drafts if draft.awaited),
         missing=(*missing, *keyless),
+        defects=tuple(defects),
     )
-    return replace(plan, warnings=(*warnings, *defects, *_warnings(plan)))
-
-
-def of_crawls(plan: ReadPlan, crawls: Collection[str]) -> ReadPlan:
-    """Return the part of a plan of the columnar index that reads these crawls."""
-
-    def is_of(path: str) -> bool:
-        file = plan.query.table.file(path)
-        return file is not None and file.crawl in crawls
-
-    waves = (tuple(fetch for fetch in wave if is_of(fetch.path)) for wave in plan.waves)
-    part = replace(
-        plan,
-        files=tuple(file for file in plan.files if file.file.crawl in crawls),
-        waves=tuple(wave for wave in waves if wave),
-        counted=tuple((crawl, rows) for crawl, rows in plan.counted if crawl in crawls),
-        indexes=tuple(fetch for fetch in plan.indexes if is_of(fetch.path)),
-        awaited=tuple(each for each in plan.awaited if is_of(each.path)),
-    )
-    general = {*_warnings(plan)}
-    defects = [text for text in plan.warnings if text not in general and is_of(text.partition(", row group")[0])]
-    return replace(part, warnings=(*defects, *_warnings(part)))
 
 
 def plan_second_wave(
@@ -104,10 +84,10 @@ def plan_second_wave(
     return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
 
-def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[Choice], dict[str, int], list[str]]:
-    """Return the choices in order, the rows that a count knows by crawl, and sentences about invalid indexes."""
+def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[Choice], int, list[str]]:
+    """Return the choices in order, the rows that a count knows, and sentences about invalid indexes."""
     by_file: list[list[Choice]] = []
-    counted: dict[str, int] = {}
+    counted = 0
     defects = []
     for file in files:
         found: list[Choice] = []
@@ -122,27 +102,25 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[
                 sure = sum(unit.sure_rows for unit in choice.units)
                 doubtful = tuple(u for u in choice.units if not (u.certain and u.nulls is not None))
                 choice = replace(choice, units=doubtful, counted=sure)
-                counted[file.file.crawl] = counted.get(file.file.crawl, 0) + sure
+                counted += sure
             if choice.units:
                 found.append(choice)
         if found:
             by_file.append(found)
-    crawls = {crawl: at for at, crawl in enumerate(newest_first(each[0].metadata.file.crawl for each in by_file))}
 
     def place(choices: list[Choice]) -> tuple[object, ...]:
         metadata = choices[0].metadata
-        crawl, subset = crawls[metadata.file.crawl], subset_place(metadata.file.subset)
-        if query.table != COMMON_CRAWL:
-            return subset, crawl, metadata.least, metadata.file
-        return crawl, subset, min(choice.least for choice in choices), metadata.least, metadata.file
+        subset = subset_place(metadata.file.subset)
+        return subset, min(choice.least for choice in choices), metadata.least, metadata.file
 
     by_file.sort(key=place)
     return list(chain.from_iterable(by_file)), counted, defects
 
 
-def _enough(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
-    """Return the first choices and units that certainly have enough rows."""
+def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
+    """Return the first choices and units that certainly have enough rows, and the number of these rows."""
     left = limit
+    found: list[Choice] = []
     for choice in choices:
         units = []
         for unit in choice.units:
@@ -151,19 +129,21 @@ def _enough(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
             units.append(unit)
             left -= unit.sure_rows
         if units:
-            yield replace(choice, units=tuple(units))
+            found.append(replace(choice, units=tuple(units)))
         if left <= 0:
-            return
+            break
+    return found, min(limit, limit - left)
 
 
-def _first(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
-    """Return the choices and units that certainly have the first rows in the order of the result.
+def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
+    """Return the choices and units that certainly have the first rows of the result, and the number of these rows.
 
     Rows are certain to be among the first ones if their keys are less than every key of the units after them.
     """
     left = limit
-    for _, of_section in groupby(choices, lambda choice: (choice.metadata.file.crawl, choice.metadata.file.subset)):
-        some = list(of_section)
+    found: list[Choice] = []
+    for _, of_subset in groupby(choices, lambda choice: choice.metadata.file.subset):
+        some = list(of_subset)
         leasts = accumulate((unit.least for each in reversed(some) for unit in reversed(each.units)), min, initial=END)
         after = list(leasts)[-2::-1]  # of each unit, a lower bound of the keys in the units that follow
         certain: list[tuple[bytes, int]] = []
@@ -180,9 +160,10 @@ def _first(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:
                     left -= heappop(certain)[1]
                 number += 1
             if units:
-                yield replace(choice, units=tuple(units))
+                found.append(replace(choice, units=tuple(units)))
             if left <= 0:
-                return
+                return found, limit
+    return found, limit - left
 
 
 class _Odds:
@@ -194,9 +175,10 @@ class _Odds:
 
     def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int) -> None:
         holders = HOLDERS * len(query.intervals)
-        self._partial: dict[tuple[str, str], float] = {}
+        self._partial: dict[str, float] = {}
+        """By subset."""
         for choice in choices:
-            pool = (choice.metadata.file.crawl, choice.metadata.file.subset)
+            pool = choice.metadata.file.subset
             if choice.bounded:
                 doubtful = (
                     expected_units(choice, query) if choice.missing else sum(not unit.certain for unit in choice.units)
@@ -210,7 +192,7 @@ class _Odds:
     def of(self, choice: Choice) -> float:
         if not choice.bounded:
             return self._unbounded
-        partial = self._partial[choice.metadata.file.crawl, choice.metadata.file.subset]
+        partial = self._partial[choice.metadata.file.subset]
         return min(1.0, self._holders / partial) if partial else 1.0
 
 
@@ -324,7 +306,7 @@ def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tup
     planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
     sure = (1.0 if choice.bounded else odds) * runs / apart
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
-    awaited = Awaited(path, group.ordinal, group.num_rows, requests, size_of_all, pages)
+    awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
     seconds = _fetching(choice, choice.missing, cost) + cost.latency + cost.price(requests, size_of_all)
     return awaited, seconds
 
@@ -371,13 +353,3 @@ def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[PlannedRequ
             by_file.setdefault(draft.choice.metadata.file.path, []).extend(draft.choice.missing)
     for path, parts in by_file.items():
         yield from plan_requests(path, parts, max_gap=cost.max_gap)
-
-
-def _warnings(plan: ReadPlan) -> Iterator[str]:
-    groups, size = plan.unbounded
-    if groups:
-        what = plural(groups, "row group")
-        yield f"{what} without bounds must be read ({size:,} bytes); catalogue backfill would save that"
-    reads = [group for file in plan.files for group in file.row_groups]
-    if len(reads) == plan.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
-        yield "this query cannot be pruned: every row group is read"

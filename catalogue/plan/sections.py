@@ -3,8 +3,9 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from catalogue.commoncrawl.crawls import newest_first, subset_place
-from catalogue.plan.plan import PlannedBlocks, PlannedFile, ReadPlan
+from catalogue.commoncrawl.crawls import subset_place
+from catalogue.plan.crawl_plan import PlannedBlocks, PlannedFile
+from catalogue.plan.plan import ReadPlan
 
 
 class Section(NamedTuple):
@@ -19,14 +20,11 @@ class Section(NamedTuple):
 
 def sections(plan: ReadPlan) -> list[Section]:
     """Return the sections of a plan; all rows of one come before those of the next."""
-    files = groupby(plan.files, lambda each: (each.file.crawl, each.file.subset))
-    blocks = groupby(plan.blocks, lambda each: each.crawl)
-    found = [Section(crawl, (subset,), files=tuple(some)) for (crawl, subset), some in files]
-    if plan.blocks:
-        for crawl, some in blocks:
-            planned = tuple(some)
-            subsets = tuple(sorted(planned[0].subsets, key=subset_place))
-            found.append(Section(crawl, subsets, blocks=planned))
-        places = {crawl: place for place, crawl in enumerate(newest_first(each.crawl for each in found))}
-        found.sort(key=lambda each: places[each.crawl])
+    found: list[Section] = []
+    for each in plan.crawls:
+        of_subsets = groupby(each.files, lambda file: file.file.subset)
+        found += [Section(each.crawl, (subset,), files=tuple(files)) for subset, files in of_subsets]
+        if each.blocks:
+            subsets = tuple(sorted(each.blocks[0].subsets, key=subset_place))
+            found.append(Section(each.crawl, subsets, blocks=each.blocks))
     return found

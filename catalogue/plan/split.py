@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from catalogue.parquet.model import Bounds
-from catalogue.plan.plan import PlannedBlocks, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
+from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.plan.sections import sections
 from catalogue.query.exact_keys import ManyKeys
 from catalogue.query.resolved_query import near
 from catalogue.surt import END, KeyInterval, merge
@@ -18,34 +18,29 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
     Row groups that share a request stay together. The page indexes of the plan have been fetched. Each part has the
     keys of the query that it needs.
     """
+    for crawl in plan.crawls:
+        for part, intervals in _parts(replace(crawl, counted=0, missing=(), defects=(), other=None), size):
+            yield replace(plan, query=replace(plan.query, intervals=intervals), crawls=(part,), unlisted=())
+
+
+def _parts(crawl: CrawlPlan, size: int) -> Iterator[tuple[CrawlPlan, Sequence[KeyInterval]]]:
+    """Yield parts of the plan of a crawl, and the intervals of keys that they read."""
     by_path: dict[str, list[list[PlannedRequest]]] = {}
-    for number, wave in enumerate(plan.waves):
+    for number, wave in enumerate(crawl.waves):
         for fetch in wave:
-            waves = by_path.setdefault(fetch.path, [[] for _ in plan.waves])
+            waves = by_path.setdefault(fetch.path, [[] for _ in crawl.waves])
             waves[number].append(fetch)
-    for section in sections(plan):
-        for file in section.files:
-            waves = by_path.get(file.file.path, [])
-            for groups in _together(file, waves, size):
-                ordinals = {group.ordinal for group in groups}
-                mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
-                yield replace(
-                    plan,
-                    query=replace(plan.query, intervals=_intervals(groups)),
-                    files=(replace(file, row_groups=tuple(groups)),),
-                    blocks=(),
-                    waves=tuple(wave for wave in mine if wave),
-                    counted=(),
-                    missing=(),
-                    warnings=(),
-                )
-        for planned in section.blocks:
-            for part in _of_blocks(planned, size):
-                requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
-                query = replace(plan.query, intervals=part.intervals)
-                yield replace(
-                    plan, query=query, files=(), blocks=(part,), waves=(requests,), counted=(), missing=(), warnings=()
-                )
+    for file in crawl.files:
+        waves = by_path.get(file.file.path, [])
+        for groups in _together(file, waves, size):
+            ordinals = {group.ordinal for group in groups}
+            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
+            files = (replace(file, row_groups=tuple(groups)),)
+            yield replace(crawl, files=files, waves=tuple(wave for wave in mine if wave)), _intervals(groups)
+    for planned in crawl.blocks:
+        for part in _of_blocks(planned, size):
+            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
+            yield replace(crawl, blocks=(part,), waves=(requests,)), part.intervals
 
 
 def _intervals(groups: Sequence[PlannedRowGroup]) -> Sequence[KeyInterval]:

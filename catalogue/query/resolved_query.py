@@ -99,6 +99,12 @@ class ResolvedQuery:
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
+    def counting(self) -> "ResolvedQuery":
+        """The query of the number of rows; it needs at least one column."""
+        columns = () if self.table.path_columns else (self.table.key,)
+        return replace(self, columns=columns, ordered=False, counts=True)
+
+    @property
     def tested_columns(self) -> tuple[str, ...]:
         """The columns that other conditions than those of keys are about."""
         tested = [*self.where.columns] if self.where else []
@@ -134,6 +140,11 @@ class ResolvedQuery:
     @property
     def keys_decide(self) -> bool:
         return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether reading ends when there are enough rows."""
+        return self.limit is not None and not self.ordered
 
     def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)

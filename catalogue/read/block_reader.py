@@ -14,7 +14,8 @@ from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import FileChanged
 from catalogue.parquet.arrow_arrays import texts
-from catalogue.plan.plan import PlannedBlocks, ReadPlan
+from catalogue.plan.crawl_plan import PlannedBlocks
+from catalogue.plan.plan import ReadPlan
 from catalogue.plan.sections import sections
 from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.model import ColumnChunk
-from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
+from catalogue.plan.plan import ReadPlan
 from catalogue.query.exact_keys import ManyKeys
 from catalogue.read.prefetch import LoadedRowGroup
 from catalogue.surt import KeyInterval

@@ -15,7 +15,7 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import locate_pages
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_bounds
-from catalogue.plan.plan import ColumnRead
+from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import Numbered
 from catalogue.read.key_clusters import clusters, contain

@@ -11,7 +11,8 @@ import numpy as np
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.page_headers import PageHeader, check_pages, page_headers
 from catalogue.parquet.stored_indexes import OffsetIndex
-from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
+from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response, Source
@@ -137,7 +138,8 @@ class Prefetcher:
             for group in file.row_groups
         }
         missing = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
-        for fetch, body in self._bodies(self._plan.waves[0] if self._plan.waves else ()):
+        first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
+        for fetch, body in self._bodies(first):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
                 key = (fetch.path, ordinal)
                 if key not in left:

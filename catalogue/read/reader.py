@@ -14,7 +14,8 @@ import pyarrow as pa
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.stored_indexes import Indexes
-from catalogue.plan.plan import ColumnRead, ReadPlan
+from catalogue.plan.crawl_plan import ColumnRead
+from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
@@ -54,7 +55,7 @@ def read(
         SourceError: if a request fails; rows that were returned before are valid.
         QueryError: if ``where`` fails on a row.
     """
-    if plan.indexes or plan.searches:
+    if not plan.is_ready:
         message = "the page indexes of the plan must be fetched first, and its searches made"
         raise UnplannedRead(message)
     left = plan.query.limit

@@ -109,12 +109,8 @@ class _Source:
         """Yield the rows, within the budget."""
         budget, session = self._budget, self._session
         before = session.spent
-        budget.check(captures.plan)
-        if captures.plan.indexes or captures.plan.searches:
-            captures.fetch_indexes()
-            budget.check(captures.plan)
-        is_metered = not budget.covers(captures.plan.requests, captures.plan.bytes)
-        with closing(captures.batches()) as batches:
+        is_metered = captures.plan.stops_early
+        with closing(captures.agreed(budget.check).batches()) as batches:
             for batch in batches:
                 yield batch
                 requests, received = (after - start for after, start in zip(session.spent, before, strict=True))

@@ -173,7 +173,7 @@ def _distance(stamp: str, moment: datetime) -> float:
 def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     intervals = request.pattern.intervals
     found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals)
-    columnar = found.question.columnar_only()
+    (columnar,) = found.question.columnar() or (None,)
     blocks: Sequence[Block] = ()
     if columnar is None:
         blocks = _cut_by_list(catalogue, crawl, request)
@@ -182,7 +182,7 @@ def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     ):
         blocks = [Block(intervals, 1)]
         if request.pattern.match is not Match.EXACT:
-            few = columnar.candidate_row_groups <= _MAX_INDEXED
+            few = found.question.candidate_row_groups <= _MAX_INDEXED
             blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
     if request.counts_pages and len(blocks) == 1 and not _has_captures(catalogue, crawl, request):
         blocks = ()

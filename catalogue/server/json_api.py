@@ -174,19 +174,15 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
 def _plan(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
     plan = _limited(find_captures(catalogue.session, query)).plan
     files: dict[str, dict[str, Any]] = {}
-    crawls = {read.path: planned.crawl for planned in plan.blocks for read in planned.reads}
-    for path in plan.paths:
-        file = plan.query.table.file(path)
-        about = {
-            "path": path,
-            "crawl": file.crawl if file else crawls.get(path),
-            "subset": file.subset if file else None,
-        }
+    of_index = [*(read.file for read in plan.files), *(awaited.file for awaited in plan.awaited)]
+    of_blocks = [(read.path, planned.crawl, None) for planned in plan.blocks for read in planned.reads]
+    for path, crawl, subset in [*((file.path, file.crawl, file.subset) for file in of_index), *of_blocks]:
+        about = {"path": path, "crawl": crawl, "subset": subset}
         files[path] = {**about, "row_groups": [], "awaited": [], "fetches": []}
     for read in plan.files:
         files[read.file.path]["row_groups"] += [group.ordinal for group in read.row_groups]
     for awaited in plan.awaited:
-        files[awaited.path]["awaited"].append(awaited.row_group)
+        files[awaited.file.path]["awaited"].append(awaited.row_group)
     for wave, requests in enumerate([plan.indexes, *plan.waves]):
         for request in requests:
             files[request.path]["fetches"].append(_fetch(request, wave))
@@ -212,19 +208,19 @@ def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
 
 
 def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
-    captures = _limited(find_captures(catalogue.session, query))
-    _check_cost(captures.plan)
     requests, size = catalogue.requests, catalogue.bytes
-    if captures.plan.searches:
-        _check_cost(captures.fetch_indexes())
-    plan = captures.plan
+
+    def agree(plan: ReadPlan) -> None:
+        _check_cost(plan, catalogue.requests - requests, catalogue.bytes - size)
+
+    captures = _limited(find_captures(catalogue.session, query)).agreed(agree)
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
         "captures": rows,
         "limited": len(rows) == query.limit,
         "complete": captures.complete,
-        "missing": list(plan.missing),
-        "plan": plan.summary(),
+        "missing": list(captures.plan.missing),
+        "plan": captures.plan.summary(),
         "requests": catalogue.requests - requests,
         "bytes": catalogue.bytes - size,
     }
@@ -234,8 +230,8 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
     stored, places = select_stored(catalogue.session, parameters.crawl), None
     if parameters.key is not None:
         found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
-        candidates = found.columnar.scope.candidates
-        places = [f"{each.path}:{ordinal}" for each in candidates for ordinal in each.row_groups]
+        files = [file for each in found.question.columnar() or () for file in each.scope.candidates]
+        places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.row_groups]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
         catalogue.session,
@@ -278,11 +274,12 @@ def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
     return captures
 
 
-def _check_cost(plan: ReadPlan) -> None:
+def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
     """Refuse expensive queries; without filters other than keys, a limit ends them early."""
     requests, size = plan.requests, plan.bytes
     if plan.stops_early and plan.query.keys_decide:
         requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
+    requests, size = spent + requests, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:
         message = (
             f"the query takes up to {requests:,} requests and {size:,} bytes; the limits are {_MAX_REQUESTS:,} and "

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -15,8 +16,8 @@ from starlette.datastructures import QueryParams
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.crawls import STORED, newest_first, select_subsets
-from catalogue.errors import QueryError
+from catalogue.commoncrawl.crawls import STORED, select_subsets
+from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
@@ -230,14 +231,14 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
     limit = search.start + search.limit + 1
     query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
-    captures = find_captures(catalogue.session, query)
+    captures = find_captures(catalogue.session, query).agreed(_check_seconds)
     crawls = select(catalogue.session, query).crawls
     first = captures.plan
     table = None
-    if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
+    with suppress(TooExpensive):
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
-    read = newest_first(file.crawl for path in plan.index_files if (file := catalogue.session.dataset.file(path)))
+    read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return SearchResult(
         crawls,
@@ -251,6 +252,11 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
         None if plan.blocks and not read else captures.space(),
         tuple(read[1:]),
     )
+
+
+def _check_seconds(plan: ReadPlan) -> None:
+    if plan.seconds > MAX_SECONDS:
+        raise TooExpensive(plan.price)
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:

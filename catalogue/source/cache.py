@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import RequestedRange, Response, Source, is_strong
 from catalogue.source.observe import Observation, Observer
+from catalogue.source.retry import PoliteSource
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
@@ -285,3 +287,6 @@ def _remove(file: Path) -> bool:
             file.parent.rmdir()
         return True
     return False
+
+
+AnySource: TypeAlias = PoliteSource | CachedSource

@@ -16,8 +16,9 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space
 from catalogue.plan.cost import Cost
-from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
-from catalogue.query.resolved_query import ResolvedQuery, schema_of
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
+from catalogue.plan.plan import ReadPlan
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.reports import file_extents
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -40,7 +41,7 @@ def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
         )
         for name, groups in read.items()
     )
-    return ReadPlan(query, schema_of(query, ()), schema_of(query, ()), files, (), Cost(), 1)
+    return ReadPlan.of(query, Cost(), [CrawlPlan(CRAWL, "columnar", Cost(), files=files, considered=1)])
 
 
 def a_file(name: str, *groups: tuple[str, str] | None, subset: str = "warc") -> FileExtent:

@@ -21,7 +21,6 @@ from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.plan.requests import Purpose
 from catalogue.query.resolved_query import ResolvedQuery, might_match, near
@@ -31,6 +30,7 @@ from catalogue.source.byte_ranges import FileVersion, coalesce
 from catalogue.store.database import Store
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
 from tests.read.test_answers import random_patterns
+from tests.support.plans import plan_reads
 
 keys = st.text("abc,)/", min_size=1, max_size=4).map(str.encode)
 prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: merge(prefix_interval(p) for p in ps))
@@ -119,7 +119,7 @@ def test_plan_is_frozen(mirror: Path) -> None:
     plans = [plan_reads(question("*.example.com"), [stored], cost=Cost(), considered=9) for _ in range(2)]
     assert plans[0] == plans[1]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        plans[0].files = ()  # type: ignore[misc]
+        plans[0].crawls = ()  # type: ignore[misc]
 
 
 def test_missing_statistics_might_match(mirror: Path) -> None:
@@ -238,9 +238,10 @@ def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_
         catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
     ):
         found = cat.captures("*", where="fetch_status > 0", limit=3, index="columnar")
+        planned = found.plan
         assert found.to_arrow().num_rows == 3
-        assert not found.plan.exact
-        assert 1 <= len(server.log) < found.plan.requests
+        assert not planned.exact
+        assert 1 <= len(server.log) < planned.requests
 
 
 @pytest.mark.parametrize(

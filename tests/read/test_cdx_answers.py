@@ -280,7 +280,7 @@ def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...],
     crawl = newest_first(crawls)[0]
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
         found = cat.captures("example.com/", crawls=crawl, index="cdx", subsets="all")
-        assert found.plan.searches
+        assert found.plan.searched
         rows = found.to_arrow()
         before = cat.session.requests
         again = cat.captures("example.com/", crawls=crawl, index="cdx", subsets="all")
@@ -389,8 +389,6 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
         columnar.sample(found, 3)
     with pytest.raises(QueryError, match="use --index columnar"):
         found.plot()
-    with pytest.raises(QueryError, match="needs the columnar index of all crawls"):
-        found.to_dask()
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
         pytest.raises(QueryError, match=r"nothing is stored in .*; add --crawl latest, or run: catalogue harvest"),

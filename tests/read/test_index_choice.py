@@ -103,21 +103,21 @@ def test_first_search_of_a_crawl_with_footers_takes_few_requests(
 
 def test_plan_names_both_ways(mixed: Catalogue, crawls: list[str], tmp_path: Path) -> None:
     found = mixed.captures("*.com", crawls=crawls[:3], columns="url")
-    plan = found.explain()
-    assert [each.crawl for each in plan.ways] == crawls[:3]
-    newest, _, both = plan.ways
-    assert (newest.way.index, newest.why, newest.other) == ("cdx", "no footers are stored", None)
+    newest, *others = found.explain().crawls
+    _, both = others
+    assert [newest.crawl, *(each.crawl for each in others)] == crawls[:3]
+    assert (newest.index, newest.why, newest.other) == ("cdx", "no footers are stored", None)
     cost = mixed.session.cost()
-    for each in plan.ways[1:]:
+    for each in others:
         assert each.other
-        assert {each.way.index, each.other.index} == {"cdx", "columnar"}
+        assert {each.index, each.other.index} == {"cdx", "columnar"}
         chosen, other = (
-            cost.price(way.requests, way.bytes) + way.round_trips * cost.latency for way in (each.way, each.other)
+            cost.price(plan.requests, plan.bytes) + plan.round_trips * cost.latency for plan in (each, each.other)
         )
         assert chosen <= other
     for index in ("columnar", "cdx"):
         alone = mixed.captures("*.com", crawls=both.crawl, columns="url", index=index).plan
-        found_way = both.way if both.way.index == index else both.other
+        found_way = both if both.index == index else both.other
         assert found_way
         assert (found_way.requests, found_way.bytes) == (alone.requests, alone.bytes)
     asks = Command(mixed.session.folder, str(mixed.session.settings.source), tmp_path)
@@ -131,7 +131,7 @@ def test_columns_of_one_index_are_answered_by_it(mixed: Catalogue, crawls: list[
     with_files = crawls[1:3]
     found = mixed.captures("*.com", crawls=with_files, columns=["url", "url_host_name"])
     assert not found.plan.blocks
-    assert not found.plan.searches
+    assert not found.plan.searched
     assert found.count() > 0
     with pytest.raises(NotHarvested, match=f"harvest --crawl {crawls[0]}"):
         mixed.captures("*.com", crawls=crawls[:2], columns=["url_host_name"])
@@ -166,7 +166,7 @@ def test_incomplete_harvests_are_completed_by_the_other_index(
         found = cat.captures("*", crawls=crawl)
         assert found.complete
         assert found.count() == expected
-        assert [(each.way.index, "not all footers" in each.why) for each in found.plan.ways] == [("cdx", True)]
+        assert [(each.index, "not all footers" in each.why) for each in found.plan.crawls] == [("cdx", True)]
         rmtree(mirror / index_folder(crawl))
         cat.forget(crawl)
         cat.harvest(crawl)
@@ -246,12 +246,12 @@ def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Min
             .to_pylist()[::50]
         )
         found = cat.captures(urls, subsets="all", columns=["url"])
-        (explained,) = found.explain().ways
-        (way,) = found.plan.ways
+        (explained,) = found.explain().crawls
+        (way,) = found.plan.crawls
         assert (way.why, way.other) == ("11 files of the columnar index may match", None)
-        assert (explained.way, explained.why) == (way.way, way.why)
+        assert (explained.costs(), explained.why) == (way.costs(), way.why)
         assert explained.other
-        assert explained.other.requests >= 2 * way.way.requests > 0
+        assert explained.other.requests >= 2 * way.requests > 0
         rows = cat.captures(urls, subsets="all", columns=["url"], index="columnar").to_arrow()
         assert comparable(found.to_arrow()).equals(comparable(rows))
 

@@ -15,7 +15,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.parquet.page_index import encode_offset_index
 from catalogue.parquet.stored_indexes import Indexes
-from catalogue.plan.plan import PlannedRowGroup
+from catalogue.plan.crawl_plan import PlannedRowGroup
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store

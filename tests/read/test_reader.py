@@ -100,7 +100,7 @@ def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
         assert sum(batch.num_rows for batch in read(plan, source, executor)) == 2 * ROWS
         for fetches in (plan.waves[0][:-1], plan.waves[0][1:], ()):
             with pytest.raises(UnplannedRead, match="row group 0 was planned but not fetched whole"):
-                list(read(replace(plan, waves=(fetches,)), source, executor))
+                list(read(replace(plan, crawls=(replace(plan.crawls[0], waves=(fetches,)),)), source, executor))
 
 
 def test_rejects_columns_that_cannot_be_read(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.cost import Cost
-from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
@@ -28,6 +27,7 @@ from tests.slow.mutations import Memory, small
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
 from tests.support.mirrors import raw_footer, read_footer
+from tests.support.plans import plan_reads
 
 ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
 

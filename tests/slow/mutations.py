@@ -36,7 +36,6 @@ from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
@@ -50,6 +49,7 @@ from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.footers import confused, trimmed, write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
 from tests.support.mutators import GENTLE, MUTATORS, damage
+from tests.support.plans import plan_reads
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)

@@ -1,0 +1,251 @@
+"""The CDX index of a crawl: search its list of blocks, and plan which blocks are read."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
+from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.list_search import (
+    NEXT_SEARCH,
+    PREDICTED_SEARCH,
+    SEARCH_BY_ROW_GROUPS,
+    START,
+    ClusterSearch,
+    Predictor,
+)
+from catalogue.commoncrawl.crawls import has_columnar_index, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.indexes import CDX
+from catalogue.errors import (
+    CatalogueError,
+    FileChanged,
+    FormatError,
+    NotFound,
+    NotHarvested,
+    QueryError,
+    UnknownCrawl,
+)
+from catalogue.formatting import join_first, plural, size
+from catalogue.plan.block_lists import BlockLists
+from catalogue.plan.cost import Cost
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, Search
+from catalogue.plan.requests import PlannedRequest
+from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.source.cache import AnySource, CachedSource
+from catalogue.surt import KeyInterval
+
+_end = attrgetter("end")
+_MOST_LISTED = 4 << 20
+"""Largest part of a list, in bytes, that is read for one interval: some 50,000 blocks of 0.2 MB."""
+_MOST_BLOCKS = 50_000
+"""The same of a stored list, in blocks."""
+_BLOCK = 250_000
+"""Estimated bytes of the blocks that have one key."""
+
+
+class _Run(NamedTuple):
+    """Consecutive intervals whose blocks are read together."""
+
+    start: int
+    stop: int
+    first_number: int
+    """Of the first block."""
+    last_number: int
+    first: tuple[int, int]
+    """Shard and offset of the first block."""
+    end: tuple[int, int]
+    """Shard and end of the last block."""
+
+    @classmethod
+    def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_Run":
+        """Take some intervals and their blocks in a part of the list."""
+        first, last = blocks[0], blocks[-1]
+        begin, end = found.extent(first).start, found.extent(last).end
+        return cls(
+            start, stop, found.number(first), found.number(last), (found.shard(first), begin), (found.shard(last), end)
+        )
+
+    def joined(self, after: "_Run", gap: int) -> "list[_Run]":
+        """Return this run and the next one, as one if no more than some bytes of a shard are between them."""
+        is_near = self.end[0] == after.first[0] and after.first[1] - self.end[1] <= gap
+        if after.first_number > self.last_number + 1 and not is_near:
+            return [self, after]
+        last = max(self, after, key=attrgetter("last_number"))
+        return [self._replace(stop=after.stop, last_number=last.last_number, end=last.end)]
+
+
+def uncovered_columns(query: ResolvedQuery) -> list[str]:
+    """Return the columns that a query reads and that lines of the CDX index do not have."""
+    read = [*query.read_columns, *query.of(untyped=True).read_columns]
+    return [name for name in dict.fromkeys(read) if name not in COLUMNS]
+
+
+class CdxIndex:
+    """Plans queries of a crawl from its list of blocks, and searches the list where it is not stored."""
+
+    def __init__(
+        self, crawl: str, subsets: Sequence[str], lists: BlockLists, source: Callable[[], AnySource], cost: Cost
+    ) -> None:
+        """Prepare a plan.
+
+        Args:
+            crawl: name of the crawl.
+            subsets: in the order of the result.
+            lists: the lists of blocks.
+            source: returns the source of blocks.
+            cost: of the source.
+        """
+        self.crawl = crawl
+        self._subsets = tuple(subsets)
+        self._lists = lists
+        self._source = source
+        self._cost = cost
+        self._failure: CatalogueError | None = None
+        """Why a search failed; the next plan raises it."""
+        self._predict: Predictor | None = None
+
+    def plan(self, query: ResolvedQuery) -> CrawlPlan:
+        """Plan a query.
+
+        Raises:
+            NotHarvested: if an interval has so many blocks that the columnar index must answer.
+            BadCdx: if the list of blocks is invalid.
+            FileChanged: if it was replaced while it was searched.
+            NotFound: if it does not exist.
+        """
+        if self._failure:
+            failure, self._failure = self._failure, None
+            raise failure
+        search = self._needed(query.intervals)
+        return self._planned(search, () if search else tuple(self._blocks(query)))
+
+    def _planned(self, search: Search | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
+        requests = tuple(request for each in blocks for request in self._requests(each))
+        waves = (requests,) if requests else ()
+        return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
+
+    def divided(self, plan: CrawlPlan, most: int) -> CrawlPlan:
+        """Return a plan with the same blocks in requests of at most ``most`` bytes, or of one block."""
+        divided = self._planned(None, tuple(self._divided(each, most) for each in plan.blocks))
+        return replace(plan, blocks=divided.blocks, waves=divided.waves)
+
+    def _needed(self, intervals: Sequence[KeyInterval]) -> Search | None:
+        """Return the estimated search of the list; None if everything needed of it is known."""
+        known = self._lists.get(self.crawl)
+        if isinstance(known, StoredList):
+            return None
+        unknown = [each for each in intervals if known is None or not known.knows(each)]
+        if not unknown:
+            return None
+        predictor = self._predict = self._lists.predictor(self.crawl)
+        by_row_groups = predictor is not None and predictor.size is not None
+        later = SEARCH_BY_ROW_GROUPS if by_row_groups else PREDICTED_SEARCH if predictor else NEXT_SEARCH
+        first = later if known or by_row_groups else START + later
+        more = len(unknown) - 1
+        return Search(
+            first.requests + more * later.requests + len(intervals),
+            first.bytes + more * later.bytes + len(intervals) * _BLOCK,
+            first.requests + more * later.requests,
+        )
+
+    def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
+        """Yield the blocks to read; intervals whose blocks are read by one request together."""
+        search, intervals = self._lists.get(self.crawl), query.intervals
+        assert search is not None  # noqa: S101 - everything needed of it is known
+        runs: list[_Run] = []
+        at = 0
+        while at < len(intervals):
+            interval = intervals[at]
+            if isinstance(search, StoredList) and (count := search.count(interval)) > _MOST_BLOCKS:
+                raise self._too_many(query, plural(count, "block"))
+            found = search.find(interval)
+            blocks = found.blocks_for(interval)
+            after = at + 1
+            if blocks:
+                if blocks.stop < len(found):  # other intervals that end in the same block
+                    after = bisect_right(intervals, found.key(blocks.stop), lo=after, key=_end)
+                gap = self._cost.max_gap if isinstance(search, StoredList) else 0
+                run = _Run.of(at, after, found, blocks)
+                runs += runs.pop().joined(run, gap) if runs else [run]
+            at = after
+        for run in runs:
+            some = intervals[run.start : run.stop]
+            hull = KeyInterval(some[0].start, some[-1].end)
+            found = search.find(hull)
+            yield self._reads(found, found.reads(found.blocks_for(hull)), some)
+
+    def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]) -> PlannedBlocks:
+        pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
+        return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
+
+    def _divided(self, planned: PlannedBlocks, most: int) -> PlannedBlocks:
+        if all(len(read.range) <= most for read in planned.reads):
+            return planned
+        places = range(planned.reads[0].blocks.start, planned.reads[-1].blocks.stop)
+        reads = planned.blocks.reads(places, max_length=min(most, MAX_READ))
+        return self._reads(planned.blocks, reads, planned.intervals)
+
+    def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
+        source = self._source()
+        for read, pin in zip(planned.reads, planned.pins, strict=True):
+            cached = (
+                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
+            )
+            yield PlannedRequest(read.path, read.range, (), cached=cached)
+
+    def search(self, query: ResolvedQuery) -> int:
+        """Search the list for a query that was planned; return about the bytes that were received. For any thread.
+
+        The next plan raises an error that concerns this list alone.
+
+        Raises:
+            SourceError: if the source cannot be read.
+        """
+        search, before = self._lists.get(self.crawl), 0
+        try:
+            if isinstance(search, ClusterSearch):
+                before = search.bytes
+            else:
+                search = self._lists.search(self.crawl)
+            search.predict = self._predict
+            for interval in query.intervals:
+                self._search_interval(search, interval, query)
+        except (QueryError, FormatError, NotFound, FileChanged) as error:
+            self._failure = error
+            if isinstance(error, FileChanged):
+                self._lists.drop(self.crawl)  # the next query searches the new version
+        return search.bytes - before if isinstance(search, ClusterSearch) else 0
+
+    def _search_interval(self, search: ClusterSearch, interval: KeyInterval, query: ResolvedQuery) -> None:
+        place = search.locate(interval)
+        if place and len(place) > _MOST_LISTED:
+            raise self._too_many(query, f"{size(len(place))} of lines")
+        search.find(interval)
+
+    def no_index(self, query: ResolvedQuery, error: NotFound) -> QueryError:
+        """Return the error that no index can answer, because the source has no CDX index of the crawl."""
+        crawl = self.crawl
+        if not has_columnar_index(crawl):
+            message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"
+            return NotHarvested(message, crawl=crawl)
+        listed = self._lists.listed
+        # A monthly crawl may be published before its CDX index, and before it is listed.
+        if listed and crawl not in listed and not crawl.startswith("CC-MAIN-"):
+            missing = f"the source has no CDX index of {crawl}, and does not list it"
+            return UnknownCrawl(f"{missing}; {suggest_crawl(crawl, listed)}")
+        message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
+        if not listed:
+            message += "; see: catalogue crawls"
+        command = query.table.harvest_command(crawl)
+        return NotHarvested(f"{message}; run: {command}", crawl=crawl, call=query.table.harvest_call(crawl))
+
+    def _too_many(self, query: ResolvedQuery, what: str) -> NotHarvested:
+        return NotHarvested(
+            f"{list_path(self.crawl)} has {what} for {join_first(query.patterns)}, too many blocks to read; "
+            f"harvest the columnar index, run: catalogue harvest --crawl {self.crawl}",
+            crawl=self.crawl,
+            call=f"harvest({self.crawl!r})",
+        )

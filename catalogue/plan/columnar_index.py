@@ -1,0 +1,194 @@
+"""The columnar index of a crawl: plan a query from stored footers, and fetch missing page indexes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.errors import StoreError
+from catalogue.metadata_db.candidates import Candidate
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.page_index import page_bounds
+from catalogue.parquet.stored_indexes import Indexes, cut_indexes
+from catalogue.plan.cost import Cost
+from catalogue.plan.crawl_plan import CrawlPlan
+from catalogue.plan.planner import plan_files
+from catalogue.plan.prune import FileMetadata, key_indexes
+from catalogue.plan.requests import PlannedRequest
+from catalogue.query.random_order import DrawnRows
+from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.cache import AnySource, CachedSource
+from catalogue.source.checks import Response
+from catalogue.source.observe import requests_for
+from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile, encode_indexes
+
+_INDEXES = 256
+"""Row groups whose page indexes, of some 20 kB each, are in memory."""
+
+
+class PageIndexes:
+    """Stored page indexes; queries of one site need the same ones repeatedly."""
+
+    def __init__(self, store: Store, dataset: Dataset = COMMON_CRAWL) -> None:
+        self.store = store
+        self.dataset = dataset
+        self._indexes: dict[tuple[object, ...], Indexes | None] = {}
+        """By path, row group, version of the file and states of the store; None for those without."""
+
+    @property
+    def states(self) -> tuple[str, str]:
+        """States of the store and of its page indexes; the first changes if a file is deleted."""
+        return self.store.state(), self.store.index_state()
+
+    def of(
+        self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
+    ) -> dict[int, Indexes]:
+        """Return the stored page indexes of row groups of a file, by ordinal."""
+        keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
+        found: dict[int, Indexes | None] = {}
+        for ordinal, key in keys.items():
+            with suppress(KeyError):  # other threads add and delete some
+                found[ordinal] = self._indexes[key]
+        if missing := [ordinal for ordinal in keys if ordinal not in found]:
+            stored = self.store.indexes(path, missing, version)
+            found |= {ordinal: stored.get(ordinal) for ordinal in missing}
+            self._indexes |= {keys[ordinal]: found[ordinal] for ordinal in missing[:_INDEXES]}
+            for old in list(self._indexes)[:-_INDEXES]:
+                self._indexes.pop(old, None)
+        return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The row groups of a crawl that a query may have to read."""
+
+    crawl: str
+    candidates: tuple[Candidate, ...]
+    """Files that may contain matching rows."""
+    considered: int
+    """Number of row groups of the requested subsets."""
+    missing: tuple[str, ...] = ()
+    """A sentence for each subset that is not completely stored."""
+    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = field(default=None, compare=False)
+    """By path and row group, the drawn rows of a sample; None for all."""
+
+    def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
+        """Return the files and row groups of which rows are drawn."""
+        chosen = (
+            replace(each, row_groups=tuple(group for group in each.row_groups if group in drawn[each.path]))
+            for each in self.candidates
+            if each.path in drawn
+        )
+        return replace(self, candidates=tuple(sorted(chosen, key=attrgetter("path"))), missing=(), drawn=drawn)
+
+
+class ColumnarIndex:
+    """Plans queries of a crawl from its footers, and fetches and stores missing page indexes."""
+
+    def __init__(self, scope: Scope, indexes: PageIndexes, source: Callable[[], AnySource], cost: Cost) -> None:
+        self.scope = scope
+        self.crawl = scope.crawl
+        self._indexes = indexes
+        self._source = source
+        self._cost = cost
+        self._files: dict[str, FileMetadata] = {}
+        """The files of the last plan, by path."""
+        self._fetched: dict[tuple[str, int], Indexes] = {}
+        """By path and row group, for the case that they cannot be stored."""
+
+    def plan(self, query: ResolvedQuery) -> CrawlPlan:
+        """Plan a query."""
+        return plan_files(
+            query,
+            self.crawl,
+            self._metadata(),
+            cost=self._cost,
+            considered=self.scope.considered,
+            missing=self.scope.missing,
+        )
+
+    def _metadata(self) -> list[FileMetadata]:
+        """Return the files with the row groups of the candidates, and with what is stored now."""
+        source, states = self._source(), self._indexes.states
+        found = [self._file(each, source, states) for each in self.scope.candidates]
+        self._files = {each.file.path: each for each in found}
+        return found
+
+    def _file(self, candidate: Candidate, source: AnySource, states: tuple[str, str]) -> FileMetadata:
+        file, version = self._indexes.dataset.file(candidate.path), candidate.version
+        assert file  # noqa: S101 - tables have files of the dataset only
+        path = file.path
+        # An ETag means nothing to another source.
+        pin = FileVersion(version.size, version.etag if version.source == source.url else None)
+        of_file: dict[int, Indexes] | None = None
+
+        def indexes(ordinal: int) -> Indexes | None:
+            nonlocal of_file
+            if of_file is None:
+                of_file = self._indexes.of(path, version, candidate.row_groups, states)
+            fetched, stored = self._fetched.get((path, ordinal)), of_file.get(ordinal)
+            return stored.joined(fetched) if stored and fetched else stored or fetched
+
+        cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()
+        drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
+        footer = candidate.decode(candidate.row_groups)
+        return FileMetadata(file, pin, footer, indexes, cached, drawn, candidate.least)
+
+    def key_indexes(self) -> tuple[PlannedRequest, ...]:
+        """Return the requests for missing page indexes of the key column."""
+        key, gap = self._indexes.dataset.key, self._cost.max_gap
+        return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
+
+    def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
+        """Return bounds and number of rows of the pages of each row group, or of row groups, as the files state them.
+
+        Missing page indexes are fetched. Where a file has none, or an invalid one, the result has the complete row
+        group.
+
+        Raises:
+            SourceError: if page indexes cannot be fetched.
+        """
+        key = self._indexes.dataset.key
+        if pages:
+            self.fetch_indexes(self.key_indexes())
+        found = []
+        for file in self._metadata():
+            for group in file.footer.row_groups:
+                if chunk := group.chunks.get(key):
+                    indexes = file.indexes(group.ordinal) if pages else None
+                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
+                    found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
+        return found
+
+    def fetch_indexes(self, requests: Sequence[PlannedRequest]) -> None:
+        """Fetch and store page indexes of the last plan.
+
+        Raises:
+            SourceError: if a request fails.
+        """
+        executor = ThreadPoolExecutor(self._source().connections, thread_name_prefix="indexes")
+        try:
+            for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
+                self.take(request, answer)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def fetch(self, request: PlannedRequest) -> Response:
+        """Make a request for page indexes of the last plan, in any thread."""
+        with requests_for("page index"):
+            return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
+
+    def take(self, request: PlannedRequest, answer: Response) -> None:
+        """Store the page indexes of a response."""
+        file = self._files[request.path]
+        found = cut_indexes(file.footer, self._indexes.dataset.key, answer.body, request.range.start)
+        for ordinal, indexes in found.items():
+            before = self._fetched.get((request.path, ordinal), Indexes())
+            self._fetched[request.path, ordinal] = before.joined(indexes)
+        version = next(each.version for each in self.scope.candidates if each.path == request.path)
+        with suppress(StoreError):  # they are in memory
+            self._indexes.store.add_all_indexes([(request.path, encode_indexes(found, version), version)])

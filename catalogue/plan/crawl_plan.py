@@ -1,0 +1,253 @@
+"""The plan of a crawl: what is read of its files, row groups and columns or of its blocks, in which requests."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catalogue.commoncrawl.indexes import COLUMNAR
+from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.formatting import duration, plural, size
+from catalogue.parquet.model import ColumnChunk
+from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.plan.cost import Cost
+from catalogue.plan.requests import Part, PlannedRequest, Purpose
+from catalogue.query.random_order import DrawnRows
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.surt import KeyInterval
+
+if TYPE_CHECKING:
+    from catalogue.cdx.cluster import BlockList, BlockRead
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRead:
+    """What is read of a column chunk: all of it, or some pages."""
+
+    chunk: ColumnChunk
+    index: OffsetIndex | None = None
+    """None if the chunk is read whole."""
+    pages: tuple[range, ...] = ()
+    """Runs of consecutive pages, ascending."""
+    later: bool = False
+    """Whether it is read in the second wave, after the first has decided which pages match."""
+
+    @property
+    def dictionary(self) -> ByteRange | None:
+        """The dictionary page, if one of the pages needs it."""
+        if self.index is None or not self.pages:
+            return None
+        start, end = self.chunk.range.start, self.index.offsets[0]
+        coded = self.chunk.dictionary_coded
+        if start == end or (coded is not None and self.pages[0].start >= coded):
+            return None
+        return ByteRange(start, end)
+
+    @property
+    def rows(self) -> tuple[range, ...]:
+        if self.index is None:
+            return (range(self.chunk.num_values),)
+        return tuple(self.index.rows(run) for run in self.pages)
+
+    @property
+    def ranges(self) -> list[ByteRange]:
+        """The bytes to read: the dictionary page and runs of pages, or the whole chunk."""
+        if self.index is None:
+            return [self.chunk.range]
+        pages = [self.index.extent(run) for run in self.pages]
+        return [self.dictionary, *pages] if self.dictionary else pages
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(map(len, self.ranges))
+
+    def parts(self, row_group: int) -> list[Part]:
+        name = self.chunk.column.name
+        if self.index is None:
+            return [Part(Purpose.CHUNK, row_group, name, self.chunk.range)]
+        found = [Part(Purpose.PAGES, row_group, name, self.index.extent(run)) for run in self.pages]
+        return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
+
+    def single_pages(self) -> Iterator[ByteRange]:
+        """Yield the pages one by one, of which the second wave may need some."""
+        if self.index is None:
+            yield self.chunk.range
+            return
+        if self.dictionary:
+            yield self.dictionary
+        for run in self.pages:
+            for page in run:
+                yield self.index.extent(range(page, page + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRowGroup:
+    """A row group to read, and its residual filter."""
+
+    ordinal: int
+    num_rows: int
+    intervals: Sequence[KeyInterval]
+    least: bytes
+    """A lower bound of the keys that may match."""
+    rows: tuple[range, ...]
+    """The rows that may match, as ascending runs; others are skipped."""
+    columns: tuple[ColumnRead, ...]
+    """The key first."""
+    key_index: ColumnIndex | None
+    """The page index by which rows were chosen; it is compared with the keys that are read."""
+    bounded: bool
+    """Whether the bounds of its keys are known."""
+    whole: bool = False
+    """Whether every row matches for certain, so that page indexes were not needed."""
+    indexed: bool = True
+    """Whether a page index is derived if it is read whole; see ``planner``."""
+    counted: int = 0
+    """Rows that the plan counts without reading them."""
+    drawn: DrawnRows | None = field(default=None, compare=False)
+    """The drawn rows of a sample; None otherwise. ``rows`` are those that no index excludes."""
+
+    untyped: bool = False
+    """Whether the group has no detected media types; see ``Query.of``."""
+
+    @property
+    def later(self) -> bool:
+        return any(column.later for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """The row groups that are read of one file."""
+
+    file: IndexFile
+    pin: FileVersion
+    created_by: str
+    row_groups: tuple[PlannedRowGroup, ...]
+    cached: tuple[ByteRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A row group whose page index is not stored yet, with the estimated cost of reading it."""
+
+    file: IndexFile
+    row_group: int
+    num_rows: int
+    requests: float
+    bytes: float
+    pages: float
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
+
+    requests: int
+    """With those of the blocks."""
+    bytes: int
+    """With those of the blocks."""
+    round_trips: int
+    """Of the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlocks:
+    """Neighbouring blocks of a crawl's CDX index, and the keys that are looked for in them."""
+
+    crawl: str
+    subsets: tuple[str, ...]
+    """The subsets whose rows are returned, in the order of the result."""
+    blocks: "BlockList"
+    reads: "tuple[BlockRead, ...]"
+    intervals: Sequence[KeyInterval]
+    pins: tuple[FileVersion | None, ...]
+    """Known versions of the files of ``reads``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlPlan:
+    """The reads that answer a query for one crawl by one index, and their cost."""
+
+    crawl: str
+    index: str
+    """``columnar`` or ``cdx``."""
+    cost: Cost
+    files: tuple[PlannedFile, ...] = ()
+    """In the order of the result; of the columnar index."""
+    blocks: tuple[PlannedBlocks, ...] = ()
+    """By key; of the CDX index."""
+    waves: tuple[tuple[PlannedRequest, ...], ...] = ()
+    """Requests that can be sent at the same time; the second wave is what may be needed after the first."""
+    considered: int = 0
+    """Number of row groups of the requested subsets."""
+    counted: int = 0
+    """Rows that match without being read, of a query that counts."""
+    certain: int = 0
+    """Rows that are known to match, up to the limit of the query."""
+    indexes: tuple[PlannedRequest, ...] = ()
+    """Page indexes to fetch first; then the crawl is planned again."""
+    awaited: tuple[Awaited, ...] = ()
+    """The row groups they belong to, not among ``files`` yet."""
+    search: Search | None = None
+    """A search of the list of blocks to make first; then the crawl is planned again."""
+    missing: tuple[str, ...] = ()
+    """Sentences about what is not stored and may match."""
+    defects: tuple[str, ...] = ()
+    """Sentences about invalid page indexes."""
+    why: str = ""
+    """Why this index answers; empty if the query names it."""
+    other: "CrawlPlan | None" = None
+    """The plan of the other index; None if it cannot answer, or its cost was not needed for the choice."""
+    suggests_harvest: bool = False
+    """Whether a harvest of the footers takes less than this plan, and later queries of the crawl too."""
+
+    @property
+    def requests(self) -> int:
+        """Number of requests: an estimate without page indexes, a maximum with a limit or a second wave."""
+        known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
+        searches = self.search.requests if self.search else 0
+        return len(self.indexes) + searches + known + math.ceil(sum(each.requests for each in self.awaited))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes to receive: an estimate or a maximum, as ``requests``."""
+        known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
+        first = sum(len(fetch.range) for fetch in self.indexes) + (self.search.bytes if self.search else 0)
+        return known + first + math.ceil(sum(each.bytes for each in self.awaited))
+
+    @property
+    def round_trips(self) -> int:
+        """Number of waves, with those of page indexes and searches."""
+        if self.search:
+            return 1 + self.search.round_trips
+        return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)
+
+    @property
+    def seconds(self) -> float:
+        return self.cost.seconds(self.requests, self.bytes, self.round_trips)
+
+    @property
+    def price(self) -> float:
+        """The seconds that the crawl adds to a plan of many requests, with its round trips."""
+        requests = self.requests
+        return self.cost.price(requests, self.bytes) + (self.round_trips if requests else 0) * self.cost.latency
+
+    @property
+    def is_columnar(self) -> bool:
+        return self.index == COLUMNAR
+
+    def __str__(self) -> str:
+        return f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
+
+    def costs(self) -> dict[str, Any]:
+        """Return index and cost for ``plan --json``."""
+        seconds = round(self.seconds, 1)
+        return {"index": self.index, "requests": self.requests, "bytes": self.bytes, "seconds": seconds}
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "crawl": self.crawl,
+            **self.costs(),
+            "why": self.why,
+            "other": self.other.costs() if self.other else None,
+        }

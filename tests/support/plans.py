@@ -1,0 +1,15 @@
+"""Plans of files that no store has."""
+
+from collections.abc import Sequence
+
+from catalogue.plan.cost import Cost
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.planner import plan_files
+from catalogue.plan.prune import FileMetadata
+from catalogue.query.resolved_query import ResolvedQuery
+
+
+def plan_reads(query: ResolvedQuery, files: Sequence[FileMetadata], *, cost: Cost, considered: int) -> ReadPlan:
+    """Plan a query of files of one crawl; ``considered`` is the number of their row groups."""
+    crawl = files[0].file.crawl
+    return ReadPlan.of(query, cost, [plan_files(query, crawl, files, cost=cost, considered=considered)])
