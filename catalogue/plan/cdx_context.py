@@ -329,13 +329,6 @@ class CdxContext:
     def columnar_only(self) -> None:
         """Return None: this is the CDX index."""
 
-    def learn(self, *_: object) -> None:
-        """Do nothing: blocks teach nothing."""
-
-    def would_learn(self, *_: object) -> bool:
-        """Return false."""
-        return False
-
     def finish(self) -> None:
         """Store the versions of the files that were read."""
         self._lists.save_versions()

@@ -2,15 +2,14 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR
-from catalogue.commoncrawl.manifests import IndexFile, index_file
+from catalogue.commoncrawl.manifests import index_file
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
-from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.cdx_context import CdxContext
 from catalogue.plan.context import PlanContext
 from catalogue.plan.cost import Cost
@@ -163,23 +162,12 @@ class ChoiceContext:
         missing = (text for crawl in self._crawls for text in self._stored[crawl].missing)
         return self._columnar.with_missing(tuple(missing))
 
-    def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
-        """See ``PlanContext``."""
-        if self._columnar:
-            self._columnar.learn(file, row_group, indexes)
-
-    def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """See ``PlanContext``."""
-        return self._columnar is not None and self._columnar.would_learn(file, row_group, columns)
-
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
         """See ``CdxContext``."""
         self._cdx.note_version(crawl, path, version)
 
     def finish(self) -> None:
-        """Store what was learned."""
-        if self._columnar:
-            self._columnar.finish()
+        """See ``CdxContext``."""
         self._cdx.finish()
 
 

@@ -1,7 +1,7 @@
-"""Plan a query from stored footers, fetch missing page indexes, and store what reading teaches."""
+"""Plan a query from stored footers, and fetch and store missing page indexes."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,13 +26,10 @@ from catalogue.source.cache import CachedSource
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode_indexes
+from catalogue.store.stored_file import StoredFile
 
 _INDEXES = 256
 """Row groups whose page indexes, of some 20 kB each, are in memory."""
-
-_MOST_LEARNED = 64
-"""Row groups whose learned page indexes, of some 20 kB each, wait for a common transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class Scope:
 
 
 class PlanContext:
-    """Plans a query, fetches missing page indexes, and stores them and what reading teaches."""
+    """Plans a query, and fetches and stores missing page indexes."""
 
     def __init__(
         self,
@@ -109,21 +106,15 @@ class PlanContext:
         indexes: PageIndexes,
         source: Callable[[], AnySource],
         cost: Cost,
-        *,
-        must_learn: bool = False,
     ) -> None:
-        """Prepare a plan; ``must_learn`` fails if learned indexes cannot be stored, which is ignored otherwise."""
         self.query = query
         self.source = source
         self.scope = scope
         self._indexes = indexes
         self._cost = cost
-        self._suppressed: tuple[type[Exception], ...] = () if must_learn else (StoreError,)
         self._files: dict[str, DecodedFile] = {}
         """The files of the last plan."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
-        self._learned: dict[str, dict[int, Indexes]] = {}
-        """What is not stored yet, by path and row group."""
 
     @property
     def candidate_row_groups(self) -> int:
@@ -185,7 +176,6 @@ class PlanContext:
         """Return bounds and number of rows of the pages of each row group, or of row groups, as the files state them.
 
         Missing page indexes are fetched. Where a file has none, or a wrong one, the result has the complete row group.
-        Learned indexes are ignored, so that the result does not change.
 
         Raises:
             SourceError: if page indexes cannot be fetched.
@@ -198,31 +188,31 @@ class PlanContext:
         found = []
         for decoded in self._files.values():
             stored = self._metadata(decoded, source)
-            written = self._written(decoded, stored, source) if pages else {}
             for group in decoded.footer.row_groups:
                 if chunk := group.chunks.get(key):
-                    indexes = written.get(group.ordinal) or (stored.indexes(group.ordinal) if pages else None)
-                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
+                    indexes = stored.indexes(group.ordinal) if pages else None
+                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes else []
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def _written(self, decoded: DecodedFile, stored: FileMetadata, source: AnySource) -> dict[int, Indexes]:
-        """Fetch the file's own key indexes of row groups for which learned ones are stored."""
-        key, footer = self.query.table.key, decoded.footer
-        learned_groups = tuple(g for g in footer.row_groups if (there := stored.indexes(g.ordinal)) and there.own)
-        without = replace(stored, footer=replace(footer, row_groups=learned_groups), indexes=lambda _: None)
-        found: dict[int, Indexes] = {}
-        for fetch in key_indexes(without, key, self._cost.max_gap):
-            with requests_for("page index"):
-                answer = source.get(fetch.path, fetch.range, pin=stored.pin)
-            for ordinal, indexes in cut_indexes(without.footer, key, answer.body, fetch.range.start).items():
-                found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
-        return found
-
     def fetch_indexes(
-        self, fetches: Sequence[PlannedRequest], report: Callable[[PlannedRequest], None] = lambda _: None
+        self,
+        fetches: Sequence[PlannedRequest],
+        report: Callable[[PlannedRequest], None] = lambda _: None,
+        *,
+        must_store: bool = False,
     ) -> None:
-        """Fetch and store page indexes; ``report`` is called after each request."""
+        """Fetch and store page indexes.
+
+        Args:
+            fetches: the requests.
+            report: called after each request.
+            must_store: raise an error if they cannot be stored, which is ignored otherwise.
+
+        Raises:
+            SourceError: if they cannot be fetched.
+        """
+        ignored: tuple[type[Exception], ...] = () if must_store else (StoreError,)
         source = self.source()
         pins = {path: self._metadata(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
@@ -239,7 +229,8 @@ class PlanContext:
                 for ordinal, indexes in found.items():
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
                     self._fetched[fetch.path, ordinal] = before.joined(indexes)
-                self._save({fetch.path: found})
+                with suppress(*ignored):
+                    self._indexes.store.add_indexes(fetch.path, found, each.version)
                 report(fetch)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -247,17 +238,6 @@ class PlanContext:
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
         """Fetch the page indexes that a plan needs; ``report`` is called with the bytes of each request."""
         self.fetch_indexes(plan.indexes, lambda fetch: report(len(fetch.range)))
-
-    def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Whether reading these columns of a row group teaches something that is not stored."""
-        stored = self._indexes.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
-        return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
-
-    def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
-        """Note what reading a row group taught; it is stored with that of others, or by ``finish``."""
-        self._learned.setdefault(file.path, {})[row_group] = indexes
-        if sum(map(len, self._learned.values())) >= _MOST_LEARNED:
-            self.finish()
 
     def with_missing(self, missing: tuple[str, ...]) -> "PlanContext":
         """Return this query with other sentences about what is not stored."""
@@ -272,14 +252,4 @@ class PlanContext:
         """Do nothing: the footers of all files name their versions."""
 
     def finish(self) -> None:
-        """Store what reading taught."""
-        learned, self._learned = self._learned, {}
-        self._save(learned)
-
-    def _save(self, learned: Mapping[str, dict[int, Indexes]]) -> None:
-        if learned:
-            with suppress(*self._suppressed):
-                self._indexes.store.add_all_indexes(
-                    (path, encode_indexes(indexes, self._files[path].version), self._files[path].version)
-                    for path, indexes in learned.items()
-                )
+        """Do nothing: fetched page indexes are stored already."""

@@ -1,10 +1,8 @@
 """What plans a query, whichever index answers it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
-from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
@@ -44,14 +42,8 @@ class Question(Protocol):
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = ...) -> None:
         """Fetch the page indexes and make the searches that a plan needs; ``report`` is called with received bytes."""
 
-    def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
-        """Note the page index that reading a row group taught."""
-
-    def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Return whether reading these columns of a row group teaches something that is not stored."""
-
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
         """Note the version of a file with blocks that was read; None if it is another than expected."""
 
     def finish(self) -> None:
-        """Store what was learned."""
+        """Store the versions of the files that were read."""
