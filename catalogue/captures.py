@@ -253,8 +253,7 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        notify = self._session.notify
-        events = ReadEvents(notify=notify, uncount=self._uncount, done=done, note_version=self.question.note_version)
+        events = ReadEvents(self._session.notify, self._uncount, done, self.question.note_version)
         workers = self._workers
         try:
             with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
@@ -356,7 +355,7 @@ class Captures(ReprMixin):
     def to_dask(self) -> "dd.DataFrame":
         """Return a Dask DataFrame with a partition for each part of the plan, read by Dask's workers.
 
-        The rate is divided among the machines of the current client. Reading teaches the store nothing.
+        The rate is divided among the machines of the current client. Nothing that is read is stored.
 
         Raises:
             QueryError: if Dask is not installed, or rows are limited or ordered.

@@ -211,19 +211,22 @@ class Catalogue(ReprMixin):
         return estimate_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index)
 
     def backfill(
-        self, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
+        self,
+        crawls: str | Iterable[str] = "all",
+        *,
+        only_gaps: bool = False,  # noqa: ARG002 - callers of earlier versions pass it
+        files: str | Iterable[str] = (),
     ) -> Backfill:
-        """Prepare to read the keys of row groups that footers do not describe well enough. Nothing is read yet.
+        """Prepare to find the bounds of row groups whose footers have none. Nothing is read yet.
 
         Args:
             crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            only_gaps: leave out row groups that have bounds, even if they overlap because two sorted streams were
-                zipped.
+            only_gaps: has no effect; earlier versions also read row groups that have bounds.
             files: patterns of paths, such as ``*part-00007-*``; all by default.
         """
         from catalogue.harvest.backfill import prepare_backfill
 
-        return prepare_backfill(self.session, crawls, only_gaps=only_gaps, files=files)
+        return prepare_backfill(self.session, crawls, files=files)
 
     def forget(self, crawls: str | Iterable[str]) -> int:
         """Delete what is stored of crawls, and return the number of footers.

@@ -307,7 +307,7 @@ def observe_layout(crawl: str, summary: FileSummary, groups: Sequence[RowGroup],
     kinds = Counter(group.bounds_from for group in summary.row_groups)
     means = "correct, though other readers do not use signed bounds" if kinds["footer (signed)"] else ""
     if kinds["missing"]:
-        means = f"row groups without bounds are always read; catalogue backfill --only-gaps --crawl {crawl} finds them"
+        means = f"row groups without bounds are always read; catalogue backfill --crawl {crawl} finds them"
     yield Observation("bounds of keys", ", ".join(f"{kind}: {count}" for kind, count in kinds.items()), means)
     bounds = [(group.min_key, group.max_key) for group in summary.row_groups]
     known = [(low, high) for low, high in bounds if low is not None and high is not None]

@@ -87,7 +87,7 @@ def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = 
         SELECT
           path, subset, min({least}) AS least, max({greatest}) AS greatest,
           count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
-          list((row_group, {least}, {greatest}, key_intervals) ORDER BY row_group)
+          list((row_group, {least}, {greatest}) ORDER BY row_group)
             FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
         FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
         """,  # noqa: S608 - the name of a column
@@ -98,21 +98,13 @@ def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = 
         FileExtent(
             row["path"],
             row["subset"],
-            _extent(row["path"].rpartition("/")[2], row["least"], row["greatest"]),
+            Extent.of(row["path"].rpartition("/")[2], row["least"], row["greatest"]),
             row["row_groups"],
             row["without_bounds"],
-            tuple((ordinal, _extent(f"row group {ordinal}", *known)) for ordinal, *known in row["groups"] or ()),
+            tuple((ordinal, Extent.of(f"row group {ordinal}", *keys)) for ordinal, *keys in row["groups"] or ()),
         )
         for row in rows
     ]
-
-
-def _extent(
-    name: str, least: str | None, greatest: str | None, intervals: list[dict[str, str]] | None = None
-) -> Extent:
-    if intervals:
-        return Extent(name, tuple((each["min"], each["max"]) for each in intervals))
-    return Extent(name, () if least is None or greatest is None else ((least, greatest),))
 
 
 def block_list_rows(session: Session) -> list[dict[str, Any]]:

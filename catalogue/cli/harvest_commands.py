@@ -221,7 +221,7 @@ def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
 
 @click.command(cls=Command)
 @crawl_option
-@click.option("--only-gaps", is_flag=True, help="Only row groups without bounds; leave zipped files as they are.")
+@click.option("--only-gaps", is_flag=True, hidden=True)  # without effect; scripts for earlier versions have it
 @click.option(
     "--files",
     multiple=True,
@@ -244,17 +244,15 @@ def backfill(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Find the key ranges of row groups whose footers have no or useless bounds.
+    """Find the key ranges of row groups whose footers have no bounds.
 
-    Bounds are the smallest and the largest key of a row group. Some row groups have none. In most files from before
-    mid-2022, which consist of two sorted streams zipped together, the bounds of every row group span nearly all keys.
-    Page indexes are fetched where they suffice; otherwise the keys are read once. After an interruption, the same
-    command continues.
+    Bounds are the smallest and the largest key of a row group. Old files have row groups without them, which every
+    query reads. Page indexes are fetched where the file has them; otherwise the keys are read once. After an
+    interruption, the same command continues.
 
     \b
     catalogue backfill --dry-run
     catalogue backfill --crawl CC-MAIN-2018-05 --budget 2GB
-    catalogue backfill --only-gaps
     """
     max_bytes = parse_size(budget) if budget else None
     with options.opened(scheduler=scheduler) as catalogue:

@@ -1,38 +1,40 @@
-"""Find the keys of row groups whose footers lack useful bounds, by reading once.
+"""Find the bounds of row groups whose footers have none, by reading once.
 
-The cheapest certain source is used: the page index if only bounds are missing, else the complete key chunk. A hundred
+The cheapest certain source is used: the page index of the file if there is one, else the complete key chunk. A hundred
 requests for page headers would cost more than the chunk, and the first and last keys are no bounds in zipped files.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
 from catalogue.metadata_db.candidates import Candidate
-from catalogue.metadata_db.gaps import Gaps
 from catalogue.metadata_db.gaps import gaps as find_gaps
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.workers import Learned, LocalReader
+from catalogue.read.key_bounds import BoundsResult, BoundsTask, read_bounds, run
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.surt import EVERYTHING
 
 
 def prepare_backfill(
-    session: Session, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
+    session: Session, crawls: str | Iterable[str] = "all", *, files: str | Iterable[str] = ()
 ) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
         words = select_stored(session, crawls, session.metadata().crawls)
-        files_of = session.metadata().files
-        return Backfill(session, find_gaps(connection, files_of, words, several(files), overlapping=not only_gaps))
+        return Backfill(session, find_gaps(connection, session.metadata().files, words, several(files)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,15 @@ class Filled:
     """Reasons, by path."""
 
 
+_Result: TypeAlias = Mapping[int, Bounds] | SourceError | FormatError
+"""Bounds by row group, or why a file cannot be read."""
+
+
 class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
-    def __init__(self, session: Session, gaps: Sequence[Gaps]) -> None:
+    def __init__(self, session: Session, gaps: Sequence[Candidate]) -> None:
+        """Fill gaps: files with their row groups without bounds."""
         self.session = session
         self.gaps = gaps
 
@@ -81,7 +88,7 @@ class Backfill(ReprMixin):
         costs = [self.cost(gaps) for gaps in self.gaps]
         requests, size = sum(requests for requests, _ in costs), sum(size for _, size in costs)
         seconds = self.session.cost().seconds(requests, size, 1) if self.gaps else 0.0
-        return Estimate(len(self.gaps), sum(map(_row_groups, self.gaps)), requests, size, seconds)
+        return Estimate(len(self.gaps), sum(len(gaps.row_groups) for gaps in self.gaps), requests, size, seconds)
 
     def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
         """Fill gaps file by file, each stored at once, so that a later run continues.
@@ -98,43 +105,61 @@ class Backfill(ReprMixin):
             WorkersLost: if the workers were lost.
             StoreError: if a result cannot be stored.
         """
-        readers = self.session.workers or LocalReader(lambda: self.session.source)
         with self.session.bars("files") as bar:
 
             def show_bar(at: Filled) -> None:
                 bar(Progress("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
 
             filling = _Filling(self, budget, report or show_bar)
-            for learned in readers.learn(filling.plans()):
-                filling.store(learned)
+            with closing(self._read(filling.plans())) as results:
+                for result in results:
+                    filling.store(result)
         return filling.progress
 
-    def cost(self, gaps: Gaps) -> tuple[int, int]:
+    def _read(self, plans: Iterable[ReadPlan]) -> Generator[_Result, None, None]:
+        """Yield the result of each plan."""
+        if workers := self.session.workers:
+            tasks = (BoundsTask(plan, workers.settings) for plan in plans)
+            with closing(workers.results(tasks, do=run)) as results:
+                yield from (each.bounds if isinstance(each, BoundsResult) else each for each in results)
+            return
+        for plan in plans:
+            try:
+                yield read_bounds(plan, self.session.source, self.session.request_threads)
+            except (Blocked, SourceUnavailable):
+                raise
+            except (SourceError, FormatError) as error:
+                yield error
+
+    def cost(self, gaps: Candidate) -> tuple[int, int]:
         """Return the requests and bytes of one file, if its page indexes are valid."""
-        indexes = self._context(gaps.missing).key_indexes() if gaps.missing else ()
+        indexes = self._index(gaps).key_indexes()
         indexed = {part.row_group for request in indexes for part in request.parts}
-        plan = self._context(_to_read(gaps, lambda ordinal: ordinal not in indexed)).plan(self.everything)
+        plan = self._plan(self._index(gaps, {*gaps.row_groups} - indexed))
         return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
-    def prepare(self, gaps: Gaps) -> tuple[ColumnarIndex, ReadPlan]:
-        """Return what to read of a file, after fetching its page indexes if they are sufficient."""
-        without_index: set[int] = set()
-        if gaps.missing:
-            context = self._context(gaps.missing)
-            plan = context.plan()
-            if indexes := context.key_indexes():
-                context.fetch_indexes(indexes)
-                plan = context.plan()
-            planned = (group for file in plan.files for group in file.row_groups)
-            without_index = {group.ordinal for group in planned if group.key_index is None}
-        context = self._context(_to_read(gaps, without_index.__contains__))
-        return context, context.plan()
+    def prepare(self, gaps: Candidate) -> ReadPlan:
+        """Return what to read of a file, after fetching its page indexes."""
+        index = self._index(gaps)
+        plan = self._plan(index)
+        if indexes := index.key_indexes():
+            index.fetch_indexes(indexes, must_store=True)
+            plan = self._plan(index)
+        planned = (group for file in plan.files for group in file.row_groups)
+        return self._plan(self._index(gaps, {group.ordinal for group in planned if group.key_index is None}))
 
-    def _context(self, candidate: Candidate) -> ColumnarIndex:
-        session, table = self.session, self.session.dataset
-        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), any_order=True, table=table)
-        scope = Scope("", (candidate,), len(candidate.row_groups))
-        self.everything = everything
+    def _plan(self, index: ColumnarIndex) -> ReadPlan:
+        """Plan a query of all keys of a file."""
+        dataset = self.session.dataset
+        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(dataset.key,), any_order=True, table=dataset)
+        return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
+
+    def _index(self, gaps: Candidate, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
+        """Return the index of some row groups of a file, or of all of them."""
+        session = self.session
+        ordinals = gaps.row_groups if row_groups is None else tuple(sorted(row_groups))
+        file = session.dataset.file(gaps.path)
+        scope = Scope(file.crawl if file else "", (replace(gaps, row_groups=ordinals),), len(ordinals))
         return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
 
 
@@ -147,7 +172,7 @@ class _Filling:
         self._budget = budget
         self._report = report
         self._before, self._started = backfill.session.spent, time.monotonic()
-        self._planned: deque[tuple[Gaps, ColumnarIndex, int]] = deque()
+        self._planned: deque[tuple[Candidate, int]] = deque()
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
@@ -157,48 +182,36 @@ class _Filling:
             size = 0
             if self._budget is not None:
                 _, size = self._backfill.cost(gaps)
-                if self.progress.bytes + sum(planned for _, _, planned in self._planned) + size > self._budget:
+                if self.progress.bytes + sum(planned for _, planned in self._planned) + size > self._budget:
                     return
             try:
-                context, plan = self._backfill.prepare(gaps)
+                plan = self._backfill.prepare(gaps)
             except (Blocked, SourceUnavailable):
                 raise
             except (SourceError, FormatError) as error:
                 self._note(gaps, error)
                 continue
-            self._planned.append((gaps, context, size))
+            self._planned.append((gaps, size))
             yield plan
 
-    def store(self, learned: Learned) -> None:
-        """Store what was learned from the next file."""
-        gaps, context, _ = self._planned.popleft()
-        for each in learned.learned:
-            context.learn(*each)
-        context.finish()
-        self._note(gaps, learned.failure)
+    def store(self, result: _Result) -> None:
+        """Store the bounds of the next file, unless it could not be read."""
+        gaps, _ = self._planned.popleft()
+        if isinstance(result, Exception):
+            self._note(gaps, result)
+            return
+        indexes = {ordinal: Indexes(bounds=bounds) for ordinal, bounds in result.items()}
+        self._backfill.session.store.add_indexes(gaps.path, indexes, gaps.version)
+        self._note(gaps, None)
 
-    def _note(self, gaps: Gaps, failure: Exception | None) -> None:
+    def _note(self, gaps: Candidate, failure: Exception | None) -> None:
         progress = self.progress
         if failure:
             progress.failures[gaps.path] = str(failure)
         else:
             progress.done += 1
-            progress.row_groups += _row_groups(gaps)
+            progress.row_groups += len(gaps.row_groups)
         requests, size = self._backfill.session.spent
         progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
         progress.seconds = time.monotonic() - self._started
         self._report(progress)
-
-
-def _row_groups(gaps: Gaps) -> int:
-    return sum(len(each.row_groups) for each in (gaps.missing, gaps.overlapping) if each)
-
-
-def _to_read(gaps: Gaps, condition: Callable[[int], bool]) -> Candidate:
-    """Return the overlapping row groups, and those without bounds that meet a condition."""
-    like = gaps.missing or gaps.overlapping
-    assert like  # noqa: S101 - a file without gaps is not among them
-    unread = {*gaps.overlapping.row_groups} if gaps.overlapping else set()
-    if gaps.missing:
-        unread |= {*filter(condition, gaps.missing.row_groups)}
-    return replace(like, row_groups=tuple(sorted(unread)))

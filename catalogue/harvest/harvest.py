@@ -280,8 +280,8 @@ class _Batch:
             self._store.put_encoded("files", [(path, each.value) for path, each in files])
         if failures:
             self._store.put("failures", failures)
-        if learned := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
-            self._store.add_all_indexes(learned)
+        if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
+            self._store.add_all_indexes(indexes)
 
 
 def _in_parallel(

@@ -36,7 +36,7 @@ def next_steps(session: Session) -> list[Step]:
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
             from catalogue.harvest.backfill import prepare_backfill
 
-            price = format_cost(prepare_backfill(session, only_gaps=True).estimate)
+            price = format_cost(prepare_backfill(session).estimate)
     listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else []
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))
@@ -76,7 +76,7 @@ def steps(
         crawl = harvestable[0] if harvestable else "latest" if dataset == COMMON_CRAWL else dataset.name
         yield Step("nothing is harvested yet", dataset.harvest_command(crawl))
     if unbounded := sum(row["without_bounds"] for row in coverage):
-        command = "catalogue backfill --only-gaps" + ("" if dataset == COMMON_CRAWL else f" --table {dataset.name}")
+        command = "catalogue backfill" + ("" if dataset == COMMON_CRAWL else f" --table {dataset.name}")
         why = f"{plural(unbounded, 'row group')} without bounds, which every query reads"
         yield Step(f"{why}; finding them takes {price}", command) if price else Step(why, f"{command} --dry-run")
     if stored and harvestable and newest_first([stored[0], harvestable[0]])[0] != stored[0]:

@@ -1,8 +1,8 @@
 """Pull a snapshot into the store: each file of a crawl is checked completely before anything of it is stored.
 
 A digest shows that a file is what its maker wrote, not that it is true. So footers are decoded and summarized here,
-and some footers, page indexes and parts of lists of blocks are compared with the source. Page indexes that were derived
-by reading cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
+and some footers, page indexes and parts of lists of blocks are compared with the source. Bounds that a backfill found
+cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
 still make results incomplete: pull snapshots of people you trust.
 """
 

@@ -32,13 +32,13 @@ class Extent:
     """The keys of a file, a row group or a page."""
 
     name: str
-    filled: tuple[tuple[str, str], ...]
-    """Intervals that contain all keys, both ends inclusive; empty if unknown."""
+    keys: tuple[str, str] | None
+    """The least and the greatest key, or bounds of them; None if unknown."""
 
-    @property
-    def intervals(self) -> tuple[tuple[str, str], ...]:
-        """Ascending intervals; old writers compared signed bytes, so that the lesser bound may come last."""
-        return tuple(sorted((min(ends), max(ends)) for ends in self.filled))
+    @classmethod
+    def of(cls, name: str, least: str | None, greatest: str | None) -> "Extent":
+        """Return an extent; old writers compared signed bytes, so that the lesser bound may come last."""
+        return cls(name, None if least is None or greatest is None else (min(least, greatest), max(least, greatest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One interval of keys on an axis."""
+    """The keys of a file, a row group or a page on an axis."""
 
     start: float
     end: float
@@ -86,12 +86,12 @@ class Lane:
 
     def count(self, *states: State) -> int:
         """Count files, row groups or pages in some states."""
-        return len({bar.label for bar in self.bars if bar.state in states})
+        return sum(bar.state in states for bar in self.bars)
 
     @property
     def size(self) -> int:
         """Number of files, row groups or pages."""
-        return len({bar.label for bar in self.bars})
+        return len(self.bars)
 
     @property
     def unbounded(self) -> int:
@@ -233,9 +233,9 @@ def _pages_axis(
 ) -> Axis:
     read = _read_pages(group, index)
     extents = []
-    for page in range(len(index.bounds)):
-        ends = tuple((text_from(each.min), text_after(each.max) or chr(0x10FFFF)) for each in index.filled(page))
-        if ends:  # a page of nulls has no bounds
+    for page, bounds in enumerate(index.bounds):
+        if bounds:  # a page of nulls has none
+            ends = text_from(bounds.min), text_after(bounds.max) or chr(0x10FFFF)
             extents.append((Extent(f"page {page}", ends), State.READ if page in read else State.SKIPPED))
     return _axis(f"{file.path}#{group.ordinal}", {f"row group {group.ordinal}": extents}, intervals)
 
@@ -276,11 +276,11 @@ def _axis(
     outside: bool = False,
 ) -> Axis:
     """Lay out lanes; ``outside`` marks requested keys outside of the axis too, at its ends."""
-    filled = [part for extents in lanes.values() for extent, _ in extents for part in extent.intervals]
-    scale = _Scale(filled)
-    low, high = (scale.keys[0], scale.keys[-1]) if filled else ("", "")
+    known = [extent.keys for extents in lanes.values() for extent, _ in extents if extent.keys]
+    scale = _Scale(known)
+    low, high = (scale.keys[0], scale.keys[-1]) if known else ("", "")
     marks = []
-    for interval in intervals if filled else ():
+    for interval in intervals if known else ():
         start, end = text_from(interval.start), text_after(interval.end)
         if outside or (start <= high and (end is None or end > low)):
             marks.append((scale(start), 1.0 if end is None else scale(end)))
@@ -292,16 +292,12 @@ def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale) -> 
     """Put each extent into the first row where it overlaps no other."""
     bars: list[Bar] = []
     ends: list[str] = []
-    for extent, state in sorted(extents, key=lambda each: each[0].intervals[:1]):
-        if not extent.filled:
-            continue
-        low, high = extent.intervals[0][0], max(high for _, high in extent.intervals)
+    known = [(extent.keys, extent.name, state) for extent, state in extents if extent.keys]
+    for (low, high), label, state in sorted(known, key=lambda each: each[0]):
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))
         if row < MAX_ROWS:
             ends[row : row + 1] = [high]
-        # Intervals with nothing between them touch: they become one bar.
-        parts = merge_close((scale(a), scale(b)) for a, b in extent.intervals)
-        bars += [Bar(start, end, state, extent.name, min(row, MAX_ROWS - 1)) for start, end in parts]
-    unknown = ((extent, state) for extent, state in extents if not extent.filled)
-    bars += [Bar(0.0, 1.0, state, extent.name, len(ends), bounded=False) for extent, state in unknown]
+        bars.append(Bar(scale(low), scale(high), state, label, min(row, MAX_ROWS - 1)))
+    unknown = ((extent.name, state) for extent, state in extents if not extent.keys)
+    bars += [Bar(0.0, 1.0, state, label, len(ends), bounded=False) for label, state in unknown]
     return Lane(name, tuple(bars))

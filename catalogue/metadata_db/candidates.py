@@ -238,15 +238,15 @@ class MetadataSnapshot:
             The keys, the number of row groups without bounds, and of those with bounds in signed order.
         """
         bounds = [*self._tables.bounds((crawl, subset))]
-        hulls = [(of[0][0], max(greatest for _, greatest in of)) for of, _, _ in bounds if of]
-        return hulls, len(bounds) - len(hulls), sum(signed for *_, signed in bounds)
+        known = [keys for keys, _, _ in bounds if keys]
+        return known, len(bounds) - len(known), sum(signed for *_, signed in bounds)
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
         """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
         found = {}
         for pair in self._counts.files:
             if pair[0] == crawl:
-                found[pair[1]] = sorted((*each, rows) for of, rows, _ in self._tables.bounds(pair) for each in of)
+                found[pair[1]] = sorted((*keys, rows) for keys, rows, _ in self._tables.bounds(pair) if keys)
         return {subset: groups for subset, groups in found.items() if groups}
 
     def files(self, crawl: str) -> dict[str, Candidate]:

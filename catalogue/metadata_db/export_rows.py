@@ -27,10 +27,8 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
         WITH
           groups AS (
             SELECT
-              path, row_group, file_offset,
-              coalesce(key_intervals[1]['min'], {least}) AS least,
-              coalesce(key_intervals[-1]['max'], {greatest}) AS greatest,
-              bounds_from = 'footer (signed)' AND key_intervals IS NULL AS signed,
+              path, row_group, file_offset, {least} AS least, {greatest} AS greatest,
+              bounds_from = 'footer (signed)' AS signed,
               lag(greatest) OVER (PARTITION BY path ORDER BY row_group) AS before
             FROM row_groups WHERE crawl IN {named}
           ),

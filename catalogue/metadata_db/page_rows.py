@@ -6,21 +6,24 @@ several times as long.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import duckdb
 
+from catalogue.errors import BadPageIndex
 from catalogue.metadata_db.incoming import incoming
 from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.model import ColumnChunk
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.store.database import Store
 from catalogue.surt import text_from
-from catalogue.tables.key_intervals import KeyPages, greatest_text, key_pages
+from catalogue.tables.found_bounds import greatest_text
 
 _INCOMING = {
     "file": "INTEGER",
     "row_group": "INTEGER",
-    "pages_from": "VARCHAR",
     "first_rows": "BIGINT[]",
     "offsets": "BIGINT[]",
     "null_counts": "BIGINT[]",
@@ -50,8 +53,7 @@ def add_pages(db: duckdb.DuckDBPyConnection, store: Store, key: str, files: Iter
           unnest(min_keys) AS min_key,
           unnest(max_keys) AS max_key,
           unnest(offsets[:-2]) AS file_offset,
-          unnest(offsets[2:]) - unnest(offsets[:-2]) AS compressed_page_size,
-          pages_from
+          unnest(offsets[2:]) - unnest(offsets[:-2]) AS compressed_page_size
         FROM incoming_pages
         """
     )
@@ -67,18 +69,26 @@ def _lines(store: Store, key: str, pages: FilePages) -> Iterator[bytes]:
     for ordinal, indexes in store.indexes(path, ordinals, file).items():
         group = groups.get(ordinal)
         chunk = group and group.chunks.get(key)
-        if group and chunk and (known := key_pages(chunk, group.num_rows, indexes)):
-            yield json.dumps({"file": number, "row_group": ordinal, **_fields(known)}).encode() + b"\n"
+        located = indexes.offset_indexes.get(key)
+        if group and chunk and located:
+            with suppress(BadPageIndex):
+                fields = _fields(chunk, group.num_rows, located, indexes.column_index)
+                yield json.dumps({"file": number, "row_group": ordinal, **fields}).encode() + b"\n"
 
 
-def _fields(known: KeyPages) -> dict[str, Any]:
-    """Return the fields of ``_INCOMING`` for a row group."""
-    bounds = known.index.bounds
+def _fields(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
+    """Return the fields of ``_INCOMING`` for a row group.
+
+    Raises:
+        BadPageIndex: if an index is invalid.
+    """
+    offsets = decode_offset_index(located, key, num_rows)
+    index = decode_column_index(column_index, key, len(offsets)) if column_index else None
+    bounds = index.bounds if index else [None] * len(offsets)
     return {
-        "pages_from": known.origin,
-        "first_rows": known.offsets.first_rows,
-        "offsets": known.offsets.offsets,
-        "null_counts": known.index.null_counts,
+        "first_rows": offsets.first_rows,
+        "offsets": offsets.offsets,
+        "null_counts": index and index.null_counts,
         "min_keys": [each and text_from(each.min) for each in bounds],
         "max_keys": [each and greatest_text(each.max) for each in bounds],
     }

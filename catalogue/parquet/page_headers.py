@@ -1,19 +1,13 @@
-"""Decode and check page headers, and derive an offset index from them."""
+"""Decode and check page headers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
-from catalogue.parquet.page_index import tiled
 from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
-
-MAX_PAGES = 20_000
-"""Of a column chunk; Common Crawl's have about 120."""
-_ALL = 1 << 62
-"""More values than any chunk has."""
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
@@ -216,45 +210,3 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
             raise BadPageIndex(message)
         headers.append(header)
     return headers
-
-
-def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
-    """Derive the offset index of a complete flat column chunk from its pages; see ``locate_pages``."""
-    return locate_pages(page_headers(data, _ALL), len(data), chunk)
-
-
-def locate_pages(headers: Iterable[PageHeader], length: int, chunk: ColumnChunk) -> OffsetIndex:
-    """Derive the offset index of a complete flat column chunk from its page headers.
-
-    Args:
-        headers: of all pages.
-        length: bytes of all pages.
-        chunk: the column chunk.
-
-    Raises:
-        BadPageIndex: if they do not cover the chunk and all rows.
-    """
-    offsets: list[int] = []
-    sizes: list[int] = []
-    first_rows: list[int] = []
-    position = row = 0
-    for header in headers:
-        if header.data_page:
-            if len(sizes) >= MAX_PAGES:
-                message = f"{chunk.column.name} has more than {MAX_PAGES} pages"
-                raise BadPageIndex(message)
-            offsets.append(chunk.range.start + position)
-            sizes.append(header.size)
-            first_rows.append(row)
-            row += header.num_values
-        elif position:
-            message = f"{chunk.column.name} has a page that holds no values behind the first"
-            raise BadPageIndex(message)
-        position += header.size
-    if row != chunk.num_values:
-        message = f"the pages of {chunk.column.name} hold {row} rows, not {chunk.num_values}"
-        raise BadPageIndex(message)
-    if position != length:
-        message = f"the pages of {chunk.column.name} have {position} bytes, not {length}"
-        raise BadPageIndex(message)
-    return tiled([*offsets, chunk.range.end], sizes, [*first_rows, row], chunk)

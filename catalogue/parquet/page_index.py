@@ -1,16 +1,14 @@
-"""Decode, check and encode page indexes."""
+"""Decode and check page indexes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.key_ranges import disjoint
 from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, Reader, ThriftError, typed
-from catalogue.parquet.thrift_encode import encode_integer_structs, encode_list, encode_struct
+from catalogue.parquet.thrift import Reader, ThriftError, typed
 
 _OFFSET_INDEXES, _COLUMN_INDEXES = 1024, 128
 """Decoded indexes, of about 6 and 20 kB each, that are cached: queries for one site need the same ones."""
@@ -31,15 +29,8 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
     except (ThriftError, KeyError, TypeError, IndexError) as error:
         message = f"the offset index of {chunk.column.name} cannot be decoded: {error}"
         raise BadPageIndex(message) from error
-    return tiled([*offsets, chunk.range.end], sizes, [*first_rows, num_rows], chunk)
-
-
-def tiled(offsets: list[int], sizes: list[int], first_rows: list[int], chunk: ColumnChunk) -> OffsetIndex:
-    """Return an index from page offsets, sizes and first rows, ending with those of the chunk.
-
-    Raises:
-        BadPageIndex: if the pages do not fill the chunk.
-    """
+    offsets.append(chunk.range.end)
+    first_rows.append(num_rows)
     # Only a dictionary page of which the footer does not tell may lie before the first data page.
     untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
     fits = (
@@ -56,31 +47,18 @@ def tiled(offsets: list[int], sizes: list[int], first_rows: list[int], chunk: Co
     return OffsetIndex(tuple(offsets), tuple(first_rows))
 
 
-def decode_column_index(
-    data: bytes, chunk: ColumnChunk, num_pages: int, clusters: Mapping[int, tuple[Bounds, ...]] | None = None
-) -> ColumnIndex:
+@lru_cache(_COLUMN_INDEXES)
+def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> ColumnIndex:
     """Decode a ``ColumnIndex`` of texts and check it against its column chunk.
 
     Args:
         data: its bytes.
         chunk: of the pages.
         num_pages: number of pages.
-        clusters: intervals of keys by page, where known.
 
     Raises:
         BadPageIndex: if it contradicts itself or the footer.
     """
-    bounds, null_counts = _bounds_of_pages(data, chunk, num_pages)
-    return ColumnIndex(
-        bounds, null_counts, {page: parts for page, parts in (clusters or {}).items() if _fit(parts, bounds, page)}
-    )
-
-
-@lru_cache(_COLUMN_INDEXES)
-def _bounds_of_pages(
-    data: bytes, chunk: ColumnChunk, num_pages: int
-) -> tuple[tuple[Bounds | None, ...], tuple[int, ...] | None]:
-    """Return bounds and null counts of ``ColumnIndex``; see ``decode_column_index``."""
     try:
         index = Reader(data).struct()
         nulls, mins, maxs, order = index[1], index[2], index[3], index[4]
@@ -99,7 +77,7 @@ def _bounds_of_pages(
     if first_doubt:
         message = f"the column index of {chunk.column.name} {first_doubt}"
         raise BadPageIndex(message)
-    return bounds, null_counts
+    return ColumnIndex(bounds, null_counts)
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
@@ -116,13 +94,6 @@ def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tup
         bounds = decode_column_index(indexes.column_index, chunk, len(offsets)).bounds
         return [(each, len(offsets.rows(range(page, page + 1)))) for page, each in enumerate(bounds) if each]
     return []
-
-
-def _fit(parts: Sequence[Bounds], bounds: Sequence[Bounds | None], page: int) -> bool:
-    """Return whether intervals are inside the bounds of a page."""
-    known = bounds[page] if 0 <= page < len(bounds) else None
-    inside = known is not None and len(parts) > 1 and known.min <= parts[0].min and parts[-1].max <= known.max
-    return inside and disjoint(parts)
 
 
 def _doubts(
@@ -169,25 +140,3 @@ def _above(cut: bytes, greatest: bytes) -> bool:
     """
     raised = cut.rstrip(b"\x7f")[:-1]
     return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]
-
-
-def encode_offset_index(index: OffsetIndex) -> bytes:
-    locations: list[Sequence[int]] = []
-    for page in range(len(index)):
-        start = index.offsets[page]
-        locations.append((start, index.offsets[page + 1] - start, index.first_rows[page]))
-    return encode_struct([(1, LIST, encode_integer_structs((I64, I32, I64), locations))])
-
-
-def encode_column_index(index: ColumnIndex) -> bytes:
-    """Encode an index of texts, without an order."""
-    unordered = 0
-    return encode_struct(
-        [
-            (1, LIST, encode_list(BOOLEAN_TRUE, [bounds is None for bounds in index.bounds])),
-            (2, LIST, encode_list(BINARY, [bounds.min if bounds else b"" for bounds in index.bounds])),
-            (3, LIST, encode_list(BINARY, [bounds.max if bounds else b"" for bounds in index.bounds])),
-            (4, I32, unordered),
-            (5, LIST, None if index.null_counts is None else encode_list(I64, index.null_counts)),
-        ]
-    )

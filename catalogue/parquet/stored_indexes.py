@@ -4,11 +4,10 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Footer
-from catalogue.parquet.thrift import typed
+from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 
 LONGEST_BOUND = 256
@@ -59,51 +58,34 @@ class ColumnIndex:
     """By page; None for a page of nulls. Often cut, but valid."""
     null_counts: tuple[int, ...] | None
     """By page, if the writer counted."""
-    clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
-    """By page, the intervals of its keys where there are several; see ``key_ranges``."""
 
     def __reduce__(self) -> tuple[type["ColumnIndex"], tuple[object, ...]]:
-        return ColumnIndex, (self.bounds, self.null_counts, self.clusters)
-
-    def filled(self, page: int) -> tuple[Bounds, ...]:
-        """Return the ascending intervals that contain all keys of a page; none for a page of nulls."""
-        bounds = self.bounds[page]
-        return self.clusters.get(page, (bounds,)) if bounds else ()
-
-    @property
-    def overlapping(self) -> bool:
-        """Return whether most pages overlap the next one: two sorted streams were zipped."""
-        known = [bounds for bounds in self.bounds if bounds]
-        return sum(a.max > b.min for a, b in pairwise(known)) > (len(known) - 1) / 2
+        return ColumnIndex, (self.bounds, self.null_counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The encoded page indexes of one row group."""
+    """The encoded page indexes of one row group, and the bounds of its keys if a backfill read them."""
 
     column_index: bytes | None = None
     """Of the key column."""
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
     """By column."""
-    own: bool = False
-    """Whether some were derived from pages instead of being in the file."""
-    clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
-    """Of pages of the key column; see ``ColumnIndex``."""
+    bounds: Bounds | None = None
+    """Of all keys that were read, where the footer has none."""
 
     def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
-        return Indexes, (self.column_index, self.offset_indexes, self.own, self.clusters)
+        return Indexes, (self.column_index, self.offset_indexes, self.bounds)
 
     def joined(self, other: "Indexes") -> "Indexes":
-        """Return the union; derived ones win."""
-        below, above = (other, self) if self.own and not other.own else (self, other)
-        merged = {**below.offset_indexes, **above.offset_indexes}
-        clusters = {**below.clusters, **above.clusters}
-        return Indexes(above.column_index or below.column_index, merged, own=self.own or other.own, clusters=clusters)
+        """Return the union; ``other`` wins."""
+        merged = {**self.offset_indexes, **other.offset_indexes}
+        return Indexes(other.column_index or self.column_index, merged, other.bounds or self.bounds)
 
     @property
     def written(self) -> "Indexes | None":
-        """Return the part that is in the file and can be compared with the source; None if some of it was derived."""
-        return None if self.own else Indexes(self.column_index, self.offset_indexes)
+        """Return the part that is in the file and can be compared with the source; None if there is none."""
+        return Indexes(self.column_index, self.offset_indexes) if self.column_index or self.offset_indexes else None
 
     def parts(self) -> list[bytes]:
         """Return all of them: of the key column's bounds, and of each column's offsets."""
@@ -111,20 +93,21 @@ class Indexes:
 
     def pack(self) -> bytes:
         """Encode for the store: a line of JSON, then the indexes."""
-        header = {
-            "own": self.own,
+        header: dict[str, object] = {
+            "own": False,
             "column_index": len(self.column_index or b""),
             "offset_indexes": [[name, len(data)] for name, data in self.offset_indexes.items()],
-            "clusters": {
-                page: [[each.min.decode("latin-1"), each.max.decode("latin-1")] for each in filled]
-                for page, filled in self.clusters.items()
-            },
         }
+        if self.bounds:
+            header["bounds"] = [self.bounds.min.decode("latin-1"), self.bounds.max.decode("latin-1")]
         return json.dumps(header).encode() + b"\n" + b"".join(self.parts())
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Indexes":
         """Decode what ``pack`` returned.
+
+        Earlier versions stored page indexes that they had derived from pages. Their bounds are those of the row group;
+        the rest of them is ignored.
 
         Raises:
             BadPageIndex: if it is invalid.
@@ -132,24 +115,40 @@ class Indexes:
         head, _, body = packed.partition(b"\n")
         try:
             header = json.loads(head)
-            own, position = typed(header["own"], bool), typed(header["column_index"], int)
+            derived, position = typed(header["own"], bool), typed(header["column_index"], int)
             sizes = [(typed(name, str), typed(size, int)) for name, size in header["offset_indexes"]]
-            clusters = {int(page): _cluster(parts) for page, parts in header.get("clusters", {}).items()}
             lengths = [position, *(size for _, size in sizes)]
             if min(lengths) < 0 or sum(lengths) != len(body):
                 raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if derived:
+                return cls(bounds=_bounds_of_pages(body[:position]) if position else None)
+            bounds = _decoded_bounds(*header["bounds"]) if "bounds" in header else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ThriftError) as error:
             message = f"a page index of the store cannot be read: {error}"
             raise BadPageIndex(message) from error
         column_index, pieces = body[:position] or None, {}
         for name, size in sizes:
             pieces[name] = body[position : position + size]
             position += size
-        return cls(column_index, pieces, own=own, clusters=clusters)
+        return cls(column_index, pieces, bounds)
 
 
-def _cluster(parts: list[list[str]]) -> tuple[Bounds, ...]:
-    return tuple(Bounds(low.encode("latin-1"), high.encode("latin-1")) for low, high in parts)
+def _decoded_bounds(least: str, greatest: str) -> Bounds:
+    bounds = Bounds(least.encode("latin-1"), greatest.encode("latin-1"))
+    if bounds.min > bounds.max:
+        raise ValueError(least)
+    return bounds
+
+
+def _bounds_of_pages(column_index: bytes) -> Bounds | None:
+    """Return the least and the greatest bound of the pages of a column index; None if all are pages of nulls."""
+    fields = Reader(column_index).struct()
+    pages = [
+        (typed(least, bytes), typed(greatest, bytes))
+        for null, least, greatest in zip(fields[1], fields[2], fields[3], strict=True)
+        if not typed(null, bool)
+    ]
+    return Bounds(min(least for least, _ in pages), max(greatest for _, greatest in pages)) if pages else None
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from catalogue.parquet.thrift import BOOLEAN_FALSE, BOOLEAN_TRUE, STRUCT, ThriftError
+from catalogue.parquet.thrift import BOOLEAN_FALSE, BOOLEAN_TRUE, ThriftError
 
 _STOP: Final = 0
 _SMALL_LIST: Final = 15
@@ -35,21 +35,13 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
 def encode_list(kind: int, values: Sequence[Any]) -> bytes:
     """Encode a list of values of one kind; those of a STRUCT are encoded."""
     out = bytearray()
-    _add_list_header(out, kind, len(values))
+    if len(values) < _SMALL_LIST:
+        out.append(len(values) << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _add_varint(out, len(values))
     for value in values:
         _add_value(out, kind, value)
-    return bytes(out)
-
-
-def encode_integer_structs(kinds: Sequence[int], rows: Sequence[Sequence[int]]) -> bytes:
-    """Encode a list of structs with integers of these kinds as their fields from 1 on; see ``encode_list``."""
-    out = bytearray()
-    _add_list_header(out, STRUCT, len(rows))
-    for row in rows:
-        for place, kind in enumerate(kinds):
-            out.append(1 << 4 | kind)  # the number of the field, as the difference to that of the one before
-            _add_integer(out, row[place])
-        out.append(_STOP)
     return bytes(out)
 
 
@@ -58,14 +50,6 @@ def encode_integer(number: int) -> bytes:
     out = bytearray()
     _add_integer(out, number)
     return bytes(out)
-
-
-def _add_list_header(out: bytearray, kind: int, count: int) -> None:
-    if count < _SMALL_LIST:
-        out.append(count << 4 | kind)
-    else:
-        out.append(0xF0 | kind)
-        _add_varint(out, count)
 
 
 def _add_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -24,7 +24,7 @@ from catalogue.source.cache import AnySource, CachedSource
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode_indexes
+from catalogue.store.stored_file import StoredFile
 
 _INDEXES = 256
 """Row groups whose page indexes, of some 20 kB each, are in memory."""
@@ -160,20 +160,21 @@ class ColumnarIndex:
             for group in file.footer.row_groups:
                 if chunk := group.chunks.get(key):
                     indexes = file.indexes(group.ordinal) if pages else None
-                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
+                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes else []
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def fetch_indexes(self, requests: Sequence[PlannedRequest]) -> None:
+    def fetch_indexes(self, requests: Sequence[PlannedRequest], *, must_store: bool = False) -> None:
         """Fetch and store page indexes of the last plan.
 
         Raises:
             SourceError: if a request fails.
+            StoreError: if they cannot be stored, and ``must_store`` is true.
         """
         executor = ThreadPoolExecutor(self._source().connections, thread_name_prefix="indexes")
         try:
             for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
-                self.take(request, answer)
+                self.take(request, answer, must_store=must_store)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -182,13 +183,13 @@ class ColumnarIndex:
         with requests_for("page index"):
             return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
 
-    def take(self, request: PlannedRequest, answer: Response) -> None:
-        """Store the page indexes of a response."""
+    def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
+        """Store the page indexes of a response; they stay in memory if they cannot be stored."""
         file = self._files[request.path]
         found = cut_indexes(file.footer, self._indexes.dataset.key, answer.body, request.range.start)
         for ordinal, indexes in found.items():
             before = self._fetched.get((request.path, ordinal), Indexes())
             self._fetched[request.path, ordinal] = before.joined(indexes)
         version = next(each.version for each in self.scope.candidates if each.path == request.path)
-        with suppress(StoreError):  # they are in memory
-            self._indexes.store.add_all_indexes([(request.path, encode_indexes(found, version), version)])
+        with nullcontext() if must_store else suppress(StoreError):
+            self._indexes.store.add_indexes(request.path, found, version)

@@ -100,8 +100,6 @@ class PlannedRowGroup:
     """Whether the bounds of its keys are known."""
     whole: bool = False
     """Whether every row matches for certain, so that page indexes were not needed."""
-    indexed: bool = True
-    """Whether a page index is derived if it is read whole; see ``planner``."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
     drawn: DrawnRows | None = field(default=None, compare=False)

@@ -9,7 +9,6 @@ from itertools import accumulate, chain, groupby
 
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import COLUMNAR
-from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.prune import Choice, FileMetadata, choose, expected_pages, expected_units, read_chunks
@@ -227,22 +226,11 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         whole=choice.whole,
-        indexed=not (choice.missing and seconds <= cost.latency and _is_page(choice, chunks, query, odds)),
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),
     )
     return _Draft(choice, group)
-
-
-def _is_page(choice: Choice, chunks: Iterable[ColumnChunk], query: ResolvedQuery, odds: _Odds) -> bool:
-    """Return whether a row group is as small as a page, so that no index of its pages is derived.
-
-    Pages whose rows all match are counted without reading them. Where odds are low, nearly every query reads the row
-    group in vain until its pages are known.
-    """
-    needed = query.counts or not choice.bounded or odds.of(choice) < 1
-    return not needed and all(expected_pages(chunk) == 1 for chunk in chunks)
 
 
 def _cheapest(

@@ -1,6 +1,6 @@
 """Prune rows of a row group by metadata: which may match a query, and which match for certain."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -33,7 +33,7 @@ class FileMetadata:
     pin: FileVersion
     footer: Footer
     indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
-    """Returns the stored page indexes of a row group."""
+    """Returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
     """Cached ranges, disjoint and ascending."""
     drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
@@ -109,17 +109,20 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     """
     key = group.chunks[query.table.key]
     chunks = read_chunks(query, metadata, group)
-    intervals = near(query.intervals, key.bounds)
-    least = least_match(intervals, key.bounds)
-    whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count, least, _greatest([key.bounds]))
+    bounds = key.bounds or (metadata.indexes(group.ordinal) or Indexes()).bounds
+    intervals = near(query.intervals, bounds)
+    least = least_match(intervals, bounds)
+    whole = Unit(range(group.num_rows), holds(intervals, bounds), key.null_count, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
-    choice = Choice(metadata, group, intervals, key.bounds is not None, (whole,), least, drawn=drawn)
+    choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
+    if not len(intervals):
+        return replace(choice, units=())
     if whole.certain and not drawn and not _enough(query, whole):
         return replace(choice, whole=True)  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
     missing = tuple(_missing_indexes(indexes, chunks, group.ordinal))
     try:
-        closer = _by_pages(choice, key, indexes)
+        closer = _by_pages(choice, key, bounds, indexes)
     except BadPageIndex as error:
         return replace(choice, defect=str(error))
     if not closer.units:
@@ -130,10 +133,9 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     return replace(closer, offset_indexes=offset_indexes, defect=defect)
 
 
-def _greatest(parts: Iterable[Bounds | None]) -> bytes:
-    """Return an upper bound of the keys in some bounds."""
-    known = [part.max if part and part.order is Order.UNSIGNED else END for part in parts]
-    return max(known, default=END)
+def _greatest(bounds: Bounds | None) -> bytes:
+    """Return an upper bound of the keys between bounds."""
+    return bounds.max if bounds and bounds.order is Order.UNSIGNED else END
 
 
 def _enough(query: ResolvedQuery, unit: Unit) -> bool:
@@ -182,35 +184,30 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
     return plan_requests(metadata.file.path, parts, max_gap=max_gap)
 
 
-def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
+def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes) -> Choice:
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
     if located is None or indexes.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
-    key_index = decode_column_index(indexes.column_index, key, len(offset_index), indexes.clusters)
+    key_index = decode_column_index(indexes.column_index, key, len(offset_index))
     units = []
-    for page in _pages_near(choice.intervals, key_index):
-        filled = key_index.filled(page)
-        found = [(near(choice.intervals, part), part) for part in filled]
-        if any(some for some, _ in found):
+    for page, of_page in _pages_near(choice.intervals, key_index):
+        if some := near(choice.intervals, of_page):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
-            is_certain = all(holds(choice.intervals, part) for part in filled)
-            least = min(least_match(some, part) for some, part in found if some)
-            units.append(Unit(rows, is_certain, nulls, least, _greatest(filled)))
-    if not is_lower_bound(key.bounds):
+            is_certain = holds(choice.intervals, of_page)
+            units.append(Unit(rows, is_certain, nulls, least_match(some, of_page), _greatest(of_page)))
+    if not is_lower_bound(bounds):
         choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
 
 
-def _pages_near(intervals: Sequence[KeyInterval], index: ColumnIndex) -> Iterator[int]:
-    """Yield the pages with keys whose bounds may be between the first and the last of ascending intervals."""
-    if not len(intervals):
-        return
+def _pages_near(intervals: Sequence[KeyInterval], index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
+    """Yield the pages with keys that may be between the first and the last of ascending intervals."""
     first, last = intervals[0].start, intervals[-1].end
     for page, bounds in enumerate(index.bounds):
         if bounds and (bounds.order is not Order.UNSIGNED or (bounds.max >= first and bounds.min < last)):
-            yield page
+            yield page, bounds
 
 
 def _drawn(choice: Choice) -> Choice:

@@ -123,8 +123,6 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
 
 
 def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
-    if read.index is None:
-        return group.all_headers(read)
     checked = group.headers.get(read.chunk.column.name)
     if checked is None:
         return list(page_headers(data, num_rows))

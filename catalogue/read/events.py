@@ -1,10 +1,8 @@
 """Callbacks of reading."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.parquet.stored_indexes import Indexes
 from catalogue.source.byte_ranges import FileVersion
 
 
@@ -12,10 +10,6 @@ from catalogue.source.byte_ranges import FileVersion
 class ReadEvents:
     """Callbacks for what reading finds."""
 
-    learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
-    """Called with the page index that reading a row group taught."""
-    would_learn: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
-    """Returns whether reading these columns of a row group teaches something."""
     notify: Callable[[str], None] = lambda _: None
     """Called with a sentence about an invalid index."""
     uncount: Callable[[str, int], None] = lambda _crawl, _rows: None

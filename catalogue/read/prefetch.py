@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
-from catalogue.parquet.page_headers import PageHeader, check_pages, page_headers
+from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
@@ -32,9 +32,6 @@ class LoadedRowGroup:
     """Bytes by column and offset in the file."""
     headers: dict[str, dict[int, PageHeader]] = field(default_factory=dict)
     """Headers of checked pages, by column and number of the page."""
-    _all_headers: dict[str, list[PageHeader]] = field(default_factory=dict)
-    teaches: bool = True
-    """Whether reading it teaches something about its pages."""
 
     def take(self, fetch: PlannedRequest, body: bytes) -> None:
         """Add the parts of a response that belong to this row group."""
@@ -48,17 +45,6 @@ class LoadedRowGroup:
         """Return the bytes of a column: dictionary page and pages, or the whole chunk."""
         name = column.chunk.column.name
         return b"".join([self.cut(name, range_) for range_ in column.ranges])
-
-    def all_headers(self, column: ColumnRead) -> list[PageHeader]:
-        """Return the headers of all pages of a column that is read whole.
-
-        Raises:
-            BadPageIndex: if one is invalid.
-        """
-        name = column.chunk.column.name
-        if name not in self._all_headers:
-            self._all_headers[name] = list(page_headers(self.data(column), column.chunk.num_values))
-        return self._all_headers[name]
 
     def cut(self, column: str, range_: ByteRange) -> bytes:
         pieces = self.pieces[column]

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
-from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
@@ -22,9 +21,9 @@ from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, batches_of, decode, requested, valid
 from catalogue.read.events import ReadEvents
+from catalogue.read.key_checks import checked
 from catalogue.read.key_order import Piece, result_of
 from catalogue.read.keys_left import GroupsLeft, KeysLeft
-from catalogue.read.learn import Observed, observer, own_indexes, watched
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
@@ -101,8 +100,6 @@ class _Waiting:
     decided: pa.Table
     """Columns of the first wave."""
     later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]
-    seen: Sequence[Observed | None]
-    """By row group."""
 
     @property
     def size(self) -> int:
@@ -124,7 +121,7 @@ class _Waiting:
         for n, part in enumerate(self.bundle.parts(self.rows)):
             rows = self.rows[part] - self.bundle.starts[n]
             decided = self.decided.slice(part.start, len(rows))
-            yield _Waiting(Bundle([self.bundle.groups[n]]), rows, decided, (), [self.seen[n]])
+            yield _Waiting(Bundle([self.bundle.groups[n]]), rows, decided, ())
 
 
 class _Reading:
@@ -179,12 +176,6 @@ class _Reading:
 
         Where something is wrong, the row groups are tried one by one.
         """
-        for group in bundle.groups:
-            if not group.read.indexed:
-                group.teaches = False
-            elif group.read.whole:
-                names = [read.chunk.column.name for read in group.read.columns]
-                group.teaches = self._events.would_learn(group.file.file, group.read.ordinal, names)
         if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
             yield bundle.groups[0]
             return
@@ -216,15 +207,13 @@ class _Reading:
         query, residual = self._query(bundle.groups[0]), self._residual(bundle)
         candidates, intervals = bundle.candidates, bundle.intervals
         columns = {}
-        seen: list[Observed | None] = [None] * len(bundle.groups)
         for reads in bundle.columns:
             name = reads[0].chunk.column.name
             if reads[0].later or name not in query.deciding_columns:
                 continue
             numbered = self._decoded(bundle, reads)
             if name == self._key:
-                seen = [observer(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
-                numbered = watched(bundle, reads, seen, numbered)
+                numbered = checked(bundle, reads, numbered)
             columns[name] = requested(numbered, candidates)
         available = {*columns, *(name for name in self._path_columns if name in query.tested_columns)}
         names = [name for name in self._plan.row_schema.names if name in available]
@@ -241,13 +230,11 @@ class _Reading:
                 raise BadPageIndex(message)
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
-        for observed in filter(None, seen):
-            observed.check()
         parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
         chosen = Bundle([group.narrowed(rows[part] - begin) for group, part, begin in parts])
         if chosen.groups[0].read.drawn:
             decided = decided.append_column(*_order_column(chosen, rows))
-        return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)), seen)
+        return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)))
 
     def _second_wave(self, bundle: Bundle) -> Iterator[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]:
         for group in bundle.groups:
@@ -284,8 +271,7 @@ class _Reading:
                 raise
             return
         yield from tables
-        for group, seen in zip(groups, each.seen, strict=True):
-            self._teach(group, seen)
+        for _ in groups:
             self._events.done()
 
     def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
@@ -319,13 +305,11 @@ class _Reading:
         """Yield the rows of a row group that is read whole."""
         bundle = Bundle([group])
         columns = {}
-        seen: Observed | None = None
         keys: KeysLeft | None = None
         for read in group.read.columns:
             numbered = self._decoded(bundle, [read])
             if read.chunk.column.name == self._key:
-                seen = observer(group, read)
-                numbered = watched(bundle, [read], [seen], numbered)
+                numbered = checked(bundle, [read], numbered)
             values = (values for _, values in numbered)
             if read.chunk.column.name == self._key and self._left:
                 first = [*values]  # all keys are known before the first row is returned
@@ -346,7 +330,6 @@ class _Reading:
             matching, _ = self._residual(bundle).keep(tested, group.read.intervals)
             if matching.num_rows:
                 yield valid(matching, bundle), keys.at(stop) if keys else b""
-        self._teach(group, seen)
 
     def _decoded(
         self, bundle: Bundle, reads: Sequence[ColumnRead], rows: np.ndarray | None = None
@@ -370,17 +353,6 @@ class _Reading:
             for _, future in arriving:
                 future.cancel()
         return whole
-
-    def _teach(self, group: LoadedRowGroup, seen: Observed | None) -> None:
-        if not group.teaches:
-            return
-        learned = own_indexes(seen, self._key, group)
-        claimed = group.read.key_index
-        if seen and claimed and claimed.overlapping:
-            located = learned.offset_indexes
-            learned = Indexes(offset_indexes=located, clusters=seen.clusters(), own=bool(located))
-        if learned.offset_indexes or learned.clusters:
-            self._events.learn(group.file.file, group.read.ordinal, learned)
 
 
 def _each(values: list[pa.Array]) -> Generator[pa.Array, None, None]:

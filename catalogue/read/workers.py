@@ -4,15 +4,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
-from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.sections import sections
 from catalogue.plan.split import sliced
@@ -22,7 +20,6 @@ from catalogue.read.key_order import Piece, in_key_order, in_time_order
 from catalogue.read.reader import read
 from catalogue.settings import Settings, load_settings
 from catalogue.source.open import open_source
-from catalogue.source.retry import PoliteSource
 from catalogue.surt import END
 
 SLICE = 64 << 20
@@ -53,8 +50,6 @@ class Task:
 
     plan: ReadPlan
     settings: Settings
-    rows: bool = True
-    """Whether rows are returned, or only learned page indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +57,6 @@ class TaskResult:
     """The result of a task."""
 
     rows: pa.Table
-    learned: tuple[tuple[IndexFile, int, Indexes], ...]
-    """By file and row group."""
     messages: tuple[str, ...]
     """Sentences for the user."""
     uncounted: tuple[tuple[str, int], ...]
@@ -71,24 +64,6 @@ class TaskResult:
     row_groups: int
     requests: int
     bytes: int
-
-
-@dataclass(slots=True)
-class Learned:
-    """The page indexes that reading a plan taught."""
-
-    left: int = 0
-    """Number of its tasks that are not done."""
-    learned: list[tuple[IndexFile, int, Indexes]] = field(default_factory=list)
-    failure: SourceError | FormatError | None = None
-    """Why a part could not be read."""
-
-    def take(self, result: TaskResult | SourceError | FormatError) -> None:
-        self.left -= 1
-        if isinstance(result, TaskResult):
-            self.learned += result.learned
-        else:
-            self.failure = result
 
 
 def run(task: Task) -> TaskResult:
@@ -99,24 +74,19 @@ def run(task: Task) -> TaskResult:
         QueryError: if ``where`` fails on a row.
     """
     settings = on_worker(task.settings)
-    learned: list[tuple[IndexFile, int, Indexes]] = []
     messages: list[str] = []
     uncounted: list[tuple[str, int]] = []
-    events = ReadEvents(
-        lambda *each: learned.append(each), notify=messages.append, uncount=lambda *each: uncounted.append(each)
-    )
+    events = ReadEvents(messages.append, lambda *each: uncounted.append(each))
     with closing(open_source(settings.source, settings, notify=messages.append)) as source:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
         try:
             with closing(read(task.plan, source, executor, events)) as batches:
-                rows = [batch for batch in batches if task.rows]
+                rows = [*batches]
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
         table = pa.Table.from_batches(rows, task.plan.schema)
         groups = task.plan.row_groups
-        return TaskResult(
-            table, tuple(learned), tuple(messages), tuple(uncounted), groups, source.requests, source.bytes
-        )
+        return TaskResult(table, tuple(messages), tuple(uncounted), groups, source.requests, source.bytes)
 
 
 def on_worker(settings: Settings) -> Settings:
@@ -124,16 +94,15 @@ def on_worker(settings: Settings) -> Settings:
     return settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
 
 
-def tasks(plan: ReadPlan, settings: Settings, *, rows: bool = True, size: int = SLICE) -> Iterator[Task]:
+def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[Task]:
     """Return the tasks of a plan, in its order.
 
     Args:
         plan: its page indexes have been fetched.
         settings: for each worker.
-        rows: see ``Task``.
         size: about the bytes of a task.
     """
-    return (Task(each, settings, rows) for each in sliced(plan, size))
+    return (Task(each, settings) for each in sliced(plan, size))
 
 
 class Workers:
@@ -230,23 +199,6 @@ class Workers:
                     if left <= 0:
                         break
 
-    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Learned]:
-        """Yield what reading each plan taught, in their order."""
-        queue: deque[Learned] = deque()
-
-        def every() -> Iterator[Task]:
-            for plan in plans:
-                mine = list(tasks(plan, self.settings, rows=False))
-                queue.append(Learned(len(mine)))
-                yield from mine
-
-        with closing(self.results(every(), do=run)) as results:
-            for result in results:
-                while not queue[0].left:
-                    yield queue.popleft()
-                queue[0].take(result)
-        yield from queue
-
 
 def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
     """Return for each part of a plan a lower bound of the keys of those after it in its section; ``END`` if none is."""
@@ -263,37 +215,12 @@ def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
 
 
 def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
-    """Yield the rows of results, and pass on what they learned."""
+    """Yield the rows of results, and pass on their events."""
     for done in slices:
         if not isinstance(done, TaskResult):
             raise done
-        for learned in done.learned:
-            events.learn(*learned)
         for uncounted in done.uncounted:
             events.uncount(*uncounted)
         for _ in range(done.row_groups):
             events.done()
         yield done.rows
-
-
-class LocalReader:
-    """Reads plans in this process; see ``Workers.learn``."""
-
-    def __init__(self, source: Callable[[], PoliteSource]) -> None:
-        self._source = source
-
-    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Learned]:
-        source = self._source()
-        with ThreadPoolExecutor(source.connections, thread_name_prefix="here") as executor:
-            for plan in plans:
-                learned = Learned()
-                events = ReadEvents(learn=lambda *each, learned=learned: learned.learned.append(each))
-                try:
-                    with closing(read(plan, source, executor, events)) as batches:
-                        for _ in batches:
-                            pass
-                except (Blocked, SourceUnavailable):
-                    raise
-                except (SourceError, FormatError) as error:
-                    learned.failure = error
-                yield learned

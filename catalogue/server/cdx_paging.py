@@ -1,7 +1,7 @@
 """Pages of the CDX API: intervals of keys, cut only at keys that footers and page indexes contain.
 
-So pages are disjoint, complete and the same for every filter, and a key is never on two pages. Key ranges learned by
-reading are not used, because pages would change between a client's requests.
+So pages are disjoint, complete and the same for every filter, and a key is never on two pages. Bounds that a backfill
+found are not used, because pages would change between a client's requests.
 """
 
 from collections.abc import Iterable, Sequence

@@ -221,7 +221,6 @@ QueryAnswer = _model(
     requests=(Count, "Requests sent to the source in this time, by other queries too."),
     bytes=(Count, "Bytes received for them."),
 )
-KeyRange = _model("KeyRange", "An interval of keys, both ends inclusive.", min=str | None, max=str | None)
 RowGroup = _model(
     "RowGroup",
     "A row of the view row_groups.",
@@ -236,7 +235,6 @@ RowGroup = _model(
     min_url_surtkey=str | None,
     max_url_surtkey=str | None,
     bounds_from=str,
-    key_intervals=_list_of(KeyRange) | None,
     first_fetch=datetime | None,
     last_fetch=datetime | None,
 )

@@ -189,22 +189,21 @@ class Store:
         """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
         self.add_all_indexes([(path, encode_indexes(indexes, version), version)])
 
-    def add_all_indexes(self, learned: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
+    def add_all_indexes(self, added: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction; if that changes none, nothing is written.
 
         Args:
-            learned: path, values of ``encode_indexes``, and the stored file.
+            added: path, values of ``encode_indexes``, and the stored file.
         """
-        files = list(learned)
+        files = list(added)
         with self._exclusive_connection() as connection, self._short_busy_timeout():
             if not any(self._news(*each) for each in files):
                 return
             with self._transaction("index_changes"):
-                for path, added, version in files:
+                for path, values, version in files:
                     # Merged again, because another process may have written before the transaction.
-                    rows = [
-                        (index_key(path, ordinal), value) for ordinal, value in self._news(path, added, version).items()
-                    ]
+                    news = self._news(path, values, version)
+                    rows = [(index_key(path, ordinal), value) for ordinal, value in news.items()]
                     connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)
 
     def _news(self, path: str, added: Mapping[int, bytes], version: StoredFile) -> dict[int, bytes]:

@@ -102,7 +102,7 @@ class FooterRows:
         }
         for group, about in zip(footer.row_groups, summary.row_groups, strict=True):
             row = {**of_file, **{name: getattr(about, name, None) for name in ROW_GROUP_COLUMNS}}
-            self._add_row(row | {"row_group": group.ordinal, "key_intervals": None}, [*group.chunks.values()])
+            self._add_row(row | {"row_group": group.ordinal}, [*group.chunks.values()])
         if not footer.row_groups:
             self._add_row(of_file | dict.fromkeys(ROW_GROUP_COLUMNS), [])
         self._files += 1
@@ -136,8 +136,6 @@ class FooterRows:
 
 def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     """Return values, of which some may be None, as an array; ``pyarrow.array`` would import pandas."""
-    if pa.types.is_list(kind):
-        return intervals_array(values)
     if kind == pa.string():
         return texts(values)
     valid = None
@@ -152,16 +150,3 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     else:
         packed = np.array(known, np.dtype(f"i{kind.bit_width // 8}"))
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(packed)])
-
-
-def intervals_array(values: Sequence[Sequence[tuple[str, str]] | None]) -> pa.Array:
-    """Return lists of intervals, of which some may be missing, as an array."""
-    kind = TABLE.field("key_intervals").type
-    flat = [each for value in values for each in value or ()]
-    ends = np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
-    struct = pa.StructArray.from_arrays(
-        [texts([each[at] for each in flat]) for at in (0, 1)], fields=[kind.value_type.field(at) for at in (0, 1)]
-    )
-    missing = np.fromiter((value is None for value in values), bool, len(values))
-    valid = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(ends)], children=[struct])

@@ -18,7 +18,7 @@ from catalogue.tables.tables_state import TABLES_FOLDER, TablesState, fresh_stat
 if TYPE_CHECKING:
     from catalogue.tables.stored_rows import StoredRows
 
-_BOUNDS = ("row_group", "num_rows", "min_key", "max_key", "bounds_from", "key_intervals")
+_BOUNDS = ("row_group", "num_rows", "min_key", "max_key", "bounds_from")
 Pair: TypeAlias = tuple[str, str]
 """A crawl and a subset."""
 
@@ -171,20 +171,17 @@ class Tables:
         if self._store.state() != self.state.store:
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
 
-    def bounds(self, pair: Pair) -> Iterator[tuple[list[tuple[bytes, bytes]], int, bool]]:
+    def bounds(self, pair: Pair) -> Iterator[tuple[tuple[bytes, bytes] | None, int, bool]]:
         """Yield what is known of the keys of each row group of a crawl and subset, in the order of keys.
 
         Yields:
-            Intervals that contain all keys, none if nothing is known, the number of rows, and whether the bounds are in
-            the order of signed bytes.
+            Least and greatest key, None if they are not known, the number of rows, and whether the bounds are in the
+            order of signed bytes.
         """
-        for ordinal, rows, least, greatest, origin, intervals in zip(*self.values(pair, _BOUNDS), strict=True):
-            if intervals:
-                yield [(each["min"].encode(), each["max"].encode()) for each in intervals], rows, False
-            elif least is not None:
-                yield [(least.encode(), greatest.encode())], rows, origin == SIGNED
-            elif ordinal is not None:
-                yield [], rows, False
+        for ordinal, rows, least, greatest, origin in zip(*self.values(pair, _BOUNDS), strict=True):
+            if ordinal is not None:
+                keys = None if least is None else (least.encode(), greatest.encode())
+                yield keys, rows, origin == SIGNED
 
     def values(self, pair: Pair, names: Sequence[str]) -> list[list[Any]]:
         """Return columns of the rows of a crawl and subset, in the order of keys."""

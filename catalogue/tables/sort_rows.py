@@ -44,8 +44,7 @@ def sorted_parts(table: pa.Table, most: int) -> list[SortedPart]:
 
 def _part(rows: pa.Table) -> SortedPart:
     least, greatest = (rows.column(name).drop_null() for name in ("min_key", "max_key"))
-    by_footer = pc.equal(rows.column("bounds_from"), text(SIGNED))
-    signed = pc.and_kleene(by_footer, pc.is_null(rows.column("key_intervals")))
+    signed = pc.equal(rows.column("bounds_from"), text(SIGNED))
     return SortedPart(
         rows,
         rows.column("subset")[0].as_py(),

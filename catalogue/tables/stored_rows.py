@@ -52,7 +52,6 @@ class _Keys(NamedTuple):
     greatest: list[bytes]
     reached: list[bytes]
     """The greatest key so far."""
-    intervals: list[list[dict[str, str]] | None]
     signed: list[int]
     """Rows whose bounds are in signed order."""
 
@@ -86,11 +85,10 @@ class StoredRows:
 
     def _read_keys(self, part: int) -> _Keys:
         bounded = self._flat(part).slice(self._table.parts[part].unbounded)
-        names = ("min_key", "max_key", "bounds_from", "key_intervals")
-        least, greatest, origins, intervals = (bounded.column(name).to_pylist() for name in names)
+        least, greatest, origins = (bounded.column(name).to_pylist() for name in ("min_key", "max_key", "bounds_from"))
         least, greatest = ([key.encode() for key in each] for each in (least, greatest))
-        signed = [row for row, origin in enumerate(origins) if origin == SIGNED and intervals[row] is None]
-        return _Keys(least, greatest, [*accumulate(greatest, max)], intervals, signed)
+        signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
+        return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _read_chunks(self, part: int) -> pa.ListArray:
         return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks").combine_chunks()
@@ -140,7 +138,6 @@ class StoredRows:
                 end = bisect_left(keys.least, interval.end)
                 start = bisect_left(keys.reached, interval.start, 0, end)
                 found.update(row for row in range(start, end) if keys.greatest[row] >= interval.start)
-        found = {row for row in found if _in_one_of(intervals, keys.intervals[row])}
         if signed:
             found.update(keys.signed)
         return [*range(unbounded), *sorted(unbounded + row for row in found)]
@@ -166,9 +163,3 @@ def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: boo
     if part.unbounded or (part.signed and signed):
         return True
     return overlap(intervals, part.least.encode(), part.greatest.encode())
-
-
-def _in_one_of(intervals: Sequence[KeyInterval], known: list[dict[str, str]] | None) -> bool:
-    if known is None:
-        return True
-    return any(overlap(intervals, each["min"].encode(), each["max"].encode()) for each in known)

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from catalogue.parquet.model import Column
 
-INTERVALS = pa.list_(pa.struct([("min", pa.string()), ("max", pa.string())]))
 CHUNK = pa.struct(
     [
         ("column_name", pa.string()),
@@ -64,7 +63,6 @@ ROW_GROUP_COLUMNS = {
     "bounds_from": pa.string(),
     "first_fetch": pa.int64(),
     "last_fetch": pa.int64(),
-    "key_intervals": INTERVALS,
 }
 FLAT = [*FILE_COLUMNS, *ROW_GROUP_COLUMNS]
 TABLE = pa.schema([*FILE_COLUMNS.items(), *ROW_GROUP_COLUMNS.items(), ("chunks", pa.list_(CHUNK))])

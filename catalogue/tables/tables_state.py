@@ -17,7 +17,7 @@ from catalogue.store.database import Store
 TABLES_FOLDER = "tables"
 """Name of the folder, next to the store."""
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Version of the tables; those of another version are made again."""
 
 

@@ -16,7 +16,8 @@ from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
-from catalogue.tables.make_table import learned_intervals, make_table
+from catalogue.tables.found_bounds import found_bounds
+from catalogue.tables.make_table import make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
     CrawlState,
@@ -184,11 +185,11 @@ class _Update:
             for key, row in indexes.items()
             if row > last_index or files.get((row_group_of(key) or ("",))[0], 0) > last_file
         ]
-        learned = learned_intervals(self._store, self._dataset, new_indexes)
+        found = found_bounds(self._store, self._dataset.key, new_indexes)
         same_files = reusable is not None and reusable.last_rows["files"] == last_rows["files"]
-        if reusable and same_files and not any(intervals for intervals, _ in learned.values()):
+        if reusable and same_files and not any(found.values()):
             return _same(reusable, last_rows)
-        made = make_table(self._store, self._dataset, versions, learned, old)
+        made = make_table(self._store, self._dataset, versions, found, old)
         if not made.rows.num_rows:
             table_path(self._folder, crawl).unlink(missing_ok=True)
             return CrawlState(0, last_rows, undecodable=made.undecodable)

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS derived.columns (columns INTEGER, column_names VARCHA
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
   min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
-  file_offset BIGINT, key_intervals STRUCT("min" VARCHAR, "max" VARCHAR)[]
+  file_offset BIGINT
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
   file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
 );
 CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
-  min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
+  min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT
 );
 -- Stored lists of blocks of the CDX index, and their files.
 CREATE TABLE IF NOT EXISTS derived.block_lists (

@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW pages AS
 SELECT
   f.path, f.crawl, f.subset, p.row_group, p.page, p.first_row_index, p.num_rows, p.null_count,
-  p.min_key AS min_url_surtkey, p.max_key AS max_url_surtkey, p.file_offset, p.compressed_page_size, p.pages_from
+  p.min_key AS min_url_surtkey, p.max_key AS max_url_surtkey, p.file_offset, p.compressed_page_size
 FROM derived.pages AS p
 JOIN derived.files AS f USING (file);
 
@@ -19,4 +19,3 @@ COMMENT ON COLUMN pages.min_url_surtkey IS 'No key is less; often cut short, and
 COMMENT ON COLUMN pages.max_url_surtkey IS 'No key is greater; often cut short and then incremented, and null if there is none.';
 COMMENT ON COLUMN pages.file_offset IS 'Where it starts.';
 COMMENT ON COLUMN pages.compressed_page_size IS 'Bytes of it, its header among them.';
-COMMENT ON COLUMN pages.pages_from IS 'page index, written with the file; or scan, learned when the column chunk was read.';

@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW row_groups AS
 SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.file_offset, g.total_compressed_size,
-  g.min_key AS min_url_surtkey, g.max_key AS max_url_surtkey, g.bounds_from, g.key_intervals,
+  g.min_key AS min_url_surtkey, g.max_key AS max_url_surtkey, g.bounds_from,
   make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch
 FROM derived.row_groups AS g
 JOIN derived.files AS f USING (file);
@@ -18,8 +18,6 @@ COMMENT ON COLUMN row_groups.total_compressed_size IS 'Bytes of all its pages as
 COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if unknown.';
 COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if unknown.';
 COMMENT ON COLUMN row_groups.bounds_from IS
-  'footer; footer (signed), the deprecated statistics of old writers; page index; scan, of keys that were read; or missing.';
-COMMENT ON COLUMN row_groups.key_intervals IS
-  'Inclusive intervals that contain all keys, where reading or page indexes showed more than one; else null.';
+  'footer; footer (signed), the deprecated statistics of old writers; page index; scan, by a backfill that read the keys; or missing.';
 COMMENT ON COLUMN row_groups.first_fetch IS 'No page was fetched earlier, UTC; null if the footer does not say.';
 COMMENT ON COLUMN row_groups.last_fetch IS 'No page was fetched later, UTC; null if the footer does not say.';

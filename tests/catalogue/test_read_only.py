@@ -64,7 +64,7 @@ def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path
     assert {words: ran.err for words, ran in answers.items() if ran.status} == {}
     assert files_in(data) == before
     check(tmp_path / "found.warc.gz")
-    ran = command(*READERS[0].format(crawl).split())  # and learn what they read
+    ran = command(*READERS[0].format(crawl).split())
     assert (ran.status, ran.out) == (0, answers[READERS[0]].out)
 
 

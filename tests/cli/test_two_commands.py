@@ -161,7 +161,7 @@ def test_backfill_during_queries_and_harvests(folder: Path, harvested: Path, tmp
         assert {row["crawl"]: row["without_bounds"] for row in coverage} == {OLD: 0, NEW: 0}
 
 
-def test_two_equal_queries_that_learn(folder: Path, tmp_path: Path) -> None:
+def test_two_equal_queries(folder: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(FILES + 2, f"crawl={OLD}"))) as at:
         assert at.command("harvest", "--crawl", OLD).status == 0
         words = ["query", "*", "--columns", "url_surtkey", "--yes"]

@@ -312,7 +312,7 @@ def test_export_leaves_out_unusable_page_indexes(
     empty.pull(str(tmp_path / "snapshot"), compare=0)
     values = values_of(taught)
     del values["indexes"][damaged], values["indexes"][stale]
-    assert values_of(empty)["indexes"].keys() == {k for k, each in indexes_in(values).items() if not each.own} != set()
+    assert values_of(empty)["indexes"].keys() == {k for k, each in indexes_in(values).items() if each.written} != set()
     assert values_of(empty)["files"] == values["files"]
 
 

@@ -46,17 +46,10 @@ def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
 
 def a_file(name: str, *groups: tuple[str, str] | None, subset: str = "warc") -> FileExtent:
     known = [ends for ends in groups if ends]
-    whole = Extent(name, ((min(a for a, _ in known), max(b for _, b in known)),) if known else ())
-    extents = tuple((at, Extent(f"row group {at}", (ends,) if ends else ())) for at, ends in enumerate(groups))
+    least, greatest = min((a for a, _ in known), default=None), max((b for _, b in known), default=None)
+    whole = Extent.of(name, least, greatest)
+    extents = tuple((at, Extent.of(f"row group {at}", *ends or (None, None))) for at, ends in enumerate(groups))
     return FileExtent(name, subset, whole, len(groups), len(groups) - len(known), extents)
-
-
-def test_merges_intervals_unless_another_extent_is_between() -> None:
-    gapped = Extent("row group 0", (("a", "b"), ("d", "e"), ("x", "y")))
-    extents = ((0, gapped), (1, Extent("row group 1", (("p", "q"),))))
-    file = FileExtent("f", "warc", Extent("f", (("a", "y"),)), 2, 0, extents)
-    (axis,) = key_space(CRAWL, [file], plan(prefix_interval(b"d"), f=[(0, True)])).groups
-    assert [bar.label for bar in axis.lanes[0].bars] == ["row group 0", "row group 0", "row group 1"]
 
 
 keys = st.text(st.sampled_from("abc,)/é\U0001f600"), max_size=6)
@@ -83,7 +76,8 @@ def test_layout_agrees_with_any_bounds_and_plan(
         assert shown == {f"row group {at}" for at, _ in chosen[axis.name]}
     assert space.read_groups == len(read)
     assert space.without_bounds == sum(each is None for known in groups for each in known)
-    holding = {file.path for file in files for a, b in file.extent.filled if any(a <= key <= b for key in requested)}
+    known = [(file.path, *file.extent.keys) for file in files if file.extent.keys]
+    holding = {path for path, a, b in known if any(a <= key <= b for key in requested)}
     for bar in (bar for lane in space.files.lanes for bar in lane.bars if bar.label in holding):
         assert any(low <= bar.end + NEARLY and bar.start <= high + NEARLY for low, high in space.files.marks)
 
@@ -133,16 +127,6 @@ def test_row_groups_of_zipped_streams_overlap() -> None:
     assert all(bar.start < start < bar.end for bar in lane.bars)
 
 
-def test_learned_intervals_of_a_row_group_are_separate_bars() -> None:
-    file = a_file("x", ("a", "z"), ("b", "y"))
-    learned = replace(file, groups=((0, Extent("row group 0", (("a", "b"), ("y", "z")))), file.groups[1]))
-    space = key_space(CRAWL, [learned], plan(exact_interval(b"m"), x=[(1, True)]))
-    bars = only(space.groups[0]).bars
-    assert [(bar.label, bar.row) for bar in bars] == [("row group 0", 0), ("row group 0", 0), ("row group 1", 1)]
-    assert bars[0].end < bars[1].start
-    assert only(space.groups[0]).size == 2
-
-
 def test_row_groups_without_bounds_take_the_whole_axis() -> None:
     files = [a_file("x", ("a", "b"), None), a_file("y", None)]
     read = plan(exact_interval(b"q"), x=[(1, False)], y=[(0, False)])
@@ -172,7 +156,7 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
 
 @pytest.fixture(scope="module")
 def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Every crawl, without anything learned by reading."""
+    """Every crawl, without page indexes."""
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         yield cat

@@ -65,8 +65,8 @@ def a_crawl(count: int, *, zipped: bool) -> list[FileExtent]:
     for first in range(0, 22 * count, 22):
         ends = [(first + n, first + 11 + n) if zipped else (first + 2 * n, first + 2 * n + 1) for n in range(11)]
         name = f"part-{first // 22:05}-0.c000.gz.parquet"
-        extent = Extent(name, ((key(ends[0][0]), key(ends[-1][1])),))
-        groups = tuple((n, Extent(f"row group {n}", ((key(a), key(b)),))) for n, (a, b) in enumerate(ends))
+        extent = Extent(name, (key(ends[0][0]), key(ends[-1][1])))
+        groups = tuple((n, Extent(f"row group {n}", (key(a), key(b)))) for n, (a, b) in enumerate(ends))
         files.append(FileExtent(f"x/{name}", "warc", extent, 11, 0, groups))
     return files
 
@@ -138,8 +138,8 @@ def test_escapes_and_shortens_any_pattern(paged: Catalogue, pattern: str) -> Non
 @pytest.mark.parametrize("name", ["例え", "\U0001f600", "\x1b[2J\u202e", "\ud800", "\x00"])
 def test_replaces_characters_that_xml_cannot_contain(name: str, tmp_path: Path) -> None:
     keys = [f"jp,{name}{number})/" for number in range(3)]
-    groups = tuple((n, Extent(f"row group {n}", (each,))) for n, each in enumerate(pairwise(keys)))
-    file = FileExtent("x/part-0.parquet", "warc", Extent("part-0.parquet", ((keys[0], keys[-1]),)), 2, 0, groups)
+    groups = tuple((n, Extent(f"row group {n}", each)) for n, each in enumerate(pairwise(keys)))
+    file = FileExtent("x/part-0.parquet", "warc", Extent("part-0.parquet", (keys[0], keys[-1])), 2, 0, groups)
     draw_crawl(name, crawl_axis([file])).save(tmp_path / "map.svg")
     root = ET.parse(tmp_path / "map.svg").getroot()
     assert all((text.text or "").isprintable() for text in root.iter(f"{SVG}text"))

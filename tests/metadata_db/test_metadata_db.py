@@ -81,7 +81,7 @@ def test_row_groups_equal_the_files(mirror: Path, harvested: catalogue.Catalogue
     rows = harvested.row_groups()
     assert list(rows.columns) == [
         "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "file_offset", "total_compressed_size",
-        "min_url_surtkey", "max_url_surtkey", "bounds_from", "key_intervals", "first_fetch", "last_fetch",
+        "min_url_surtkey", "max_url_surtkey", "bounds_from", "first_fetch", "last_fetch",
     ]  # fmt: skip
     assert len(rows) == sum(pq.ParquetFile(path).metadata.num_row_groups for path in mirror.rglob("*.parquet"))
     for path, groups in rows.groupby("path"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.page_headers import page_header, walk
+from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
@@ -101,13 +101,11 @@ def test_rejects_offset_indexes_that_contradict_their_chunk(name: str, fault: st
 
 def test_only_an_unlisted_dictionary_lies_before_the_first_page() -> None:
     each = untold()
-    assert each.located == walk(each.pages, each.chunk) == part(KEY).located
+    assert each.located == part(KEY).located
     assert each.located.offsets[0] > each.chunk.data_page_offset
     none_coded = replace(each.chunk, encodings=(0, 3))
     with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
         decode_offset_index(each.offset_index, none_coded, each.num_rows)
-    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        walk(each.pages, none_coded)
     before = locations_of(each)
     add(0, (0, each.chunk.data_page_offset - each.located.offsets[0] - 1))(before)
     before[0][1] = before[1][0] - before[0][0]
@@ -122,8 +120,6 @@ def test_rejects_chunks_without_a_page() -> None:
     empty = replace(each.chunk, range=extent, num_values=0)
     with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
         decode_offset_index(offset_index([]), empty, 0)
-    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        walk(each.pages[:dictionary], empty)
 
 
 @pytest.mark.parametrize("other", OTHER_KINDS)

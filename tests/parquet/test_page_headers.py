@@ -1,19 +1,15 @@
-"""Pages that contradict their index, and walks over the pages of a chunk."""
+"""Pages that contradict their index."""
 
 from dataclasses import replace
-from time import process_time
 
 import pytest
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.page_headers import MAX_PAGES, PageHeader, check_pages, page_header, walk
-from catalogue.parquet.page_index import decode_offset_index, encode_offset_index
+from catalogue.parquet.page_headers import PageHeader, check_pages, page_header
 from catalogue.parquet.stored_indexes import OffsetIndex
 from catalogue.parquet.thrift import I32, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_struct
-from catalogue.source.byte_ranges import ByteRange
-from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, header_bytes, overridden, part, untold
+from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, overridden, part
 
 # Pages that are not what an index says of them
 
@@ -144,69 +140,3 @@ def test_page_headers(data: bytes, expected: tuple[bool, int, bool]) -> None:
 def test_rejects_invalid_page_headers(data: bytes) -> None:
     with pytest.raises(BadPageIndex, match="no page starts there"):
         page_header(data)
-
-
-# Walking
-
-
-def tiny(pages: bytes, rows: int) -> ColumnChunk:
-    """A chunk of such pages."""
-    return replace(part(PLAIN).chunk, range=ByteRange(4, 4 + len(pages)), data_page_offset=4, num_values=rows)
-
-
-def test_walks_known_pages() -> None:
-    first, second = header(0, {5: V1}, stored=2) + b"ab", header(3, {8: encoding(4, V2, 0)}, stored=0)
-    pages = first + second
-    assert walk(pages, tiny(pages, 14)) == OffsetIndex((4, 4 + len(first), 4 + len(pages)), (0, 7, 14))
-
-
-@pytest.mark.parametrize("rows", [0, 7, 13, 15])
-def test_rejects_walks_with_wrong_numbers_of_rows(rows: int) -> None:
-    pages = header(0, {5: V1}, stored=0) * 2
-    with pytest.raises(BadPageIndex, match=f"the pages of url hold 14 rows, not {rows}"):
-        walk(pages, tiny(pages, rows))
-
-
-def test_rejects_pages_without_rows() -> None:
-    pages = header(0, {5: V1}, stored=0) + header(0, {5: encoding(1, V1, 0)}, stored=0)
-    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        walk(pages, tiny(pages, 7))
-
-
-def test_walk_stays_within_its_chunk() -> None:
-    each = part(KEY)
-    for data in (each.pages + each.pages[-1:], each.pages[: -len(each.pages) // 2], each.pages[1:], b""):
-        with pytest.raises(BadPageIndex):
-            walk(data, each.chunk)
-    whole = each.pages + b"".join(header_bytes(each, 12))
-    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        walk(whole, replace(each.chunk, num_values=ROWS + 10))
-
-
-def test_rejects_dictionaries_after_the_first_page() -> None:
-    each = untold()
-    start = each.located.offsets[0] - each.chunk.range.start
-    dictionary, rest = each.pages[:start], each.pages[start:]
-    assert walk(dictionary + rest, each.chunk) == each.located
-    for data in (dictionary * 2 + rest, rest + dictionary):
-        chunk = replace(each.chunk, range=ByteRange(4, 4 + len(data)), data_page_offset=4)
-        with pytest.raises(BadPageIndex, match="a page that holds no values behind the first"):
-            walk(data, chunk)
-
-
-def test_limits_the_number_of_pages() -> None:
-    each = header(0, {5: encoding(1, V1, 1)}, stored=0)
-    index = walk(each * MAX_PAGES, tiny(each * MAX_PAGES, MAX_PAGES))
-    assert len(index) == MAX_PAGES
-    assert decode_offset_index(encode_offset_index(index), tiny(each * MAX_PAGES, MAX_PAGES), MAX_PAGES) == index
-    more = each * (MAX_PAGES + 1)
-    with pytest.raises(BadPageIndex, match="url has more than 20000 pages"):
-        walk(more, tiny(more, MAX_PAGES + 1))
-
-
-def test_rejects_endless_empty_pages() -> None:
-    pages = header(2, {}, stored=0) * 1_000_000
-    started = process_time()
-    with pytest.raises(BadPageIndex):
-        walk(pages, tiny(pages, 10))
-    assert process_time() - started < 0.5

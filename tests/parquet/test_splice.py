@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.parquet.model import ColumnChunk, Footer
-from catalogue.parquet.page_headers import page_header, walk
+from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
 from catalogue.parquet.stored_indexes import OffsetIndex
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
+from tests.support.page_indexes import located_by_headers
 from tests.support.spliced import ROWS, groups, read, spliced, wide_table
 
 wide = pytest.fixture(scope="module")(wide_table)
@@ -73,7 +74,7 @@ def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
 
 def located(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Where the pages of a chunk lie, by their own headers and, where there is one, by the file's index."""
-    index = walk(data[chunk.range.start : chunk.range.end], chunk)
+    index = located_by_headers(data[chunk.range.start : chunk.range.end], chunk)
     if chunk.offset_index:
         written = data[chunk.offset_index.start : chunk.offset_index.end]
         assert index == decode_offset_index(written, chunk, num_rows)

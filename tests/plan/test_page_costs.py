@@ -18,17 +18,14 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
-from catalogue.parquet.footer import with_trailer
 from catalogue.parquet.model import RowGroup
-from catalogue.parquet.page_headers import walk
 from catalogue.plan.requests import Purpose
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, rows_of, scanned
 from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
-from tests.support.crawls import CRAWL, crawl_of, table
-from tests.support.footers import made
 from tests.support.mirrors import read_footer
+from tests.support.page_indexes import located_by_headers
 
 CHEAP = (1e5, 0.02)
 """A line on which bytes count more than requests, so that pages are cheaper than chunks even as small as here."""
@@ -79,7 +76,7 @@ def pages_that_hold(there: Sequence[tuple[bytes, RowGroup, pa.ChunkedArray]], ke
             continue
         for name in COLUMNS:
             chunk = group.chunks[name]
-            index = walk(content[chunk.range.start : chunk.range.end], chunk)
+            index = located_by_headers(content[chunk.range.start : chunk.range.end], chunk)
             size += sum(len(index.extent(run)) for run in index.covering(range(r, r + 1) for r in rows))
             size += index.offsets[0] - chunk.range.start if (chunk.dictionary_coded or 0) > 0 else 0
             count += 1
@@ -91,11 +88,10 @@ def test_one_url_of_a_sorted_crawl_takes_one_wave(
 ) -> None:
     """Indexes held, five columns beside the key: at most a request a column and one for its dictionary."""
     crawl = sorted_crawl(cat)
+    cat.harvest(crawl, subsets="warc", pages=True)
     mine, there = of_crawl(all_rows, crawl), [*keys_of(mirror, cat, crawl)]
     sent = ideal = 0
     for url in random.Random(1).sample(mine.column("url").to_pylist(), 5):
-        for _ in range(2):  # chunks may be cheaper than indexes here, and teach what those would
-            cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc").to_arrow()
         found = cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc")
         plan = found.fetch_indexes()
         assert len(plan.waves) == 1
@@ -199,8 +195,8 @@ def test_does_not_read_cached_pages(tmp_path: Path, cat: Catalogue, server: Loop
 def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
     crawl = sorted_crawl(cat)
     expected = scanned(of_crawl(all_rows, crawl), [parse_pattern("*.com")]).num_rows
+    cat.harvest(crawl, subsets="warc", pages=True)
     requested = cat.captures("*.com", crawls=crawl, subsets="warc")
-    requested.count()  # takes the indexes
     again = cat.captures("*.com", crawls=crawl, subsets="warc").counting()
     assert sum(rows for rows in again.plan.counted.values()) > 0.8 * expected
     before = len(server.log)
@@ -213,6 +209,7 @@ def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackS
 
 def test_limit_reads_enough_pages(cat: Catalogue, server: LoopbackServer) -> None:
     crawl = sorted_crawl(cat)
+    cat.harvest(crawl, subsets="warc", pages=True)
     all_of_it = cat.captures("*.com", crawls=crawl, subsets="warc", columns=COLUMNS)
     every = all_of_it.to_arrow()
     few = cat.captures("*.com", crawls=crawl, subsets="warc", columns=COLUMNS, limit=5)
@@ -241,67 +238,3 @@ def test_reads_each_page_once_for_many_urls(cat: Catalogue, server: LoopbackServ
         ranges = sorted((exchange.path, exchange.range) for exchange in made)
         assert len(set(ranges)) == len(ranges)
         assert sum(exchange.sent_bytes for exchange in made) == plan.bytes
-
-
-def test_learned_intervals_prune_zipped_streams(cat: Catalogue, all_rows: pa.Table) -> None:
-    """Least and greatest key of a row group, or of a page, of such files say little; the intervals between say more."""
-    crawl = str(cat.files().query("not has_page_index").crawl.min())
-    mine = of_crawl(all_rows, crawl)
-    urls = random.Random(3).sample(mine.column("url").to_pylist(), 5)
-
-    def ask() -> tuple[int, int, object]:
-        found = [cat.captures(url, crawls=crawl, subsets="warc", columns=COLUMNS) for url in urls]
-        planned, before = sum(each.plan.row_groups for each in found), cat.bytes
-        answers = [rows_of(each.to_arrow(), COLUMNS) for each in found]
-        return planned, cat.bytes - before, answers
-
-    # Plans are made before anything is read, so that none profits from what another teaches.
-    groups, size, answers = ask()
-    scan = Scan(mine)
-    with scan.connection:
-        assert answers == [rows_of(scan([parse_pattern(url)]), COLUMNS) for url in urls]
-    cat.captures("*", crawls=crawl, columns=COLUMNS).to_arrow()
-    for _ in range(2):
-        fewer, less, same = ask()
-        assert same == answers
-        assert fewer < groups / 2
-        assert less < size / 2
-        cat.update()  # after which the catalogue knows them, too
-    shown = cat.row_groups(crawl).query("subset == 'warc'")
-    assert shown.key_intervals.notna().mean() > 0.5
-    for _, row in shown[shown.key_intervals.notna()].iterrows():
-        ends = [end for each in row.key_intervals for end in (each["min"], each["max"])]
-        assert ends == sorted(ends)
-        assert row.min_url_surtkey <= ends[0] <= ends[-1] <= row.max_url_surtkey
-
-
-def _without_bounds(path: Path) -> None:
-    """Take the keys' statistics out of a footer; the page indexes stay."""
-    data = path.read_bytes()
-    footer = made(data)
-    for ordinal in range(len(read_footer(data).row_groups)):
-        del footer.meta(ordinal, 0)[12]
-    path.write_bytes(data[: footer.file_size - 8 - len(footer.footer)] + with_trailer(footer.footer))
-
-
-@pytest.mark.parametrize("kind", ["sorted", "zipped", "without bounds"])
-def test_learns_pages_of_small_row_groups_that_queries_read_in_vain(
-    tmp_path: Path, settings: Settings, kind: str
-) -> None:
-    """Each is read whole in less than a round trip. Where a query reads no other, its pages are not worth knowing."""
-    keys = [f"com,example{n:05})/" for n in range(4000)]
-    if kind == "zipped":
-        keys = [key for pair in zip(keys[:2000], keys[2000:], strict=True) for key in pair]
-    change = _without_bounds if kind == "without bounds" else (lambda _: None)
-    source = crawl_of(tmp_path / "crawl", table(keys), change=change, row_group_size=200)
-    chosen = replace(priced(settings, 1e9, 10.0), source=str(source), cache_size=0)
-    with catalogue.open(tmp_path / "data", settings=chosen) as cat:
-        cat.harvest(CRAWL)
-        sizes = []
-        for key in random.Random(5).sample(keys, 30):
-            found = cat.captures(f"example{key[11:16]}.com/", columns=["url"])
-            sizes.append(found.plan.row_groups)
-            assert found.to_arrow()["url"].to_pylist() == [f"https://example.com/{keys.index(key):07}"]
-        assert sizes[0] == {"sorted": 1, "zipped": 8, "without bounds": 20}[kind]
-        assert sum(sizes[1:]) / 29 < 2
-        assert {*cat.pages(CRAWL).pages_from} == (set() if kind == "sorted" else {"scan"})

@@ -49,7 +49,7 @@ def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None
 
 
 def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path: Path) -> None:
-    with catalogue.open(asking.data, settings=settings) as cat:  # of another folder others may have been learned of
+    with catalogue.open(asking.data, settings=settings) as cat:
         plan = cat.captures("*.de").plan
     ran = asking("plan", "*.de", "--paths")
     assert (ran.status, ran.err) == (0, "")

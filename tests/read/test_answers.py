@@ -119,7 +119,7 @@ def scan(all_rows: pa.Table) -> Iterator[Scan]:
 def two(
     whole_mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Catalogue, Catalogue]]:
-    """Of all files there are: one that knows what footers say, and learns by answers; one that was backfilled."""
+    """Return catalogues of all files: one with footers, and one after a backfill."""
     whole = replace(settings, source=str(whole_mirror))
     data = harvest_all(whole, tmp_path_factory.mktemp("whole") / "data")
     other = copytree(data, tmp_path_factory.mktemp("other") / "data")
@@ -142,8 +142,6 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
     found_something = 0
     columns = [*LEAST, "url"]  # the last tells whether columns' pages go together
     texts = list(random_patterns(whole_scan.everything, PATTERNS, seed=7))
-    # What a question reads it teaches; so before anything is read every other question is planned, which is one of each
-    # kind. Then all of the others are asked of what is taught by them, which is one of each kind as well.
     for text in texts[::2]:
         plan = plain.captures(text, columns=columns, subsets="all").fetch_indexes()
         before.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)

@@ -1,6 +1,7 @@
 """Reads by pages, chunks and complete files return the same rows; pages cost less."""
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -8,12 +9,10 @@ from pathlib import Path
 from shutil import copytree
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.parquet.page_index import encode_offset_index
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.crawl_plan import PlannedRowGroup
 from catalogue.session import Session
@@ -21,6 +20,7 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, in_order, random_patterns, rows_of, scan
+from tests.support.page_indexes import encode_offset_index
 
 __all__ = ["scan"]  # a fixture
 
@@ -55,16 +55,18 @@ def cheap(data: Path, settings: Settings) -> Iterator[Catalogue]:
 def test_pages_and_chunks_equal_full_scans(
     data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str
 ) -> None:
-    """Whatever is cheaper: first without indexes, then with what the first time taught."""
+    """Return the same rows by whole chunks and by pages, whatever is cheaper."""
     chance = random.Random(price)
     with catalogue.open(data, settings=priced(settings, *PRICES[price])) as cat:
-        pages = 0
+        answers = {}
         for text in islice(random_patterns(all_rows, 11, seed=len(price)), [*PRICES].index(price), None, 4):
             expected = scan([parse_pattern(text)])
-            found = cat.captures(text, columns=COLUMNS, subsets="all")
-            answer = found.to_arrow()
-            assert in_order(answer, COLUMNS).equals(in_order(expected, COLUMNS)), text
+            answers[text] = cat.captures(text, columns=COLUMNS, subsets="all").to_arrow()
+            assert in_order(answers[text], COLUMNS).equals(in_order(expected, COLUMNS)), text
             assert cat.captures(text, subsets="all").count() == expected.num_rows
+        cat.harvest("all", subsets="all", pages=True)
+        pages = 0
+        for text, answer in answers.items():
             again = cat.captures(text, columns=COLUMNS, subsets="all")
             again.fetch_indexes()
             before = (cat.requests, cat.bytes)
@@ -89,11 +91,11 @@ CONDITIONS = [
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
     """Each meets two kinds of patterns, and others than the one after it."""
+    cheap.harvest("all", subsets="all", pages=True)
     for text in islice(random_patterns(all_rows, 6, seed=len(condition)), CONDITIONS.index(condition) % 3, None, 3):
         expected = scan([parse_pattern(text)], condition)
-        for _ in range(2):
-            found = cheap.captures(text, columns=COLUMNS, where=condition, subsets="all")
-            assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
+        found = cheap.captures(text, columns=COLUMNS, where=condition, subsets="all")
+        assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
         assert cheap.captures(text, where=condition, subsets="all").count() == expected.num_rows
 
 
@@ -102,71 +104,28 @@ def sorted_crawl(cat: Catalogue) -> str:
     return str(cat.files().query("has_page_index").crawl.max())
 
 
-def test_complete_chunk_teaches_its_pages(cheap: Catalogue) -> None:
+def test_reading_stores_nothing_about_files_without_page_indexes(cheap: Catalogue) -> None:
     crawl = str(cheap.files().query("not has_page_index").crawl.min())
-    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
-    assert first.plan.chunks > 0 == first.plan.pages
-    before = cheap.bytes
-    rows = first.to_arrow()
-    cost = cheap.bytes - before
-    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
-    assert second.plan.pages > 0
-    before = cheap.bytes
-    assert second.to_arrow() == rows
-    assert cheap.bytes - before < cost
-    learned = cheap.pages(crawl)
-    assert set(learned.pages_from) == {"scan"}
-    assert (learned.min_url_surtkey <= learned.max_url_surtkey).all()
-
-
-def test_learns_pages_of_small_row_groups_only_where_the_file_has_no_index(
-    data: Path, settings: Settings, all_rows: pa.Table
-) -> None:
-    """They are read whole in less than a round trip."""
-    with catalogue.open(data, settings=priced(settings, 1e9, 10.0)) as cat:
-        without = str(cat.files().query("not has_page_index").crawl.min())
-        for crawl, learned in (sorted_crawl(cat), set()), (without, {"scan"}):
-            of_crawl = all_rows.filter(pc.field("crawl") == crawl)
-            for url in random.Random(3).sample(of_crawl["url"].to_pylist(), 5):
-                found = cat.captures(url, crawls=crawl, exact_url=True, columns=COLUMNS, subsets="all")
-                assert learned or found.plan.chunks > 0 == found.plan.pages
-                expected = of_crawl.filter(pc.field("url") == url)
-                assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS))
-            assert {*cat.pages(crawl).pages_from} == learned
-
-
-def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
-    """Though the index of row groups that match whole is of no use to a plan; and other columns have pages, too."""
-    with Store(cheap.session.data / "footers.sqlite") as store:
-        states = []
-        for columns in (["url"], ["url"], ["url", "fetch_status"], ["fetch_status"]):
-            found = cheap.captures("*", columns=columns, subsets="all")
-            assert found.to_arrow().num_rows > 0
-            assert found.plan.pages < found.plan.chunks
-            states.append(store.index_state())
-            found.to_arrow()
-            assert store.index_state() == states[-1]
-    assert states[0] == states[1] != states[2] == states[3]
-
-
-def test_row_groups_without_bounds_learn_them(cheap: Catalogue) -> None:
-    missing = cheap.row_groups().query("bounds_from == 'missing'")
-    if missing.empty:
-        pytest.skip("every row group of this mirror has bounds")
-    crawl = str(missing.crawl.iloc[0])
-    cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").to_arrow()
-    after = cheap.row_groups(crawl).query("bounds_from in ['scan', 'page index']")
-    assert len(after) == len(missing.query("crawl == @crawl"))
-    assert (after.min_url_surtkey <= after.max_url_surtkey).all()
+    found = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
+    plan = found.plan
+    assert plan.chunks > 0 == plan.pages
+    assert re.search(rf"column chunks read whole +{plan.chunks}\n", str(plan))
+    bounds = cheap.row_groups(crawl).bounds_from
+    assert found.to_arrow().num_rows > 0
+    assert cheap.session.store.count("indexes") == 0
+    assert cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").plan == plan
+    assert cheap.pages(crawl).empty
+    assert cheap.row_groups(crawl).bounds_from.equals(bounds)
 
 
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
 def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: str) -> None:
-    """It is noticed, said, and got round."""
+    """The row groups are read whole, and a message says why."""
     messages: list[str] = []
     chosen = priced(settings, *PRICES["bytes alone count"])
     with Catalogue(Session(data, chosen, notify=messages.append)) as cat:
         crawl = sorted_crawl(cat)
+        cat.harvest(crawl, subsets="all", pages=True)
         found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         rows = found.to_arrow()
         plan = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").fetch_indexes()
@@ -182,9 +141,6 @@ def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: s
         again = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         assert rows_of(again.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
         assert any(path in text for text in [*again.plan.warnings, *messages])
-        healed = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
-        assert rows_of(healed.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
-        assert not any(path in text for text in healed.plan.warnings)
 
 
 def damaged(indexes: Indexes, group: PlannedRowGroup, how: str) -> Indexes:

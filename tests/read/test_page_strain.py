@@ -13,7 +13,7 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
-from catalogue.parquet.page_index import decode_column_index, encode_column_index
+from catalogue.parquet.page_index import decode_column_index
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.session import Session
@@ -21,6 +21,7 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
+from tests.support.page_indexes import encode_column_index
 
 Opened = Callable[..., Catalogue]
 

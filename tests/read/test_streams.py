@@ -135,9 +135,6 @@ def test_reading_on_after_the_catalogue_is_closed(settings: Settings, tmp_path: 
     with FaultServer(mirror) as server:
         cat = catalogue.open(tmp_path / "data", settings=replace(settings, source=server.url, cache_size=0))
         cat.harvest(crawl_of(max(mirror.rglob("subset=warc/*.parquet"))), pages=True)
-        cat.captures(
-            "*", columns="url", index="columnar"
-        ).to_arrow()  # what is learned needs the store, which is closed
         rows = cat.captures("*", columns="url", index="columnar", limit=1_000_000).batches(warn=False)
         next(rows)
         cat.close()

@@ -105,16 +105,6 @@ def test_stops_at_the_limit(harvested_data: Path, settings: Settings, some: list
     assert len(executor.tasks) < files
 
 
-def test_stores_what_workers_learned(tmp_path: Path) -> None:
-    rows = table([f"com,example)/{number:05}" for number in range(3000)])
-    crawl_of(tmp_path / "source", rows, write_page_index=False, data_page_size=2000, row_group_size=1000)
-    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
-    with opened(tmp_path / "data", settings, Recording()) as cat:
-        cat.harvest("CC-MAIN-2022-33")
-        assert cat.captures("example.com/02500").count() == 1
-        assert set(cat.pages()["pages_from"]) == {"scan"}
-
-
 def test_rejects_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()

@@ -98,36 +98,34 @@ def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> 
 
 
 @pytest.fixture(scope="module")
-def learning(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    with catalogue.open(
-        copytree(untaught_data, tmp_path_factory.mktemp("learning") / "data"), settings=settings
-    ) as cat:
+def reading(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    with catalogue.open(copytree(untaught_data, tmp_path_factory.mktemp("reading") / "data"), settings=settings) as cat:
         yield cat
 
 
 @pytest.mark.parametrize("url", ["*.nosuch.example", "example.com/*", "*.example.com", "*.com"])
-def test_pages_are_complete_and_do_not_change_while_reading_learns(
-    learning: Catalogue, all_rows: pa.Table, url: str
+def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
+    reading: Catalogue, all_rows: pa.Table, url: str
 ) -> None:
-    """Each pattern includes more than the one before, so that reading learns something."""
-    crawls = stored_crawls(learning.session)
+    """Each pattern includes more than the one before, so that reading fetches others."""
+    crawls = stored_crawls(reading.session)
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url in {"*.example.com", "*.com"} else crawls:
         expected = sorted(
             (row["url_surtkey"], format_timestamp(row["fetch_time"])) for row in rows if row["crawl"] == crawl
         )
         for size in (1, 3) if url == "*.example.com" else (1,):
-            pages, found = page_lines(learning, crawl, url, 0, size)
+            pages, found = page_lines(reading, crawl, url, 0, size)
             each = [found]
             for number in range(1, pages):
-                again, lines = page_lines(learning, crawl, url, number, size)
+                again, lines = page_lines(reading, crawl, url, number, size)
                 assert again == pages
                 each.append(lines)
             assert all(each) or not expected
             lines = [line for page in each for line in page]
             assert lines == sorted(lines)
             assert [tuple(line.split(" ")[:2]) for line in lines] == expected
-            assert page_lines(learning, crawl, url, 0, size) == (pages, found)
+            assert page_lines(reading, crawl, url, 0, size) == (pages, found)
 
 
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:

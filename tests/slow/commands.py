@@ -205,8 +205,8 @@ class World:
         if refused:
             self.run(WRITERS["status"])
         assert writer.look(self.work) == right.items, "run again it has another output"
-        learned = ("indexes",) if writer.output else ()  # a command whose output is complete reads no pages
-        stored, requested = ({k: v for k, v in s.items() if k[0] not in learned} for s in (self.stored(), right.stored))
+        fetched = ("indexes",) if writer.output else ()  # a command whose output is complete fetches no page indexes
+        stored, requested = ({k: v for k, v in s.items() if k[0] not in fetched} for s in (self.stored(), right.stored))
         assert stored == requested, "run again the store differs"
         shown = self._database()
         for view in ("files", "crawls") if writer.output else VIEWS:

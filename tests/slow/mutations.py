@@ -35,7 +35,6 @@ from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
-from catalogue.plan.plan import ReadPlan
 from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
@@ -227,7 +226,7 @@ class _Reading:
         return decode_footer(raw, len(data))
 
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
-        """Run a query twice, the second time with the page indexes that the first one learned."""
+        """Run a query, by pages where these are cheap."""
         names = tuple(name for name in COLUMNS if name in footer.columns)
         query = ResolvedQuery(intervals, ("x",), columns=names, any_order=True)
         # For one query nobody would fetch page indexes of such small files.
@@ -236,27 +235,16 @@ class _Reading:
         stored = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
         source = Memory(data)
 
-        def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
-            known[ordinal] = known.get(ordinal, Indexes()).joined(Indexes.unpack(indexes.pack()))
-
-        answers: list[pa.Table] = []
-        plans: list[ReadPlan] = []
-        for _ in range(2):
+        plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
+        for fetch in plan.indexes:
+            body = source.get("x", fetch.range, pin=stored.pin).body
+            for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
+                known[ordinal] = known.get(ordinal, Indexes()).joined(found)
+        if plan.indexes:
             plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
-            for fetch in plan.indexes:
-                body = source.get("x", fetch.range, pin=stored.pin).body
-                for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
-                    known[ordinal] = known.get(ordinal, Indexes()).joined(found)
-            if plan.indexes:
-                plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
-            self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
-            if plan in plans:  # nothing was learned
-                continue
-            plans.append(plan)
-            batches = read(plan, source, _Inline(), ReadEvents(learn, notify=self.warnings.append))
-            answers.append(pa.Table.from_batches(batches, plan.schema).select([*names]))
-        assert answers[0].equals(answers[-1]), "what was learned changed the answer"
-        return answers[0]
+        self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
+        batches = read(plan, source, _Inline(), ReadEvents(self.warnings.append))
+        return pa.Table.from_batches(batches, plan.schema).select([*names])
 
 
 def _verdict(reading: _Reading, original: _Original, data: bytes, place: _Place, query: int, cost: Cost) -> str:

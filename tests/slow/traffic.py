@@ -145,13 +145,12 @@ class _Steps:
             done = cat.backfill(crawl).run()
             assert not done.failures, done.failures
             assert not cat.backfill(crawl).gaps
-            sql = "SELECT path, row_group, min_url_surtkey, max_url_surtkey, key_intervals FROM row_groups"
+            sql = "SELECT path, row_group, min_url_surtkey, max_url_surtkey FROM row_groups"
             groups = [row for row in cat.sql(sql).fetchall() if row[0] in self._files(crawl)]
         assert groups
-        for path, group, least, greatest, intervals in groups:
-            spans = [(each["min"], each["max"]) for each in intervals or [{"min": least, "max": greatest}]]
+        for path, group, least, greatest in groups:
             keys = pq.ParquetFile(self._mirror / path).read_row_group(group, ["url_surtkey"]).column(0)
-            assert all(any(low <= key <= high for low, high in spans) for key in pc.unique(keys).to_pylist())
+            assert all(least <= key <= greatest for key in pc.unique(keys).to_pylist())
 
     # ---- queries ----
 

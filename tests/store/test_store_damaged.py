@@ -13,6 +13,7 @@ from threading import Event
 import pytest
 
 from catalogue.errors import StoreDamaged, StoreError
+from catalogue.parquet.model import Bounds
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES, VERSION
@@ -307,9 +308,8 @@ def test_indexes_are_joined_for_one_version(store: Store) -> None:
     both = Indexes(b"bounds", {"url": b"1", "url_path": b"2"})
     assert store.indexes("key", [0], stored_file(b"1")) == {0: both}
     assert store.indexes("key", [0], stored_file(b"1", size=99)) == {}
-    own = Indexes(b"own", {"url": b"3"}, own=True)
-    store.add_indexes("key", {0: own}, stored_file(b"1"))
-    store.add_indexes("key", {0: both}, stored_file(b"1"))
-    assert store.indexes("key", [0], stored_file(b"1"))[0].column_index == b"own"
+    bounds = Bounds(b"a", b"b")
+    store.add_indexes("key", {0: Indexes(bounds=bounds)}, stored_file(b"1"))
+    assert store.indexes("key", [0], stored_file(b"1")) == {0: Indexes(b"bounds", both.offset_indexes, bounds)}
     store.delete("files", ["key"])
     assert store.keys("indexes") == []

@@ -22,28 +22,27 @@ from catalogue.store.stored_file import decode
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
-"""Queried before a snapshot is made, so that later queries derive no more page indexes."""
 
 
-def _learn(untaught: Path, settings: Settings, folder: Path) -> Path:
+def _fill(untaught: Path, settings: Settings, folder: Path) -> Path:
     with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
         cat.harvest("latest", subsets="all", pages=True)
         cat.backfill(stored_crawls(cat.session)[-1]).run()
-        for pattern in PATTERNS:
+        for pattern in PATTERNS:  # so that later queries fetch no more page indexes
             cat.captures(pattern).to_arrow()
         assert cat.export_snapshot(folder / "snapshot").complete
     return folder
 
 
-def _learned(untaught: Path, settings: Settings, factory: pytest.TempPathFactory) -> Path:
+def _filled(untaught: Path, settings: Settings, factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a store and its snapshot, shared by all tests."""
-    return once(factory, "learned", partial(_learn, untaught, settings))
+    return once(factory, "filled", partial(_fill, untaught, settings))
 
 
 @pytest.fixture
 def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """A catalogue with everything harvested, and many page indexes derived."""
-    folder = _learned(untaught_data, settings, tmp_path_factory)
+    """A catalogue with everything harvested, many page indexes, and bounds that a backfill found."""
+    folder = _filled(untaught_data, settings, tmp_path_factory)
     data = Path(copytree(folder / "data", tmp_path_factory.mktemp("taught") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         yield cat
@@ -52,7 +51,7 @@ def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Tem
 @pytest.fixture(scope="module")
 def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its snapshot."""
-    return _learned(untaught_data, settings, tmp_path_factory) / "snapshot"
+    return _filled(untaught_data, settings, tmp_path_factory) / "snapshot"
 
 
 @pytest.fixture
