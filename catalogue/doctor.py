@@ -315,14 +315,14 @@ def observe_layout(crawl: str, summary: FileSummary, groups: Sequence[RowGroup],
         yield Observation("order", "sorted", "one URL is in one row group of a file")
     elif len(known) == count:
         depth = max(sum(low <= at <= high for low, high in known) for at, _ in known)
-        means = f"one URL may be in {depth} row groups of a file; catalogue backfill --crawl {crawl} finds which"
+        means = f"one URL may be in {depth} row groups of a file; the CDX index usually answers with fewer requests"
         yield Observation("order", "zipped: key ranges of row groups overlap", means)
     chunk_bytes, page_bytes = _bytes_per_url(groups)
     if summary.has_page_index:
         cheaper = f"one URL reads about {size(page_bytes)}, where a row group would be {size(chunk_bytes)}"
         yield Observation("page index", "yes", cheaper if page_bytes < chunk_bytes else "")
     else:
-        means = f"one URL reads a row group, {size(chunk_bytes)}, the first time; pages of it later"
+        means = f"one URL reads a row group, {size(chunk_bytes)}"
         yield Observation("page index", "none", means)
 
 

@@ -33,8 +33,8 @@ def stored(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **oth
         ([stored(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
         ([stored(OLDER)], [], 0, "", []),
         ([stored()], [NEW], 60, "", ["catalogue crawls"]),
-        ([stored(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --only-gaps --dry-run"]),
-        ([stored(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill --only-gaps"]),
+        ([stored(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --dry-run"]),
+        ([stored(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill"]),
         (
             [
                 stored(OLDER, files_failed=2, files_harvested=1),
@@ -47,7 +47,7 @@ def stored(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **oth
             [
                 f"catalogue harvest --crawl {NEW} --subset robotstxt",
                 f"catalogue harvest --crawl {OLDER}",
-                "catalogue backfill --only-gaps",
+                "catalogue backfill",
                 "catalogue harvest --crawl CC-MAIN-2022-21",
                 "catalogue crawls",
             ],
@@ -67,7 +67,7 @@ def test_proposes_next_steps_of_a_dataset() -> None:
     coverage = [stored("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
     assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
         "catalogue harvest --table hosts",
-        "catalogue backfill --only-gaps --table hosts",
+        "catalogue backfill --table hosts",
     ]
 
 

@@ -1,7 +1,7 @@
 """Write page indexes, and find the pages of a column chunk by their headers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import page_headers
@@ -34,7 +34,7 @@ def encode_column_index(index: ColumnIndex) -> bytes:
 
 
 def packed_as_derived(
-    column_index: bytes, offset_indexes: dict[str, bytes], clusters: dict[int, Sequence[tuple[str, str]]]
+    column_index: bytes, offset_indexes: dict[str, bytes], clusters: Mapping[int, Sequence[tuple[str, str]]]
 ) -> bytes:
     """Pack page indexes for the store as earlier versions packed those that they had derived from pages."""
     header = {

@@ -1,0 +1,161 @@
+"""Stores with page indexes that earlier versions derived by reading."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.columns import KEY_COLUMN
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.store.schema import index_key
+from tests.harvest.test_backfill import without_statistics
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.mirrors import read_footer
+from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers, packed_as_derived
+
+ROWS, GROUPS = 1000, 5
+STREAMS = [f"com,host{n % 2})/{n // 2:05}" for n in range(ROWS * GROUPS)]
+"""Keys of two streams that were zipped together."""
+COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
+
+
+def remove_statistics(path: Path) -> None:
+    path.write_bytes(without_statistics(path.read_bytes()))
+
+
+@pytest.fixture(params=["without bounds", "with bounds", "with bounds and page index"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    change = remove_statistics if request.param == "without bounds" else (lambda _: None)
+    page_index = request.param.endswith("page index")
+    return crawl_of(
+        tmp_path / "source",
+        table(STREAMS),
+        change=change,
+        write_page_index=page_index,
+        data_page_size=1 << 11,
+        write_batch_size=100,
+        row_group_size=ROWS,
+    )
+
+
+def derive(source: Path, path: str, ordinal: int) -> bytes:
+    """Return the packed page indexes of a row group as an earlier version stored them after a read."""
+    data = (source / path).read_bytes()
+    chunks = read_footer(data).row_groups[ordinal].chunks
+    located = {
+        name: located_by_headers(data[chunk.range.start : chunk.range.end], chunk) for name, chunk in chunks.items()
+    }
+    keys = STREAMS[ROWS * ordinal : ROWS * (ordinal + 1)]
+    rows = located[KEY_COLUMN].first_rows
+    pages = [sorted(keys[first:after]) for first, after in pairwise(rows)]
+    bounds = tuple(Bounds(page[0].encode(), page[-1].encode()) for page in pages)
+    clusters = {}
+    for number, page in enumerate(pages):
+        streams = ([key for key in page if f"host{n})" in key] for n in range(2))
+        clusters[number] = [(stream[0], stream[-1]) for stream in streams]
+    column_index = encode_column_index(ColumnIndex(bounds, (0,) * len(bounds)))
+    offset_indexes = {name: encode_offset_index(each) for name, each in located.items()}
+    return packed_as_derived(column_index, offset_indexes, clusters)
+
+
+def store_derived(data: Path, source: Path) -> None:
+    with Store(data / "footers.sqlite") as store:
+        [path] = store.keys("files")
+        version = store.get("files", path)
+        assert version
+        values = [
+            (index_key(path, n), replace(version, data=derive(source, path, n)))
+            for n in range(pq.ParquetFile(source / path).num_row_groups)
+        ]
+        store.put("indexes", values)
+
+
+@contextmanager
+def opened(source: Path, data: Path, settings: Settings) -> Iterator[Catalogue]:
+    chosen = replace(settings, source=str(source), cache_size=0, bandwidth=1e4, latency=1e-4)
+    with catalogue.open(data, settings=chosen) as cat:
+        yield cat
+
+
+def test_answers_do_not_change(source: Path, settings: Settings, tmp_path: Path) -> None:
+    with opened(source, tmp_path / "data", settings) as cat:
+        cat.harvest(CRAWL)
+    store_derived(tmp_path / "data", source)
+    found = random.Random(1).sample(STREAMS, 5)
+    with opened(source, tmp_path / "data", settings) as cat:
+        for key in found:
+            host, path = key[4:9], key.partition("/")[2]
+            rows = cat.captures(f"{host}.com/{path}", columns=COLUMNS, index="columnar").to_arrow()
+            assert rows.column("url").to_pylist() == [f"https://example.com/{STREAMS.index(key):07}"]
+        assert cat.captures("host0.com/*", index="columnar").count() == ROWS * GROUPS / 2
+        rows = cat.captures("*", columns=COLUMNS, index="columnar").to_arrow()
+        assert rows.column(KEY_COLUMN).to_pylist() == sorted(STREAMS)
+        assert cat.check(read_subset="100%").findings == []
+
+
+@pytest.mark.parametrize("source", ["without bounds"], indirect=True)
+def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settings, tmp_path: Path) -> None:
+    with opened(source, tmp_path / "data", settings) as cat:
+        cat.harvest(CRAWL)
+        assert {*cat.row_groups().bounds_from} == {"missing"}
+    store_derived(tmp_path / "data", source)
+    with opened(source, tmp_path / "data", settings) as cat:
+        assert cat.backfill().estimate.files == 0
+        rows = cat.row_groups().sort_values("row_group")
+        assert {*rows.bounds_from} == {"scan"}
+        for number, (_, row) in enumerate(rows.iterrows()):
+            keys = STREAMS[ROWS * number : ROWS * (number + 1)]
+            assert (row.min_url_surtkey, row.max_url_surtkey) == (min(keys), max(keys))
+        assert cat.pages().empty
+        plan = cat.captures("host1.com/02400", columns=COLUMNS, index="columnar").plan
+        assert (plan.row_groups, plan.pages, plan.chunks) == (1, 0, len(COLUMNS))
+        assert plan.unbounded == (0, 0)
+
+
+@pytest.mark.parametrize("source", ["with bounds and page index"], indirect=True)
+def test_page_indexes_of_files_replace_derived_ones(source: Path, settings: Settings, tmp_path: Path) -> None:
+    with opened(source, tmp_path / "data", settings) as cat:
+        cat.harvest(CRAWL)
+    store_derived(tmp_path / "data", source)
+    with opened(source, tmp_path / "data", settings) as cat:
+        assert {*cat.row_groups().bounds_from} == {"footer"}
+        assert cat.pages().empty
+        cat.harvest(CRAWL, pages=True)
+        assert cat.pages().num_rows.sum() == ROWS * GROUPS
+        found = cat.captures("host1.com/02400", columns=COLUMNS, index="columnar")
+        assert found.plan.pages > 0 == found.plan.chunks
+        assert found.to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("source", ["without bounds"], indirect=True)
+@pytest.mark.parametrize("column_index", [b"\0", b"noise"])
+def test_damaged_derived_indexes_are_ignored(
+    source: Path, settings: Settings, tmp_path: Path, column_index: bytes
+) -> None:
+    with opened(source, tmp_path / "data", settings) as cat:
+        cat.harvest(CRAWL)
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        [path] = store.keys("files")
+        version = store.get("files", path)
+        assert version
+        damaged = replace(version, data=packed_as_derived(column_index, {}, {}))
+        store.put("indexes", [(index_key(path, 0), damaged)])
+        assert store.indexes(path, [0], version) == {}
+        store.add_indexes(path, {0: Indexes(bounds=Bounds(b"a", b"b"))}, version)
+        assert store.indexes(path, [0], version) == {0: Indexes(bounds=Bounds(b"a", b"b"))}
+        store.put("indexes", [(index_key(path, 0), damaged)])
+    with opened(source, tmp_path / "data", settings) as cat:
+        assert {*cat.row_groups().bounds_from} == {"missing"}
+        assert cat.backfill().run().failures == {}
+        assert {*cat.row_groups().bounds_from} == {"scan"}
+        assert cat.captures("host0.com/00000", columns=COLUMNS, index="columnar").to_arrow().num_rows == 1
