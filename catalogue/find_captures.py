@@ -80,8 +80,14 @@ def run_query(
             error = not_stored(session, crawls, len(selection.crawls), selection.subsets)
             raise error if index == COLUMNAR else error.because(no_column)
 
+    page_indexes = session.page_indexes if candidates else None
+
     def indexes_of(crawl: str) -> CrawlIndexes:
-        columnar = _columnar_index(session, query, candidates, crawl) if candidates else None
+        columnar = None
+        if candidates and page_indexes and crawl in candidates.crawls:
+            files = tuple(candidates.files(crawl, query))
+            scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
+            columnar = ColumnarIndex(scope, page_indexes, lambda: session.reading, session.cost())
         cdx = None
         if not (index == COLUMNAR or uncovered):
             cdx = CdxIndex(crawl, selection.subsets, session.block_lists, lambda: session.reading, session.cost())
@@ -102,13 +108,3 @@ def run_query(
 def _candidates(session: Session, selection: Selection) -> "Candidates | None":
     shown = session.metadata() if session.store_path.exists() else None
     return shown.candidates(selection.crawls, selection.subsets) if shown else None
-
-
-def _columnar_index(
-    session: Session, query: ResolvedQuery, candidates: "Candidates", crawl: str
-) -> ColumnarIndex | None:
-    if crawl not in candidates.crawls:
-        return None
-    files = tuple(candidates.files(crawl, query))
-    scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
-    return ColumnarIndex(scope, session.page_indexes, lambda: session.reading, session.cost())
