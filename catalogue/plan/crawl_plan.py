@@ -98,8 +98,6 @@ class PlannedRowGroup:
     """The page index by which rows were chosen; it is compared with the keys that are read."""
     bounded: bool
     """Whether the bounds of its keys are known."""
-    whole: bool = False
-    """Whether every row matches for certain, so that page indexes were not needed."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
     drawn: DrawnRows | None = field(default=None, compare=False)

@@ -225,7 +225,6 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         columns=columns,
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
-        whole=choice.whole,
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),

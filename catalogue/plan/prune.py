@@ -79,8 +79,6 @@ class Choice:
     missing: tuple[Part, ...] = ()
     """Page indexes that the file has and that are not stored."""
     defect: str = ""
-    whole: bool = False
-    """Whether every row matches for certain, so that page indexes are not needed."""
     counted: int = 0
     """Rows that match for certain, and are not in ``units``."""
     drawn: DrawnRows | None = field(default=None, compare=False)
@@ -118,7 +116,7 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     if not len(intervals):
         return replace(choice, units=())
     if whole.certain and not drawn and not _enough(query, whole):
-        return replace(choice, whole=True)  # every page is needed
+        return choice  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
     missing = tuple(_missing_indexes(indexes, chunks, group.ordinal))
     try:

@@ -165,7 +165,7 @@ class Store:
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
-        """Return the stored page indexes of row groups of a file.
+        """Return the stored page indexes and bounds of row groups of a file.
 
         Damaged ones count as missing, as they can be fetched again.
 

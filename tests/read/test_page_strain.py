@@ -185,9 +185,9 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
 
 def test_indexes_are_stored_again_after_forget(opened: Opened, tmp_path: Path) -> None:
     """A session that has read page indexes does not take them for stored when they were deleted with the crawl."""
-    rows = table([f"com,host)/{number:05}" for number in range(9000)])
-    folder = crawl_of(tmp_path / "source", rows, data_page_size=2000, write_batch_size=100)
-    cat = opened(folder, 1e6, 0.001)
+    rows = table([f"com,host)/{number:05}" for number in range(60_000)])
+    folder = crawl_of(tmp_path / "source", rows)
+    cat = opened(folder, 1e5, 0.001)
 
     def asked() -> int:
         for _ in range(2):
