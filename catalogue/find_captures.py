@@ -1,7 +1,6 @@
 """Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
@@ -19,9 +18,6 @@ from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, not_stored, select
 from catalogue.session import Session
-
-if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import Candidates
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -62,49 +58,44 @@ def run_query(
         NotHarvested: if footers are needed, and those of a crawl are not stored.
         UncoveredColumns: if the CDX index must answer, and does not have a column of the query.
     """
-    index = index if session.dataset == COMMON_CRAWL else COLUMNAR
-    uncovered = uncovered_columns(query)
-    no_column = f"the CDX index has no column {join_first(uncovered)}"
-    if index == CDX and uncovered:
-        raise UncoveredColumns(f"{no_column}; use --index columnar")
-    candidates = _candidates(session, selection) if index != CDX else None
-    if index == COLUMNAR or uncovered:
-        # Without --index columnar, footers answer only where all of them are stored.
-        stored = candidates.crawls if candidates else ()
-        crawls = [
-            crawl
-            for crawl in selection.crawls
-            if crawl not in stored or (index == AUTO and candidates and candidates.missing_of(crawl))
-        ]
-        if crawls:
-            error = not_stored(session, crawls, len(selection.crawls), selection.subsets)
-            raise error if index == COLUMNAR else error.because(no_column)
-
-    page_indexes = session.page_indexes if candidates else None
-
-    def indexes_of(crawl: str) -> CrawlIndexes:
-        columnar = None
-        if candidates and page_indexes and crawl in candidates.crawls:
-            files = tuple(candidates.files(crawl, query))
-            scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
-            columnar = ColumnarIndex(scope, page_indexes, lambda: session.reading, session.cost())
-        cdx = None
-        if not (index == COLUMNAR or uncovered):
-            cdx = CdxIndex(crawl, selection.subsets, session.block_lists, lambda: session.reading, session.cost())
-        return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
-
-    question = Question(
-        query,
-        selection.crawls,
-        indexes_of,
-        lambda: session.reading,
-        session.block_lists,
-        session.cost(),
-        selection.missing,
-    )
+    indexes_of = crawl_indexes(session, query, selection, index)
+    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+    question = Question(query, selection.crawls, indexes_of, reading, lists, cost, selection.missing)
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 
-def _candidates(session: Session, selection: Selection) -> "Candidates | None":
-    shown = session.metadata() if session.store_path.exists() else None
-    return shown.candidates(selection.crawls, selection.subsets) if shown else None
+def crawl_indexes(
+    session: Session, query: ResolvedQuery, selection: Selection, index: str
+) -> Callable[[str], CrawlIndexes]:
+    """Return a function that returns the indexes which can answer a query for a crawl; see ``run_query``."""
+    index = index if session.dataset == COMMON_CRAWL else COLUMNAR
+    uncovered = uncovered_columns(query)
+    if index == CDX and uncovered:
+        raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use --index columnar")
+    shown = session.metadata() if index != CDX and session.store_path.exists() else None
+    candidates = shown.candidates(selection.crawls, selection.subsets) if shown else None
+    stored = candidates.crawls if candidates else ()
+    if index == COLUMNAR:
+        missing = [crawl for crawl in selection.crawls if crawl not in stored]
+    elif uncovered:  # footers answer only where all of them are stored
+        complete = {crawl for crawl in stored if candidates and not candidates.missing_of(crawl)}
+        missing = [crawl for crawl in selection.crawls if crawl not in complete]
+    else:
+        missing = []
+    if missing:
+        error = not_stored(session, missing, len(selection.crawls), selection.subsets)
+        raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
+    page_indexes = session.page_indexes if candidates else None
+    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+
+    def indexes_of(crawl: str) -> CrawlIndexes:
+        columnar = cdx = None
+        if candidates and page_indexes and crawl in stored:
+            files = tuple(candidates.files(crawl, query))
+            scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
+            columnar = ColumnarIndex(scope, page_indexes, reading, cost)
+        if index != COLUMNAR and not uncovered:
+            cdx = CdxIndex(crawl, selection.subsets, lists, reading, cost)
+        return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
+
+    return indexes_of

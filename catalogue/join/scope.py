@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,11 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
-from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
-from catalogue.find_captures import known_columns, run_query
-from catalogue.formatting import join_first, plural
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.find_captures import crawl_indexes, known_columns, run_query
+from catalogue.formatting import plural
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.lookups import Lookups
@@ -29,7 +29,7 @@ from catalogue.session import Session
 from catalogue.store.stored_blocks import LISTS
 
 if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import Candidates, MetadataSnapshot
+    from catalogue.metadata_db.candidates import MetadataSnapshot
 
 _SEARCHED = 1_000
 """Most patterns that are searched for in a list of blocks that is not stored."""
@@ -70,6 +70,7 @@ class Scope:
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """Without keys."""
+        self._indexes_of = cache(crawl_indexes(session, self.query, self.selection, query.index))
 
     @property
     def _shown(self) -> "MetadataSnapshot | None":
@@ -85,12 +86,8 @@ class Scope:
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""
-        candidates = self._candidates(crawl) if index == COLUMNAR else None
-        return candidates.missing if candidates else ()
-
-    def _candidates(self, crawl: str) -> "Candidates | None":
-        shown = self._shown
-        return shown.candidates([crawl], self.selection.subsets) if shown else None
+        columnar = self._indexes_of(crawl).columnar if index == COLUMNAR else None
+        return columnar.scope.missing if columnar else ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -132,26 +129,16 @@ class Scope:
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
-        candidates, dataset = self._candidates(crawl), self._session.dataset
-        subsets = self.selection.subsets
-        columnar = candidates is not None and crawl in candidates.crawls
-        if self._index == AUTO and candidates and candidates.missing_of(crawl):
-            columnar = False
-        read = {*self.query.read_columns, *self.query.of(untyped=True).read_columns}
-        cdx = read.issubset(COLUMNS) and (
-            crawl in self._session.block_lists.stored or (not columnar and keys.patterns <= _SEARCHED)
-        )
+        indexes, dataset = self._indexes_of(crawl), self._session.dataset
+        has_list = crawl in self._session.block_lists.stored
+        # Without --index columnar, footers answer only where all of them are stored.
+        columnar = indexes.columnar is not None and not (self._index == AUTO and indexes.columnar.scope.missing)
+        cdx = indexes.cdx is not None and (has_list or (not columnar and keys.patterns <= _SEARCHED))
         found = [CDX] * cdx + [COLUMNAR] * columnar
-        if self._index != AUTO:
-            found = [index for index in found if index == self._index]
-        if self._index == CDX and not read.issubset(COLUMNS):
-            raise UncoveredColumns(
-                f"the CDX index has no column {join_first(sorted(read - {*COLUMNS}))}; use --index columnar"
-            )
         if not found:
             wanted = " --index cdx" if self._index == CDX else ""
             what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"
-            command = f"{dataset.harvest_command(crawl, subsets)}{wanted}"
+            command = f"{dataset.harvest_command(crawl, self.selection.subsets)}{wanted}"
             raise NotHarvested(
                 f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
             )

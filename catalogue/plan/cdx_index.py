@@ -31,7 +31,7 @@ from catalogue.errors import (
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cost import Cost
-from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, Search
+from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
@@ -122,7 +122,7 @@ class CdxIndex:
         search = self._needed(query.intervals)
         return self._planned(search, () if search else tuple(self._blocks(query)))
 
-    def _planned(self, search: Search | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
+    def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         requests = tuple(request for each in blocks for request in self._requests(each))
         waves = (requests,) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
@@ -132,7 +132,7 @@ class CdxIndex:
         divided = self._planned(None, tuple(self._divided(each, most) for each in plan.blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, intervals: Sequence[KeyInterval]) -> Search | None:
+    def _needed(self, intervals: Sequence[KeyInterval]) -> ListSearch | None:
         """Return the estimated search of the list; None if everything needed of it is known."""
         known = self._lists.get(self.crawl)
         if isinstance(known, StoredList):
@@ -145,7 +145,7 @@ class CdxIndex:
         later = SEARCH_BY_ROW_GROUPS if by_row_groups else PREDICTED_SEARCH if predictor else NEXT_SEARCH
         first = later if known or by_row_groups else START + later
         more = len(unknown) - 1
-        return Search(
+        return ListSearch(
             first.requests + more * later.requests + len(intervals),
             first.bytes + more * later.bytes + len(intervals) * _BLOCK,
             first.requests + more * later.requests,
@@ -197,7 +197,7 @@ class CdxIndex:
             yield PlannedRequest(read.path, read.range, (), cached=cached)
 
     def search(self, query: ResolvedQuery) -> int:
-        """Search the list for a query that was planned; return about the bytes that were received. For any thread.
+        """ListSearch the list for a query that was planned; return about the bytes that were received. For any thread.
 
         The next plan raises an error that concerns this list alone.
 

@@ -135,7 +135,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class ListSearch:
     """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
 
     requests: int
@@ -184,7 +184,7 @@ class CrawlPlan:
     """Page indexes to fetch first; then the crawl is planned again."""
     awaited: tuple[Awaited, ...] = ()
     """The row groups they belong to, not among ``files`` yet."""
-    search: Search | None = None
+    search: ListSearch | None = None
     """A search of the list of blocks to make first; then the crawl is planned again."""
     missing: tuple[str, ...] = ()
     """Sentences about what is not stored and may match."""

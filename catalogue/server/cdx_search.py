@@ -19,7 +19,7 @@ from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.selection import Selection, select_stored
-from catalogue.server.cdx_blocks import lines_of_blocks
+from catalogue.server.cdx_blocks import lines_in_memory, read_lines
 from catalogue.server.cdx_filters import apply_filters
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, Page, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest
@@ -65,7 +65,12 @@ class CdxSearch:
         """
         lines = self._memory.lines(self.state, self.crawl, intervals)
         if lines is None:
-            lines = lines_of_blocks(self._catalogue.session, self.crawl, intervals, self._memory, self.state)
+            session = self._catalogue.session
+            lines = lines_in_memory(session, self.crawl, intervals, self._memory, self.state)
+            if lines is None:
+                every = replace(request, filters=(), first="", last="")
+                captures = _captures(self._catalogue, self.crawl, every, intervals)
+                lines = read_lines(session, self.crawl, captures, self._memory, self.state)
             if lines is None:
                 return self._read_rows(request, intervals)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
