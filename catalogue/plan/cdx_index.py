@@ -197,7 +197,7 @@ class CdxIndex:
             yield PlannedRequest(read.path, read.range, (), cached=cached)
 
     def search(self, query: ResolvedQuery) -> int:
-        """ListSearch the list for a query that was planned; return about the bytes that were received. For any thread.
+        """Search the list for a query that was planned; return about the bytes that were received. For any thread.
 
         The next plan raises an error that concerns this list alone.
 
