@@ -18,11 +18,11 @@ from catalogue.metadata_db.gaps import gaps as find_gaps
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Learned, LocalReader
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.surt import EVERYTHING
 
 
 def prepare_backfill(
@@ -132,7 +132,7 @@ class Backfill(ReprMixin):
 
     def _context(self, candidate: Candidate) -> PlanContext:
         session, table = self.session, self.session.dataset
-        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), any_order=True, table=table)
+        everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(table.key,), any_order=True, table=table)
         scope = Scope((candidate,), len(candidate.row_groups), ())
         return PlanContext(
             everything, scope, session.page_indexes, lambda: session.source, session.cost(), must_learn=True

@@ -36,6 +36,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedBlocks, ReadPlan, Search
 from catalogue.plan.question import AnySource
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
@@ -228,13 +229,13 @@ class CdxContext:
                 runs += runs.pop().joined(run, gap) if runs else [run]
             at = after
         for run in runs:
-            some = intervals[run.start : run.stop]
+            some = intervals.part(run.start, run.stop)
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
             yield self._planned(crawl, found, found.reads(found.blocks_for(hull)), some)
 
     def _planned(
-        self, crawl: str, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]
+        self, crawl: str, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals
     ) -> PlannedBlocks:
         pins = tuple(self._lists.version(crawl, read.path) for read in reads)
         return PlannedBlocks(crawl, self._subsets, blocks, tuple(reads), intervals, pins)

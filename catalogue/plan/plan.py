@@ -1,7 +1,7 @@
 """A plan: what is read of which file, row group and column, in which requests."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
 from catalogue.plan.ways import CrawlWay, sentences
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.surt import KeyInterval
 
 if TYPE_CHECKING:
     from catalogue.cdx.cluster import BlockList, BlockRead
@@ -90,7 +90,6 @@ class PlannedRowGroup:
 
     ordinal: int
     num_rows: int
-    intervals: Sequence[KeyInterval]
     least: bytes
     """A lower bound of the keys that may match."""
     rows: tuple[range, ...]
@@ -163,7 +162,7 @@ class PlannedBlocks:
     """The subsets whose rows are returned, in the order of the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
-    intervals: Sequence[KeyInterval]
+    intervals: KeyIntervals
     pins: tuple[FileVersion | None, ...]
     """Known versions of the files of ``reads``."""
 

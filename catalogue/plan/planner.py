@@ -238,7 +238,6 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
     group = PlannedRowGroup(
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
-        intervals=choice.intervals,
         least=choice.least,
         rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,

@@ -12,10 +12,11 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Footer, Order, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
+from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
-from catalogue.query.resolved_query import ResolvedQuery, holds, is_lower_bound, least_match, near
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.surt import END, KeyInterval
+from catalogue.surt import END
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
 """Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
@@ -67,7 +68,7 @@ class Choice:
 
     metadata: FileMetadata
     group: RowGroup
-    intervals: Sequence[KeyInterval]
+    intervals: KeyIntervals
     bounded: bool
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
@@ -109,9 +110,11 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     """
     key = group.chunks[query.table.key]
     chunks = read_chunks(query, metadata, group)
-    intervals = near(query.intervals, key.bounds)
-    least = least_match(intervals, key.bounds)
-    whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count, least, _greatest([key.bounds]))
+    intervals = query.intervals.near(key.bounds)
+    least = intervals.least_match(key.bounds)
+    whole = Unit(
+        range(group.num_rows), intervals.contain_all(key.bounds), key.null_count, least, _greatest([key.bounds])
+    )
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
     choice = Choice(metadata, group, intervals, key.bounds is not None, (whole,), least, drawn=drawn)
     if whole.certain and not drawn and not _enough(query, whole):
@@ -191,19 +194,19 @@ def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
     units = []
     for page in _pages_near(choice.intervals, key_index):
         filled = key_index.filled(page)
-        found = [(near(choice.intervals, part), part) for part in filled]
+        found = [(choice.intervals.near(part), part) for part in filled]
         if any(some for some, _ in found):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
-            is_certain = all(holds(choice.intervals, part) for part in filled)
-            least = min(least_match(some, part) for some, part in found if some)
+            is_certain = all(choice.intervals.contain_all(part) for part in filled)
+            least = min(some.least_match(part) for some, part in found if some)
             units.append(Unit(rows, is_certain, nulls, least, _greatest(filled)))
     if not is_lower_bound(key.bounds):
         choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
 
 
-def _pages_near(intervals: Sequence[KeyInterval], index: ColumnIndex) -> Iterator[int]:
+def _pages_near(intervals: KeyIntervals, index: ColumnIndex) -> Iterator[int]:
     """Yield the pages with keys whose bounds may be between the first and the last of ascending intervals."""
     if not len(intervals):
         return

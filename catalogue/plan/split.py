@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from catalogue.parquet.model import Bounds
 from catalogue.plan.plan import PlannedBlocks, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.plan.sections import sections
-from catalogue.query.exact_keys import ManyKeys
-from catalogue.query.resolved_query import near
-from catalogue.surt import END, KeyInterval, merge
+from catalogue.query.key_intervals import KeyIntervals
+from catalogue.surt import END
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
@@ -31,7 +29,7 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
                 mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
                 yield replace(
                     plan,
-                    query=replace(plan.query, intervals=_intervals(groups)),
+                    query=replace(plan.query, intervals=_intervals(plan.query.intervals, groups)),
                     files=(replace(file, row_groups=tuple(groups)),),
                     blocks=(),
                     waves=tuple(wave for wave in mine if wave),
@@ -48,12 +46,10 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
                 )
 
 
-def _intervals(groups: Sequence[PlannedRowGroup]) -> Sequence[KeyInterval]:
-    """Return the intervals that row groups may contain."""
-    first, *others = (group.intervals for group in groups)
-    if isinstance(first, ManyKeys):
-        return first.joined([other for other in others if isinstance(other, ManyKeys)])
-    return merge(interval for some in (first, *others) for interval in some)
+def _intervals(every: KeyIntervals, groups: Sequence[PlannedRowGroup]) -> KeyIntervals:
+    """Return the intervals from the first to the last that row groups may contain."""
+    starts, stops = zip(*(every.span(group.columns[0].chunk.bounds) for group in groups), strict=True)
+    return every.part(min(starts), max(stops))
 
 
 def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
@@ -72,7 +68,7 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
                 reads=tuple(
                     each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
                 ),
-                intervals=near(planned.intervals, Bounds(blocks.key(0), end)),
+                intervals=planned.intervals.between(blocks.key(0), end),
                 pins=planned.pins[start:number],
             )
             start, received = number, 0

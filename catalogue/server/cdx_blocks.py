@@ -8,6 +8,7 @@ from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound, StoreError
+from catalogue.query.key_intervals import Intervals
 from catalogue.server.memory import Memory
 from catalogue.session import Session
 from catalogue.source.byte_ranges import FileVersion
@@ -59,7 +60,7 @@ def _lines(
         for block in blocks.values():
             if block is None:
                 return None
-            for lines in block.find([interval]):
+            for lines in block.find(Intervals([interval])):
                 found += written_lines(listed.crawl, lines)
     found.sort()
     return found

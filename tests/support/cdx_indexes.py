@@ -13,6 +13,7 @@ from benchmarks.zipnum import blocks
 from catalogue.cdx.blocks import FoundLines, find_lines
 from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks, shards_path
 from catalogue.cdx.lines import lines_of
+from catalogue.query.key_intervals import Intervals
 from catalogue.surt import KeyInterval
 
 
@@ -47,7 +48,7 @@ class CdxIndex:
             for read in listed.reads(listed.blocks_for(interval), max_length=max_length):
                 shard = self.files[read.path]
                 body = shard[read.range.start : read.range.end]
-                found += find_lines(listed, read, body, len(shard), [interval])
+                found += find_lines(listed, read, body, len(shard), Intervals([interval]))
         return found
 
 
