@@ -198,11 +198,3 @@ def inflate_blocks(
         if place + 1 < len(blocks) and block.first(len(block) - 1) > blocks.first(place + 1):
             raise block.error(f"it ends after {blocks.first(place + 1)[:200]!r}, with which the next one starts")
         yield block
-
-
-def find_lines(
-    blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: KeyIntervals
-) -> Iterator[FoundLines]:
-    """Yield the lines with keys of the intervals, in order; see ``inflate_blocks``."""
-    for block in inflate_blocks(blocks, read, body, total_size, intervals):
-        yield from block.find(intervals)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, find_lines, line_starts
+from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, line_starts
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.query.key_intervals import ALL_KEYS, Intervals
 from catalogue.surt import END, EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
-from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.cdx_indexes import CdxIndex, find_lines, make_index
 
 CRAWL = "CC-MAIN-2022-33"
 LINES = [f"com,{host})/ 202208{day:02}000000 {{}}" for host in "abcd" for day in range(1, 6)]
@@ -72,6 +72,16 @@ def test_finds_several_intervals_in_a_block() -> None:
     asked = [exact_interval(f"com,{host})/".encode()) for host in "aceh"] + [prefix_interval(b"com,z")]
     found = list(find_lines(listed, read, shard, len(shard), Intervals(asked)))
     assert [(each.line, texts([each])) for each in found] == [(n, [lines[n - 1]]) for n in (1, 3, 5, 8)]
+
+
+def test_finds_many_intervals_of_any_kind_in_a_block() -> None:
+    lines = [f"com,{number:03})/ 20220801000000 {{}}" for number in range(300)]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    asked = [exact_interval(f"com,{number:03})/".encode()) for number in range(0, 200, 2)]
+    asked += [prefix_interval(f"com,{number:02}".encode()) for number in range(21, 29, 2)]
+    chosen = {*range(0, 200, 2), *(number for number in range(210, 290) if number // 10 % 2)}
+    found = Block("x", 0, data).find(Intervals(asked))
+    assert texts(list(found)) == [lines[number] for number in sorted(chosen)]
 
 
 def change_first(change: Callable[[bytes], bytes]) -> CdxIndex:
