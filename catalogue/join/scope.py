@@ -95,9 +95,8 @@ class Scope:
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:
-        """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
-        notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
-        intervals = lookups.noting() if notes else lookups.intervals
+        """Return the captures of the keys of a slice."""
+        intervals = lookups.intervals
         patterns = (plural(len(intervals), "key"),)
         # Only an inner join returns captures as they come; the others collect them by pattern.
         query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)

@@ -33,6 +33,7 @@ from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.surt import KeyInterval
@@ -132,7 +133,7 @@ class CdxIndex:
         divided = self._planned(None, tuple(self._divided(each, most) for each in plan.blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, intervals: Sequence[KeyInterval]) -> ListSearch | None:
+    def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
         """Return the estimated search of the list; None if everything needed of it is known."""
         known = self._lists.get(self.crawl)
         if isinstance(known, StoredList):
@@ -172,12 +173,12 @@ class CdxIndex:
                 runs += runs.pop().joined(run, gap) if runs else [run]
             at = after
         for run in runs:
-            some = intervals[run.start : run.stop]
+            some = intervals.part(run.start, run.stop)
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)
 
-    def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]) -> PlannedBlocks:
+    def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals) -> PlannedBlocks:
         pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 

@@ -217,7 +217,6 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
     return PlannedRowGroup(
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
-        intervals=choice.intervals,
         least=choice.least,
         rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,

@@ -132,7 +132,7 @@ def _matching(
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
             typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
-            matching, _ = residuals[not typed].keep(rows, planned.intervals)
+            matching, _ = residuals[not typed].keep(rows)
             if {*SUBSETS}.difference(planned.subsets):
                 matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
             if matching.num_rows:

@@ -7,6 +7,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.read.block_reader import fetch_blocks
 from catalogue.read.events import ReadEvents
 from catalogue.server.memory import Memory
@@ -35,7 +36,7 @@ def lines_in_memory(
             if block is None:
                 return None
             blocks[part.number(place)] = block
-    return _lines(crawl, blocks.values(), intervals)
+    return _lines(crawl, blocks.values(), Intervals(intervals))
 
 
 def read_lines(session: Session, crawl: str, captures: Captures, memory: Memory, state: str) -> list[str] | None:
@@ -61,5 +62,5 @@ def read_lines(session: Session, crawl: str, captures: Captures, memory: Memory,
     return _lines(crawl, blocks, question.query.intervals)
 
 
-def _lines(crawl: str, blocks: Iterable[Block], intervals: Sequence[KeyInterval]) -> list[str]:
+def _lines(crawl: str, blocks: Iterable[Block], intervals: KeyIntervals) -> list[str]:
     return sorted(line for block in blocks for lines in block.find(intervals) for line in written_lines(crawl, lines))

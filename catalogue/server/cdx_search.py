@@ -17,6 +17,7 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.selection import Selection, select_stored
 from catalogue.server.cdx_blocks import lines_in_memory, read_lines
@@ -227,7 +228,7 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
 
         where = parse_where(request.where, pa.schema([]), catalogue.session.dataset)
     query = ResolvedQuery(
-        intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
+        Intervals(intervals), (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
     )
     return _run(catalogue, query, crawl)
 
@@ -251,5 +252,5 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
 
 
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in _run(catalogue, query, crawl).batches(warn=False))

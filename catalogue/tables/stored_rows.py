@@ -11,8 +11,7 @@ import pyarrow as pa
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import Column, Footer, RowGroup
 from catalogue.parquet.summary import SIGNED
-from catalogue.query.exact_keys import is_ascii
-from catalogue.surt import KeyInterval, overlap
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.tables.row_group_values import USED, footer_of, row_group_of
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
 from catalogue.tables.table_schema import FLAT, decode_columns
@@ -114,11 +113,11 @@ class StoredRows:
     def _schema(self, values: Mapping[str, Any]) -> Mapping[str, Column]:
         return decode_columns(self._table.schemas[values["columns"]])
 
-    def matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[Place]:
+    def matching(self, subset: str, intervals: KeyIntervals) -> Iterator[Place]:
         """Yield the row groups whose keys may be in one of the ascending, disjoint intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
-        # Bounds in signed order are valid for ASCII only; see resolved_query.near.
-        signed = any(self._table.parts[number].signed for number in parts) and not is_ascii(intervals)
+        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         for number in parts:
             if _may_match(self._table.parts[number], intervals, signed=signed):
                 rows = self._rows(number, intervals, signed=signed)
@@ -126,13 +125,13 @@ class StoredRows:
                     if values["row_group"] is not None:
                         yield Place(number, row, values)
 
-    def _rows(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
+    def _rows(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
         keys = self._keys(part)
         found: set[int] = set()
         if len(intervals) > len(keys.least):
             bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
-            found.update(row for row, (least, greatest) in bounds if overlap(intervals, least, greatest))
+            found.update(row for row, (least, greatest) in bounds if intervals.overlap(least, greatest))
         else:
             for interval in intervals:
                 end = bisect_left(keys.least, interval.end)
@@ -159,7 +158,7 @@ class StoredRows:
         return [column.to_pylist() for column in rows.slice(before, count).columns]
 
 
-def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
+def _may_match(part: TablePart, intervals: KeyIntervals, *, signed: bool) -> bool:
     if part.unbounded or (part.signed and signed):
         return True
-    return overlap(intervals, part.least.encode(), part.greatest.encode())
+    return intervals.overlap(part.least.encode(), part.greatest.encode())

@@ -15,9 +15,10 @@ from catalogue.commoncrawl.manifests import index_file
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, Footer, Order
+from catalogue.query.key_intervals import ALL_KEYS, Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import EVERYTHING, KeyInterval, merge
+from catalogue.surt import KeyInterval, merge
 from catalogue.tables.open_tables import Tables
 from tests.support.footers import confused, made, small_file
 from tests.support.mirrors import crawl_of, index_paths, raw_footer
@@ -31,7 +32,7 @@ def footers_of(tables: Tables) -> dict[str, Footer]:
         rows = tables.rows(crawl)
         assert rows
         by_path: dict[str, list[Any]] = {}
-        for place in rows.matching(subset, [EVERYTHING]):
+        for place in rows.matching(subset, ALL_KEYS):
             by_path.setdefault(place.values["path"], []).append(place)
         for path, places in by_path.items():
             found[path] = rows.footer(sorted(places, key=lambda place: place.values["row_group"]), places[0])
@@ -61,7 +62,7 @@ def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored
         assert sum(tables.counts("files").values()) == len(mirrored)
         for crawl, subset in tables.counts("row_groups"):
             of = {path: each for path, each in mirrored.items() if f"crawl={crawl}/subset={subset}/" in path}
-            for place in tables.rows(crawl).matching(subset, [EVERYTHING]):  # type: ignore[union-attr]
+            for place in tables.rows(crawl).matching(subset, ALL_KEYS):  # type: ignore[union-attr]
                 value = of[place.values["path"]]
                 known = (value.source, value.size, value.etag, value.last_modified, value.taken)
                 names = ("source", "file_size", "etag", "last_modified", "taken")
@@ -142,7 +143,7 @@ def test_finds_the_row_groups_that_may_match(
     found = [
         (place.values["path"], place.values["row_group"])
         for crawl, subset in opened.counts("files")
-        for place in opened.rows(crawl).matching(subset, intervals)  # type: ignore[union-attr]
+        for place in opened.rows(crawl).matching(subset, Intervals(intervals))  # type: ignore[union-attr]
     ]
     assert len(found) == len({*found})
     assert {*found} == expected

@@ -12,9 +12,9 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreLocked
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.surt import EVERYTHING
 from catalogue.tables.open_tables import Tables
 from catalogue.tables.table_file import TableDamaged, TableFile
 from tests.support.commands import Command
@@ -45,7 +45,7 @@ def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
         (place.values["path"], place.values["min_key"], *rows.footer([place], place).row_groups[0].chunks.items())
         for crawl, subset in tables.counts("files")
         if (rows := tables.rows(crawl))
-        for place in rows.matching(subset, [EVERYTHING])
+        for place in rows.matching(subset, ALL_KEYS)
     ]
 
 
