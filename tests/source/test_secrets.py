@@ -218,7 +218,7 @@ def test_commands_follow_no_redirects(
             ["query", "*", "--crawl", crawl],
             ["query", "*", "--crawl", OLD],
             ["sample", "*", "-n", "3", "--crawl", crawl],
-            ["backfill", "--crawl", OLD, "--yes"],
+            ["backfill", "--yes"],
             ["fetch", "--captures", "captures.jsonl", "-o", "found.warc.gz", "--yes"],
             ["pull", source.url],
             ["old-index", "example.com"],
