@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.parquet.column_types import wider
 from catalogue.parquet.model import Footer
-from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.open_tables import Tables
 
 if TYPE_CHECKING:
+    from catalogue.query.key_intervals import KeyIntervals
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.stored_rows import Place, StoredRows
 
@@ -130,7 +130,7 @@ class Candidates:
 
 
 def _candidates(
-    tables: Tables, pair: tuple[str, str], intervals: KeyIntervals, query: "ResolvedQuery | None" = None
+    tables: Tables, pair: tuple[str, str], intervals: "KeyIntervals", query: "ResolvedQuery | None" = None
 ) -> Iterator[Candidate]:
     """Yield the files of a crawl and subset with row groups that may match intervals, and the times of a query."""
     rows = tables.rows(pair[0])
@@ -251,6 +251,8 @@ class MetadataSnapshot:
 
     def files(self, crawl: str) -> dict[str, Candidate]:
         """Return all files of a crawl that have row groups, by path."""
+        from catalogue.query.key_intervals import ALL_KEYS  # noqa: PLC0415 - it imports pyarrow
+
         pairs = [pair for pair in self._counts.files if pair[0] == crawl]
         return {each.path: each for pair in pairs for each in _candidates(self._tables, pair, ALL_KEYS)}
 
