@@ -21,7 +21,7 @@ from catalogue.selection import Selection, not_stored, select
 from catalogue.session import Session
 
 if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import Candidates
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -37,8 +37,8 @@ def known_columns(session: Session) -> Mapping[str, str]:
     """Return the names and types of the columns that a query can have."""
     if session.dataset != COMMON_CRAWL:
         return session.metadata().columns
-    shown = session.metadata().columns if session.store_path.exists() else {}
-    return dict.fromkeys(COLUMNS, "") | shown
+    shown = _stored_crawls(session)
+    return dict.fromkeys(COLUMNS, "") | (shown.columns if shown else {})
 
 
 def run_query(
@@ -67,30 +67,31 @@ def run_query(
     no_column = f"the CDX index has no column {join_first(uncovered)}"
     if index == CDX and uncovered:
         raise UncoveredColumns(f"{no_column}; use --index columnar")
-    candidates = _candidates(session, selection) if index != CDX else None
+    shown = _stored_crawls(session) if index != CDX else None
+    subsets = selection.subsets
+    stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
     if index == COLUMNAR or uncovered:
         # Without --index columnar, footers answer only where all of them are stored.
-        stored = candidates.crawls if candidates else ()
         crawls = [
             crawl
             for crawl in selection.crawls
-            if crawl not in stored or (index == AUTO and candidates and candidates.missing_of(crawl))
+            if crawl not in stored or (index == AUTO and shown and shown.missing(crawl, subsets))
         ]
         if crawls:
-            error = not_stored(session, crawls, len(selection.crawls), selection.subsets)
+            error = not_stored(session, crawls, len(selection.crawls), subsets)
             raise error if index == COLUMNAR else error.because(no_column)
 
-    page_indexes = session.page_indexes if candidates else None
+    page_indexes = session.page_indexes if shown else None
 
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = None
-        if candidates and page_indexes and crawl in candidates.crawls:
-            files = tuple(candidates.files(crawl, query))
-            scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
+        if shown and page_indexes and crawl in stored:
+            files = tuple(shown.files(crawl, subsets, query))
+            scope = Scope(crawl, files, shown.row_groups(crawl, subsets), shown.missing(crawl, subsets))
             columnar = ColumnarIndex(scope, page_indexes, lambda: session.reading, session.cost())
         cdx = None
         if not (index == COLUMNAR or uncovered):
-            cdx = CdxIndex(crawl, selection.subsets, session.block_lists, lambda: session.reading, session.cost())
+            cdx = CdxIndex(crawl, subsets, session.block_lists, lambda: session.reading, session.cost())
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     question = Question(
@@ -105,6 +106,5 @@ def run_query(
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 
-def _candidates(session: Session, selection: Selection) -> "Candidates | None":
-    shown = session.metadata() if session.store_path.exists() else None
-    return shown.candidates(selection.crawls, selection.subsets) if shown else None
+def _stored_crawls(session: Session) -> "StoredCrawls | None":
+    return session.metadata() if session.store_path.exists() else None

@@ -34,10 +34,10 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
-    from catalogue.metadata_db.candidates import MetadataSnapshot
     from catalogue.plan.block_lists import BlockLists
     from catalogue.plan.columnar_index import PageIndexes
     from catalogue.read.workers import Workers
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 DATABASE_NAME = "catalogue.duckdb"
 _TEMPORARY_CACHE = 8 << 30
@@ -98,7 +98,7 @@ class Session:
         self._opened = ExitStack()
         self._threads: RequestThreads | None = None
         self._sources: list[PoliteSource] = []  # all open ones
-        self._snapshot: MetadataSnapshot | None = None
+        self._snapshot: StoredCrawls | None = None
         self._closed_sources = (0, 0)  # requests and bytes
         self._copied_database: Path | None = None
         """A temporary metadata database, where the data folder is read-only."""
@@ -236,15 +236,16 @@ class Session:
             self._copied_database = copy
         return self.database_path
 
-    def metadata(self) -> "MetadataSnapshot":
-        """Return the tables as they are now, kept open for planning."""
-        from catalogue.metadata_db.candidates import MetadataSnapshot
+    def metadata(self, *, indexes: bool = False) -> "StoredCrawls":
+        """Return what the tables show now, kept open for planning; ``indexes``: by all page indexes, too."""
         from catalogue.tables.open_tables import Tables
+        from catalogue.tables.stored_crawls import StoredCrawls
 
-        if not self._snapshot or self._snapshot.state != self.store.state():
-            tables = Tables.open(self.writable_tables(), self.store, self.dataset, notify=self.notify)
-            self._snapshot = MetadataSnapshot(tables, self.dataset)
-        return self._snapshot
+        known, store = self._snapshot, self.store
+        if not known or known.state != store.state() or (indexes and known.indexes != store.index_state()):
+            tables = Tables.open(self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify)
+            known = self._snapshot = StoredCrawls(tables, self.dataset)
+        return known
 
     def writable_tables(self) -> Path:
         """Return the folder of the tables; a temporary one if the data folder is read-only and they are out of date."""

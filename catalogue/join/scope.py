@@ -29,7 +29,7 @@ from catalogue.session import Session
 from catalogue.store.stored_blocks import LISTS
 
 if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import Candidates, MetadataSnapshot
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 _SEARCHED = 1_000
 """Most patterns that are searched for in a list of blocks that is not stored."""
@@ -72,7 +72,7 @@ class Scope:
         """Without keys."""
 
     @property
-    def _shown(self) -> "MetadataSnapshot | None":
+    def _shown(self) -> "StoredCrawls | None":
         return self._session.metadata() if self._session.store_path.exists() else None
 
     def state(self, crawl: str) -> str:
@@ -85,12 +85,8 @@ class Scope:
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""
-        candidates = self._candidates(crawl) if index == COLUMNAR else None
-        return candidates.missing if candidates else ()
-
-    def _candidates(self, crawl: str) -> "Candidates | None":
-        shown = self._shown
-        return shown.candidates([crawl], self.selection.subsets) if shown else None
+        shown = self._shown if index == COLUMNAR else None
+        return shown.missing(crawl, self.selection.subsets) if shown else ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -132,10 +128,10 @@ class Scope:
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
-        candidates, dataset = self._candidates(crawl), self._session.dataset
+        shown, dataset = self._shown, self._session.dataset
         subsets = self.selection.subsets
-        columnar = candidates is not None and crawl in candidates.crawls
-        if self._index == AUTO and candidates and candidates.missing_of(crawl):
+        columnar = shown is not None and shown.answers(crawl, subsets)
+        if self._index == AUTO and shown and shown.missing(crawl, subsets):
             columnar = False
         read = {*self.query.read_columns, *self.query.of(untyped=True).read_columns}
         cdx = read.issubset(COLUMNS) and (
@@ -165,7 +161,7 @@ class Scope:
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:
-            if not shown.has_files([crawl], [subset]):
+            if not shown.has_files(crawl, [subset]):
                 continue
             bounds, unbounded, signed = shown.bounds_of(crawl, subset)
             unbounded += 0 if keys.is_ascii else signed

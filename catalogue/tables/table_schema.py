@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
+from hashlib import blake2b
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ CHUNK = pa.struct(
         ("dictionary_coded", pa.int64()),
         ("min", pa.binary()),
         ("max", pa.binary()),
-        ("bounds", pa.string()),  # order of min and max, and whether they were cut; see BOUNDS
+        ("bounds", pa.string()),  # order of min and max, and whether they were cut; see footer_rows.bounds_text
         ("column_index_offset", pa.int64()),
         ("column_index_length", pa.int64()),
         ("offset_index_offset", pa.int64()),
@@ -32,41 +33,50 @@ CHUNK = pa.struct(
     ]
 )
 """A column chunk."""
-FILE_COLUMNS = {
-    "path": pa.string(),
-    "crawl": pa.string(),
-    "subset": pa.string(),
-    "version": pa.binary(),  # digest of the value of the store
-    "file_size": pa.int64(),
-    "footer_size": pa.int64(),
-    "etag": pa.string(),
-    "last_modified": pa.string(),
-    "source": pa.string(),
-    "taken": pa.string(),
-    "file_num_rows": pa.int64(),
-    "created_by": pa.string(),
-    "file_codec": pa.string(),
-    "columns": pa.int32(),  # number of the schema; see Directory.schemas
-    "utc_times": pa.bool_(),
-    "has_page_index": pa.bool_(),
-    "file_min_key": pa.string(),
-}
-"""Equal in all row groups of a file."""
-ROW_GROUP_COLUMNS = {
-    "row_group": pa.int32(),  # null in the row of a file without row groups
-    "num_rows": pa.int64(),
-    "total_byte_size": pa.int64(),
-    "total_compressed_size": pa.int64(),
-    "file_offset": pa.int64(),
-    "min_key": pa.string(),
-    "max_key": pa.string(),
-    "bounds_from": pa.string(),
-    "first_fetch": pa.int64(),
-    "last_fetch": pa.int64(),
-}
-FLAT = [*FILE_COLUMNS, *ROW_GROUP_COLUMNS]
-TABLE = pa.schema([*FILE_COLUMNS.items(), *ROW_GROUP_COLUMNS.items(), ("chunks", pa.list_(CHUNK))])
+TABLE = pa.schema(
+    [
+        # Equal in all row groups of a file
+        ("path", pa.string()),
+        ("crawl", pa.string()),
+        ("subset", pa.string()),
+        ("version", pa.binary()),  # digest of the value of the store
+        ("file_size", pa.int64()),
+        ("footer_size", pa.int64()),
+        ("etag", pa.string()),
+        ("last_modified", pa.string()),
+        ("source", pa.string()),
+        ("taken", pa.string()),
+        ("file_num_rows", pa.int64()),
+        ("created_by", pa.string()),
+        ("file_codec", pa.string()),
+        ("schema", pa.string()),  # digest of encode_columns
+        ("utc_times", pa.bool_()),
+        ("has_page_index", pa.bool_()),
+        ("file_min_key", pa.string()),
+        # Of a row group; null in the row of a file without row groups
+        ("row_group", pa.int32()),
+        ("num_rows", pa.int64()),
+        ("total_byte_size", pa.int64()),
+        ("total_compressed_size", pa.int64()),
+        ("file_offset", pa.int64()),
+        ("min_key", pa.string()),
+        ("max_key", pa.string()),
+        ("bounds_from", pa.string()),
+        ("first_fetch", pa.int64()),
+        ("last_fetch", pa.int64()),
+        ("chunks", pa.list_(CHUNK)),
+    ]
+)
 """Columns of a table."""
+FLAT = [name for name in TABLE.names if name != "chunks"]
+CHUNK_PATH = "chunks.list.element."
+"""Path of a field of column chunks in the Parquet schema, without the name of the field."""
+REPEATED = [
+    *("path", "crawl", "subset", "version", "etag", "last_modified", "source", "taken", "created_by", "file_codec"),
+    *("schema", "file_min_key", "bounds_from"),
+    *(CHUNK_PATH + name for name in ("column_name", "physical_type", "codec", "encodings", "bounds")),
+]
+"""Texts that many rows share; they have dictionaries."""
 
 
 def encode_columns(columns: Mapping[str, Column]) -> str:
@@ -82,3 +92,8 @@ def decode_columns(text: str) -> Mapping[str, Column]:
     """Return the leaves of a schema, by name, from the text of ``encode_columns``."""
     values = json.loads(text)
     return {each["name"]: Column(**{**each, "element": bytes.fromhex(each["element"])}) for each in values}
+
+
+def digest_of(schema: str) -> str:
+    """Return a short name of a schema, the text of ``encode_columns``."""
+    return blake2b(schema.encode(), digest_size=8).hexdigest()

@@ -42,9 +42,10 @@ def rows_of(blocks: BlockList) -> list[tuple[object, ...]]:
 
 def shown(cat: Catalogue) -> list[tuple[object, ...]]:
     """The view ``blocks``, in the form of ``rows_of``; made-up times have invalid seconds, which it shows as null."""
-    sql = """
+    file = cat.session.data / "blocks" / f"{CRAWL}.parquet"
+    sql = f"""
         SELECT first_key || ' ' || r.first_time, path[-8:-4]::INTEGER, b."offset", b.length, number
-        FROM blocks AS b JOIN derived.block_rows AS r USING (crawl, number, first_key)
+        FROM blocks AS b JOIN read_parquet('{file}') AS r USING (crawl, number, first_key)
         WHERE b.first_time IS NULL OR strftime(b.first_time, '%Y%m%d%H%M%S') = r.first_time
         ORDER BY number
     """

@@ -1,6 +1,7 @@
 """Tables have what the footers have, and find the row groups that comparing each one finds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,8 +18,10 @@ from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, Footer, Order
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import EVERYTHING, KeyInterval, merge
+from catalogue.surt import KeyInterval, merge
+from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
 from tests.support.mirrors import crawl_of, index_paths, raw_footer
 from tests.support.stores import path_of, stored_file
@@ -26,16 +29,12 @@ from tests.support.stores import path_of, stored_file
 
 def footers_of(tables: Tables) -> dict[str, Footer]:
     """Return all footers by path, as the tables have them."""
-    found: dict[str, Footer] = {}
-    for crawl, subset in tables.counts("files"):
-        rows = tables.rows(crawl)
-        assert rows
-        by_path: dict[str, list[Any]] = {}
-        for place in rows.matching(subset, [EVERYTHING]):
-            by_path.setdefault(place.values["path"], []).append(place)
-        for path, places in by_path.items():
-            found[path] = rows.footer(sorted(places, key=lambda place: place.values["row_group"]), places[0])
-    return found
+    return {each.path: each.footer for each in files_of(tables)}
+
+
+def files_of(tables: Tables) -> list[FileMetadata]:
+    stored = StoredCrawls(tables, COMMON_CRAWL)
+    return [each for crawl in stored.crawls for each in stored.files(crawl)]
 
 
 def stored_footers(folder: Path, values: Mapping[str, StoredFile]) -> Store:
@@ -58,15 +57,17 @@ def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored
     with stored_footers(tmp_path, mirrored) as store:
         tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
         assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
-        assert sum(tables.counts("files").values()) == len(mirrored)
-        for crawl, subset in tables.counts("row_groups"):
-            of = {path: each for path, each in mirrored.items() if f"crawl={crawl}/subset={subset}/" in path}
-            for place in tables.rows(crawl).matching(subset, [EVERYTHING]):  # type: ignore[union-attr]
-                value = of[place.values["path"]]
-                known = (value.source, value.size, value.etag, value.last_modified, value.taken)
-                names = ("source", "file_size", "etag", "last_modified", "taken")
-                assert tuple(place.values[name] for name in names) == known
-                assert place.values["version"] == store.version(place.values["path"])
+        assert {each.path: each.stored for each in files_of(tables)} == {
+            path: replace(each, data=b"") for path, each in mirrored.items()
+        }
+        for crawl, state in tables.state.crawls.items():
+            for subset in state.files:
+                table = tables.table(crawl)
+                assert table
+                paths, versions = table.columns(subset, ["path", "version"]).columns
+                assert dict(zip(paths.to_pylist(), versions.to_pylist(), strict=True)) == store.versions(
+                    "files", paths.to_pylist()
+                )
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -104,7 +105,7 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
     assert len(expected) > 20
     assert {**found} == {path: each for path, each in expected.items() if path not in undecodable and each.row_groups}
     assert undecodable >= values.keys() - expected.keys()
-    assert sum(tables.counts("failures").values()) == len(undecodable)
+    assert sum(sum(state.failures.values()) for state in tables.state.crawls.values()) == len(undecodable)
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +141,11 @@ def test_finds_the_row_groups_that_may_match(
         or any(bounds.min < one.end and bounds.max >= one.start for one in intervals)
     }
     found = [
-        (place.values["path"], place.values["row_group"])
-        for crawl, subset in opened.counts("files")
-        for place in opened.rows(crawl).matching(subset, intervals)  # type: ignore[union-attr]
+        (file.path, ordinal)
+        for crawl, state in opened.state.crawls.items()
+        for subset in state.files
+        for file in opened.table(crawl).files(subset, intervals)  # type: ignore[union-attr]
+        for ordinal in file.ordinals
     ]
     assert len(found) == len({*found})
     assert {*found} == expected
@@ -152,10 +155,12 @@ def test_a_crawl_without_a_valid_footer_has_no_table(tmp_path: Path) -> None:
     good = values_of([small_file()])
     with stored_footers(tmp_path, {path_of(0): stored_file(b"no footer")}) as store:
         tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        assert (footers_of(tables), sum(tables.counts("failures").values())) == ({}, 1)
+        (state,) = tables.state.crawls.values()
+        assert (footers_of(tables), state.failures) == ({}, {"warc": 1})
         store.put("files", good.items())
         tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        assert ([*footers_of(tables)], tables.counts("failures")) == ([path_of(0)], {})
+        (state,) = tables.state.crawls.values()
+        assert ([*footers_of(tables)], state.failures) == ([path_of(0)], {})
         store.put("files", [(path_of(0), stored_file(b"no footer"))])
         assert footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
         assert [*(tmp_path / "tables").glob("*.parquet")] == []
@@ -175,7 +180,7 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
         after = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         assert {name for name in after if before.get(name) != after[name]} == {f"{file.crawl}.parquet"}
         store.delete("files", [path for path in mirrored if f"crawl={file.crawl}/" in path])
-        assert file.crawl not in {crawl for crawl, _ in Tables.open(folder, store, COMMON_CRAWL).counts("files")}
+        assert file.crawl not in StoredCrawls(Tables.open(folder, store, COMMON_CRAWL), COMMON_CRAWL).crawls
         assert not (folder / f"{file.crawl}.parquet").exists()
 
 

@@ -14,8 +14,8 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreLocked
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.surt import EVERYTHING
 from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_file import TableDamaged, TableFile
 from tests.support.commands import Command
 from tests.support.footers import small_file
@@ -40,12 +40,12 @@ def folder(store: Store) -> Path:
 
 
 def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
-    tables = Tables.open(folder, store, COMMON_CRAWL)
+    stored = StoredCrawls(Tables.open(folder, store, COMMON_CRAWL), COMMON_CRAWL)
     return [
-        (place.values["path"], place.values["min_key"], *rows.footer([place], place).row_groups[0].chunks.items())
-        for crawl, subset in tables.counts("files")
-        if (rows := tables.rows(crawl))
-        for place in rows.matching(subset, [EVERYTHING])
+        (file.path, file.least, group.ordinal, *group.chunks.items())
+        for crawl in stored.crawls
+        for file in stored.files(crawl)
+        for group in file.footer.row_groups
     ]
 
 
@@ -93,7 +93,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 def _with_layout(path: Path, layout: int) -> None:
-    packed = path.read_bytes().partition(b"\n")[2].replace(b'"layout":1', b'"layout":%d' % layout)
+    packed = path.read_bytes().partition(b"\n")[2].replace(b'"layout":3', b'"layout":%d' % layout)
     path.write_bytes(b"%d\n%b" % (crc32(packed), packed))
 
 
@@ -120,7 +120,7 @@ def hook(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 with Store(path) as store:
-    import catalogue.tables.update_tables, catalogue.tables.stored_rows, pyarrow.parquet
+    import catalogue.tables.update_tables, catalogue.tables.crawl_table, pyarrow.parquet
     sys.addaudithook(hook)
     Tables.open(path.parent / "tables", store, COMMON_CRAWL)
     print("complete", flush=True)
@@ -159,7 +159,7 @@ def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> 
     expected = contents(folder, store)
     content = path.read_bytes()
     with pytest.raises(StoreLocked, match=r"has changed what is stored of .*; run the query again"):
-        opened.rows(path.stem)
+        opened.table(path.stem)
     assert path.read_bytes() == content
     assert contents(folder, store) == expected
 

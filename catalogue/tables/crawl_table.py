@@ -1,52 +1,41 @@
-"""The row groups of a crawl and subset, as a query finds and uses them."""
+"""The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
-from catalogue.parquet.model import Column, Footer, RowGroup
-from catalogue.parquet.summary import SIGNED
+from catalogue.parquet.arrow_arrays import positions
+from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.model import Footer, RowGroup
 from catalogue.query.exact_keys import is_ascii
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, overlap
-from catalogue.tables.row_group_values import USED, footer_of, row_group_of
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.footer_rows import USED, StoredChunks
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
-from catalogue.tables.table_schema import FLAT, decode_columns
+from catalogue.tables.table_schema import CHUNK_PATH, FLAT, decode_columns
 
 _Found = TypeVar("_Found")
-_CHUNKS = [f"chunks.list.element.{name}" for name in USED]
-_VALUES = [
-    name for name in FLAT if name not in {"crawl", "subset", "footer_size", "file_codec", "utc_times", "has_page_index"}
-]
-_MANY = 16
-"""Rows from which on all rows of a part are converted at once, not one by one."""
+_CHUNKS = [CHUNK_PATH + name for name in USED]
+_VALUES = [name for name in FLAT if name not in {"version", "footer_size", "file_codec", "utc_times", "has_page_index"}]
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
-_WHOLE_PARTS = 16
-"""Parts of which all rows are converted, of some 0.5 MB each."""
 _CHUNK_PARTS = 4
 """Parts whose column chunks are in memory, of some 1.5 MB each."""
 _ROW_GROUPS = 2048
-"""Row groups in memory, of some 30 kB each."""
-
-
-class Place(NamedTuple):
-    """A row of a table: a row group that may match."""
-
-    part: int
-    """Number of the row group of the table."""
-    row: int
-    """Number of the row in it."""
-    values: Mapping[str, Any]
-    """The flat columns."""
+"""Row groups whose column chunks are in memory, of some 30 kB each."""
 
 
 class _Keys(NamedTuple):
-    """Bounds of the rows of a part."""
+    """Bounds of the rows of a part, without the first rows, which have none."""
 
     least: list[bytes]
     greatest: list[bytes]
@@ -56,7 +45,7 @@ class _Keys(NamedTuple):
     """Rows whose bounds are in signed order."""
 
 
-class StoredRows:
+class CrawlTable:
     """The rows of one table."""
 
     def __init__(self, table: TableFile, repair: Callable[[], TableFile]) -> None:
@@ -66,9 +55,7 @@ class StoredRows:
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
-        self._every_row = lru_cache(_WHOLE_PARTS)(self._convert_all)
-        self._row = lru_cache(_ROW_GROUPS)(self._convert)
-        self._row_group = lru_cache(_ROW_GROUPS)(self._make_row_group)
+        self._row_chunks = lru_cache(_ROW_GROUPS)(self._chunks_of_row)
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -80,8 +67,8 @@ class StoredRows:
                 raise StoreLocked(message) from None
             return read(self._table)
 
-    def _read_flat(self, part: int) -> pa.Table:
-        return self._reading(lambda table: table.read(part, _VALUES)).combine_chunks()
+    def _read_flat(self, part: int) -> pa.RecordBatch:
+        return self._reading(lambda table: table.read(part, _VALUES))
 
     def _read_keys(self, part: int) -> _Keys:
         bounded = self._flat(part).slice(self._table.parts[part].unbounded)
@@ -91,40 +78,59 @@ class StoredRows:
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _read_chunks(self, part: int) -> pa.ListArray:
-        return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks").combine_chunks()
+        return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks")
 
-    def _make_row_group(self, part: int, row: int) -> RowGroup:
-        (values,) = self._converted(part, [row])
-        return row_group_of(values, self._schema(values), self._chunks(part), row)
+    def _chunks_of_row(self, part: int, row: int, schema: str) -> StoredChunks:
+        return StoredChunks(decode_columns(self._table.schemas[schema]), lambda: self._chunks(part)[row].values)
 
-    def _converted(self, part: int, rows: Sequence[int]) -> list[dict[str, Any]]:
-        if len(rows) >= _MANY:
-            every = self._every_row(part)
-            return [every[row] for row in rows]
-        return [self._row(part, row) for row in rows]
+    def files(
+        self, subset: str, intervals: Sequence[KeyInterval], may_match: Callable[[dict[str, Any]], bool] = bool
+    ) -> list[FileMetadata]:
+        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
 
-    def _convert_all(self, part: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._flat(part).to_pylist()
-        return found
+        Args:
+            subset: of the files.
+            intervals: of keys.
+            may_match: whether a row may match otherwise.
+        """
+        groups: dict[str, list[tuple[dict[str, Any], RowGroup]]] = {}
+        for part, row, values in self._matching(subset, intervals):
+            if may_match(values):
+                group = RowGroup(
+                    ordinal=values["row_group"],
+                    num_rows=values["num_rows"],
+                    total_byte_size=values["total_byte_size"],
+                    total_compressed_size=values["total_compressed_size"],
+                    start=values["file_offset"],
+                    chunks=self._row_chunks(part, row, values["schema"]),
+                )
+                groups.setdefault(values["path"], []).append((values, group))
+        return [self._file(*zip(*groups[path], strict=True)) for path in sorted(groups)]
 
-    def _convert(self, part: int, row: int) -> dict[str, Any]:
-        flat = self._flat(part)
-        return {name: column[row].as_py() for name, column in zip(flat.column_names, flat.columns, strict=True)}
+    def _file(self, rows: Sequence[dict[str, Any]], groups: Sequence[RowGroup]) -> FileMetadata:
+        of = rows[0]
+        columns = decode_columns(self._table.schemas[of["schema"]])
+        in_order = tuple(sorted(groups, key=lambda group: group.ordinal))
+        return FileMetadata(
+            IndexFile(of["path"], of["crawl"], of["subset"]),
+            FileVersion(of["file_size"], of["etag"]),
+            Footer(of["file_num_rows"], of["created_by"], columns, in_order),
+            least=of["file_min_key"],
+            stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
+        )
 
-    def _schema(self, values: Mapping[str, Any]) -> Mapping[str, Column]:
-        return decode_columns(self._table.schemas[values["columns"]])
-
-    def matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[Place]:
-        """Yield the row groups whose keys may be in one of the ascending, disjoint intervals."""
+    def _matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Yield part, row and values of the row groups whose keys may be in one of the intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
         signed = any(self._table.parts[number].signed for number in parts) and not is_ascii(intervals)
         for number in parts:
             if _may_match(self._table.parts[number], intervals, signed=signed):
                 rows = self._rows(number, intervals, signed=signed)
-                for row, values in zip(rows, self._converted(number, rows), strict=True):
+                flat = self._flat(number).take(positions(np.array(rows, np.int64)))
+                for row, values in zip(rows, flat.to_pylist(), strict=True):
                     if values["row_group"] is not None:
-                        yield Place(number, row, values)
+                        yield number, row, values
 
     def _rows(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
@@ -142,21 +148,9 @@ class StoredRows:
             found.update(keys.signed)
         return [*range(unbounded), *sorted(unbounded + row for row in found)]
 
-    def footer(self, places: Sequence[Place], file: Place) -> Footer:
-        """Return the footer of a file with these row groups of it; ``file`` is any of its row groups."""
-        groups = [self._row_group(place.part, place.row) for place in places]
-        return footer_of(file.values, self._schema(file.values), tuple(groups))
-
-    def column_names(self, place: Place) -> tuple[str, ...]:
-        """Return the names of the columns of a file."""
-        return tuple(self._schema(place.values))
-
-    def values(self, subset: str, names: Sequence[str]) -> list[list[Any]]:
+    def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
         """Return flat columns of all rows of a subset, in the order of keys."""
-        rows = self._reading(lambda table: table.read_flat(names))
-        before = sum(part.rows for part in self._table.parts if part.subset < subset)
-        count = sum(part.rows for part in self._table.parts if part.subset == subset)
-        return [column.to_pylist() for column in rows.slice(before, count).columns]
+        return self._reading(lambda table: table.columns(subset, names))
 
 
 def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
