@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,11 @@ _PARTS = 128
 _CHUNK_PARTS = 4
 """Parts whose column chunks are in memory, of some 1.5 MB each."""
 _ROW_GROUPS = 2048
-"""Row groups whose column chunks are in memory, of some 30 kB each."""
+"""Row groups in memory, of some 30 kB each."""
+
+
+_Row: TypeAlias = tuple[dict[str, Any], RowGroup]
+"""The flat columns of a row, and its row group."""
 
 
 class _Keys(NamedTuple):
@@ -55,7 +59,8 @@ class CrawlTable:
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
-        self._row_chunks = lru_cache(_ROW_GROUPS)(self._chunks_of_row)
+        self._row_groups: dict[tuple[int, int], _Row] = {}
+        """By part and row."""
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -71,17 +76,37 @@ class CrawlTable:
         return self._reading(lambda table: table.read(part, _VALUES))
 
     def _read_keys(self, part: int) -> _Keys:
-        bounded = self._flat(part).slice(self._table.parts[part].unbounded)
-        least, greatest, origins = (bounded.column(name).to_pylist() for name in ("min_key", "max_key", "bounds_from"))
-        least, greatest = ([key.encode() for key in each] for each in (least, greatest))
+        of = self._table.parts[part]
+        rows = self._flat(part).slice(of.unbounded)
+        least, greatest = (rows.column(name).cast(pa.binary()).to_pylist() for name in ("min_key", "max_key"))
+        origins = rows.column("bounds_from").to_pylist() if of.signed else []
         signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _read_chunks(self, part: int) -> pa.ListArray:
         return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks")
 
-    def _chunks_of_row(self, part: int, row: int, schema: str) -> StoredChunks:
-        return StoredChunks(decode_columns(self._table.schemas[schema]), lambda: self._chunks(part)[row].values)
+    def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
+        known = self._row_groups
+        if new := [row for row in rows if (part, row) not in known]:
+            flat = self._flat(part).take(positions(np.array(new, np.int64)))
+            known |= {(part, row): self._row(part, row, of) for row, of in zip(new, flat.to_pylist(), strict=True)}
+        found = [known[part, row] for row in rows]
+        for place in [*known][: max(0, len(known) - _ROW_GROUPS)]:
+            del known[place]
+        return found
+
+    def _row(self, part: int, row: int, of: dict[str, Any]) -> _Row:
+        columns = decode_columns(self._table.schemas[of["schema"]])
+        group = RowGroup(
+            ordinal=of["row_group"],
+            num_rows=of["num_rows"],
+            total_byte_size=of["total_byte_size"],
+            total_compressed_size=of["total_compressed_size"],
+            start=of["file_offset"],
+            chunks=StoredChunks(columns, lambda: self._chunks(part)[row].values),
+        )
+        return of, group
 
     def files(
         self, subset: str, intervals: Sequence[KeyInterval], may_match: Callable[[dict[str, Any]], bool] = bool
@@ -93,24 +118,16 @@ class CrawlTable:
             intervals: of keys.
             may_match: whether a row may match otherwise.
         """
-        groups: dict[str, list[tuple[dict[str, Any], RowGroup]]] = {}
-        for part, row, values in self._matching(subset, intervals):
-            if may_match(values):
-                group = RowGroup(
-                    ordinal=values["row_group"],
-                    num_rows=values["num_rows"],
-                    total_byte_size=values["total_byte_size"],
-                    total_compressed_size=values["total_compressed_size"],
-                    start=values["file_offset"],
-                    chunks=self._row_chunks(part, row, values["schema"]),
-                )
-                groups.setdefault(values["path"], []).append((values, group))
-        return [self._file(*zip(*groups[path], strict=True)) for path in sorted(groups)]
+        files: dict[str, list[_Row]] = {}
+        for row in self._matching(subset, intervals):
+            if row[0]["row_group"] is not None and may_match(row[0]):
+                files.setdefault(row[0]["path"], []).append(row)
+        return [self._file(files[path]) for path in sorted(files)]
 
-    def _file(self, rows: Sequence[dict[str, Any]], groups: Sequence[RowGroup]) -> FileMetadata:
-        of = rows[0]
+    def _file(self, rows: Sequence[_Row]) -> FileMetadata:
+        of, _ = rows[0]
         columns = decode_columns(self._table.schemas[of["schema"]])
-        in_order = tuple(sorted(groups, key=lambda group: group.ordinal))
+        in_order = tuple(sorted((group for _, group in rows), key=lambda group: group.ordinal))
         return FileMetadata(
             IndexFile(of["path"], of["crawl"], of["subset"]),
             FileVersion(of["file_size"], of["etag"]),
@@ -119,20 +136,16 @@ class CrawlTable:
             stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
         )
 
-    def _matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Yield part, row and values of the row groups whose keys may be in one of the intervals."""
+    def _matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[_Row]:
+        """Yield the rows whose keys may be in one of the intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see resolved_query.near.
         signed = any(self._table.parts[number].signed for number in parts) and not is_ascii(intervals)
         for number in parts:
             if _may_match(self._table.parts[number], intervals, signed=signed):
-                rows = self._rows(number, intervals, signed=signed)
-                flat = self._flat(number).take(positions(np.array(rows, np.int64)))
-                for row, values in zip(rows, flat.to_pylist(), strict=True):
-                    if values["row_group"] is not None:
-                        yield number, row, values
+                yield from self._rows(number, self._places(number, intervals, signed=signed))
 
-    def _rows(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
+    def _places(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
         keys = self._keys(part)
         found: set[int] = set()
@@ -151,6 +164,13 @@ class CrawlTable:
     def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
         """Return flat columns of all rows of a subset, in the order of keys."""
         return self._reading(lambda table: table.columns(subset, names))
+
+    def bounds(self, subset: str) -> pa.Table:
+        """Return ``num_rows``, ``min_key``, ``max_key``, and ``bounds_from`` if some are in signed order."""
+        signed = any(part.signed for part in self._table.parts if part.subset == subset)
+        found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
+        # A file without row groups has a row, too.
+        return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
 
 
 def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:

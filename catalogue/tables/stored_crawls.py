@@ -146,13 +146,9 @@ class StoredCrawls:
         return state.hexdigest()
 
     def bounds(self, crawl: str, subset: str) -> "pa.Table | None":
-        """Return ``num_rows``, ``min_key``, ``max_key`` and ``bounds_from`` of all row groups, in the order of keys."""
+        """Return the bounds of all row groups of a subset; see ``CrawlTable.bounds``."""
         table = self._tables.table(crawl)
-        if table is None:
-            return None
-        found = table.columns(subset, ("num_rows", "min_key", "max_key", "bounds_from"))
-        # A file without row groups has a row.
-        return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
+        return table.bounds(subset) if table else None
 
     def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
         """Return least and greatest key of each row group of a subset that has bounds.
@@ -162,7 +158,7 @@ class StoredCrawls:
         """
         if (bounds := self.bounds(crawl, subset)) is None:
             return [], 0, 0
-        origins = bounds.column("bounds_from").to_pylist()
+        origins = bounds.column("bounds_from").to_pylist() if "bounds_from" in bounds.column_names else []
         known = [(least, greatest) for least, greatest, _ in _known(bounds)]
         return known, bounds.num_rows - len(known), origins.count(SIGNED)
 

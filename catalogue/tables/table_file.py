@@ -123,7 +123,7 @@ class TableFile:
                 self._check(part, section)
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
-        """Return columns of a row group of the table: flat ones, or of ``chunks``. Repeated texts have dictionaries.
+        """Return columns of a row group of the table: flat ones, or of ``chunks``, whose texts have dictionaries.
 
         Raises:
             TableDamaged: if they are damaged.
@@ -131,16 +131,16 @@ class TableFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from catalogue.tables.table_schema import CHUNK_PATH, REPEATED
+        from catalogue.tables.table_schema import CHUNK_PATH, CHUNK_TEXTS
 
         self._check(part, _CHUNKS if columns[0].startswith(CHUNK_PATH) else _FLAT)
         if part not in self._parts:
             start, end = self._check(part, _FOOTER)
             metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
-            content = pa.BufferReader(pa.py_buffer(self._content))
-            self._parts[part] = pq.ParquetFile(content, metadata=metadata, read_dictionary=REPEATED, pre_buffer=False)
-        rows = self._parts[part].read_row_group(0, columns=columns, use_threads=False)
-        return rows.combine_chunks().to_batches()[0]
+            options = {"metadata": metadata, "read_dictionary": CHUNK_TEXTS, "pre_buffer": False}
+            self._parts[part] = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), **options)
+        (rows,) = self._parts[part].read_row_group(0, columns=columns, use_threads=False).to_batches()
+        return rows
 
     @cached_property
     def _all_parts(self) -> "pq.ParquetFile":

@@ -71,12 +71,13 @@ TABLE = pa.schema(
 FLAT = [name for name in TABLE.names if name != "chunks"]
 CHUNK_PATH = "chunks.list.element."
 """Path of a field of column chunks in the Parquet schema, without the name of the field."""
+CHUNK_TEXTS = [CHUNK_PATH + name for name in ("column_name", "physical_type", "codec", "encodings", "bounds")]
+"""Texts that many column chunks share."""
 REPEATED = [
     *("path", "crawl", "subset", "version", "etag", "last_modified", "source", "taken", "created_by", "file_codec"),
-    *("schema", "file_min_key", "bounds_from"),
-    *(CHUNK_PATH + name for name in ("column_name", "physical_type", "codec", "encodings", "bounds")),
+    *("schema", "file_min_key", "bounds_from", *CHUNK_TEXTS),
 ]
-"""Texts that many rows share; they have dictionaries."""
+"""Values that many rows share; they have dictionaries."""
 
 
 def encode_columns(columns: Mapping[str, Column]) -> str:

@@ -276,7 +276,9 @@ def test_reports_files_among_the_keys_of_others() -> None:
         def intruders(*extents: tuple[int, int]) -> list[tuple[str, str]]:
             connection.execute("DELETE FROM derived.row_groups")
             for number, (least, greatest) in enumerate(extents):
-                add = "INSERT INTO derived.row_groups (path, crawl, subset, min_key, max_key) VALUES (?, 'c', 'warc', ?, ?)"
+                add = (
+                    "INSERT INTO derived.row_groups BY NAME SELECT ? AS path, 'c' AS crawl, ? AS min_key, ? AS max_key"
+                )
                 connection.execute(add, [f"p{number}", f"{least:03}", f"{greatest:03}"])
             return list(intruders_of(connection))
 
