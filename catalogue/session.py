@@ -224,7 +224,7 @@ class Session:
         """Return the path where the metadata database can be updated, if that is necessary, or with ``changes``."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
-            from catalogue.tables.open_tables import copied_folder
+            from catalogue.tables.stored_crawls import copied_folder
 
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
@@ -238,30 +238,31 @@ class Session:
 
     def metadata(self, *, indexes: bool = False) -> "StoredCrawls":
         """Return what the tables show now, kept open for planning; ``indexes``: by all page indexes, too."""
-        from catalogue.tables.open_tables import Tables
         from catalogue.tables.stored_crawls import StoredCrawls
 
         known, store = self._snapshot, self.store
-        if not known or known.state != store.state() or (indexes and known.indexes != store.index_state()):
-            tables = Tables.open(self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify)
-            known = self._snapshot = StoredCrawls(tables, self.dataset)
+        if not (known and known.tables.shows(store, indexes=indexes)):
+            known = self._snapshot = StoredCrawls.open(
+                self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify
+            )
         return known
 
     def writable_tables(self) -> Path:
         """Return the folder of the tables; a temporary one if the data folder is read-only and they are out of date."""
-        from catalogue.tables.open_tables import usable_folder
+        from catalogue.tables.stored_crawls import usable_folder
 
         return usable_folder(self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify)
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
         """Open the updated metadata database for reading; ``indexes``: with all stored page indexes, too."""
-        from catalogue.metadata_db.connection import readable
-        from catalogue.metadata_db.refresh import reading_fresh
+        from catalogue.metadata_db.connection import readable, reading
+        from catalogue.metadata_db.refresh import updated
 
-        path = self.writable_database(indexes=indexes)
-        with readable(), reading_fresh(path, self.store, self.dataset, indexes=indexes) as connection:
-            yield connection
+        with readable():
+            path = updated(self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+            with reading(path) as connection:
+                yield connection
 
     # Sources
 

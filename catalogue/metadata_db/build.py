@@ -19,7 +19,7 @@ from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys
-from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_schema import decode_columns
 from catalogue.tables.tables_state import CrawlState
 
@@ -31,12 +31,12 @@ class Build:
     """Adds to a database what is new in the tables and the store."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, tables: Tables, dataset: Dataset, *, new: bool
+        self, db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, *, new: bool
     ) -> None:
         """Prepare an update of the database in use; ``new``: it is empty."""
         self._db = db
         self._store = store
-        self._tables = tables
+        self._crawls = crawls
         self._dataset = dataset
         self._new = new
         if new:
@@ -44,7 +44,7 @@ class Build:
 
     def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
         """Add everything new; ``made_from`` is stored in ``derived.meta``, for the other see ``refresh``."""
-        state = self._tables.state
+        state = self._crawls.tables
         rows = self._rows("SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables")
         shown = {row[0]: row[1:] for row in rows}
         crawls = {crawl: each for crawl, each in state.crawls.items() if each.checksum}
@@ -59,11 +59,11 @@ class Build:
                 self._load(crawl, column_chunks=chunks)
                 indexes, last_index = "", 0
             if indexes != each.stored_indexes:
-                last_index = show_pages(self._db, self._store, self._dataset, crawl, last_index)
+                last_index = show_pages(self._db, self._store, self._crawls, self._dataset, crawl, last_index)
             row = (crawl, each.checksum, each.stored_indexes, last_index, chunks)
             tables.append(dict(zip(("crawl", "checksum", "indexes", "last_index", "column_chunks"), row, strict=True)))
         self._replace("tables", tables)
-        self._replace("crawls", self._crawls())
+        self._replace("crawls", self._crawl_list())
         self._replace("listed", _listed(state.crawls))
         self._replace("failures", self._failures())
         lists = self._block_lists()
@@ -88,7 +88,7 @@ class Build:
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
         """Replace the files and row groups of a crawl."""
         self._delete(crawl)
-        path = literal(str(self._tables.checked_path(crawl)))
+        path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
         if column_chunks:
             self._run("views/_load_column_chunks.sql", table=path)
@@ -104,7 +104,7 @@ class Build:
         for macro in MACROS if self._new and self._dataset.keys is Keys.URL else ():
             self._db.execute(macro.statement)
 
-    def _crawls(self) -> list[dict[str, Any]]:
+    def _crawl_list(self) -> list[dict[str, Any]]:
         value = self._store.get("documents", COLLINFO)
         return [
             {
@@ -121,7 +121,7 @@ class Build:
         """Return the files that could not be fetched or decoded."""
         noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
         failed = {path: (value.note, value.fetched_at) for path, value in noted.items()}
-        for state in self._tables.state.crawls.values():
+        for state in self._crawls.tables.crawls.values():
             failed |= {path: (reason, datetime.now(UTC)) for path, reason in state.undecodable.items()}
         return [
             {"path": path, "crawl": at.crawl, "subset": at.subset, "reason": reason, "failed_at": _naive(time)}

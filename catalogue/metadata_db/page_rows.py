@@ -5,7 +5,7 @@ several times as long.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,57 +14,53 @@ import duckdb
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import BadPageIndex
 from catalogue.metadata_db.queries import statement
-from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.surt import text_from
+from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import greatest_text
+from catalogue.tables.stored_crawls import StoredCrawls
 
 _FEW = 50
 """Files whose pages are in memory at once."""
 
 
-def show_pages(db: duckdb.DuckDBPyConnection, store: Store, dataset: Dataset, crawl: str, last_index: int) -> int:
+def show_pages(
+    db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, crawl: str, last_index: int
+) -> int:
     """Replace the pages of row groups of a crawl whose index was written after a row of the store.
 
     Returns:
         The number of the last row.
     """
-    shown = db.execute(f"SELECT path FROM derived.files WHERE crawl = {literal(crawl)}").fetchall()  # noqa: S608
-    known = {path for (path,) in shown}
     changed: dict[str, list[int]] = {}
     rows = store.row_numbers("indexes", "" if crawl == dataset.name else f"crawl={crawl}/")
     for key, row in rows.items():
-        path, ordinal = row_group_of(key) or ("", 0)
-        if path in known and row > last_index:
-            changed.setdefault(path, []).append(ordinal)
-    paths = sorted(changed)
-    for start in range(0, len(paths), _FEW):
-        some = paths[start : start + _FEW]
-        places = ", ".join(f"({literal(path)}, {ordinal})" for path in some for ordinal in changed[path])
+        if row > last_index and (place := row_group_of(key)):
+            changed.setdefault(place[0], []).append(place[1])
+    files = [file for file in crawls.files(crawl) if file.path in changed] if changed else []
+    for start in range(0, len(files), _FEW):
+        some = [file.among(changed[file.path]) for file in files[start : start + _FEW]]
+        places = ", ".join(f"({literal(file.path)}, {ordinal})" for file in some for ordinal in file.ordinals)
         db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
-        found = [each for path in some for each in _pages(store, dataset.key, path, changed[path])]
+        found = [each for file in some for each in _pages(store, dataset.key, file)]
         db.execute(statement("views/_load_pages.sql", dataset), {"row_groups": json.dumps(found)})
     return max(rows.values(), default=0)
 
 
-def _pages(store: Store, key: str, path: str, ordinals: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
     """Yield the pages of row groups of a file as ``views/_load_pages.sql`` takes them."""
-    file = store.get("files", path)
-    if file is None:
-        return
-    groups = {group.ordinal: group for group in decode_footer(file.data, file.size).row_groups}
-    for ordinal, indexes in store.indexes(path, ordinals, file).items():
-        group = groups.get(ordinal)
-        chunk = group and group.chunks.get(key)
-        located = indexes.offset_indexes.get(key)
-        if group and chunk and located:
+    stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
+    for group in file.footer.row_groups:
+        chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
+        if chunk and (located := indexes.offset_indexes.get(key)):
             with suppress(BadPageIndex):
                 lists = _lists(chunk, group.num_rows, located, indexes.column_index)
-                yield {"path": path, "row_group": ordinal, **lists}
+                yield {"path": file.path, "row_group": group.ordinal, **lists}
 
 
 def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.metadata_db.connection import attach, connect, lent, log_of, quoted, reading
+from catalogue.metadata_db.connection import attach, lent, log_of, quoted, reading
 from catalogue.metadata_db.queries import queries_folder
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
@@ -75,7 +75,7 @@ def refresh(
     if not (requested or stale) and is_fresh(path, store):
         return
     from catalogue.metadata_db.build import Build
-    from catalogue.tables.open_tables import Tables
+    from catalogue.tables.stored_crawls import StoredCrawls
 
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
@@ -89,11 +89,11 @@ def refresh(
             if not is_new:
                 shutil.copyfile(path, building)
         # What other processes write after this is shown by the next update.
-        tables = Tables.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
-        made_from = _meta_of(store) | {"store": tables.state.store, "indexes": tables.state.indexes}
+        crawls = StoredCrawls.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
-                Build(db, store, tables, table, new=is_new).run(made_from, requested)
+                Build(db, store, crawls, table, new=is_new).run(made_from, requested)
             _swap(building, path)
 
 
@@ -145,27 +145,11 @@ def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     return _shows(_meta(path), _meta_of(store), indexes=indexes)
 
 
-def connect_fresh(path: Path, store: Store, table: Dataset) -> duckdb.DuckDBPyConnection:
-    """Connect to the updated database; see ``connect``.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if another program has it open for writing.
-    """
-    if not is_fresh(path, store):
-        refresh(path, store, table, stale=True)
-    return connect(path)
-
-
-@contextmanager
-def reading_fresh(
-    path: Path, store: Store, table: Dataset, *, indexes: bool = True
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to the updated database; see ``reading`` and ``is_fresh``."""
+def updated(path: Path, store: Store, table: Dataset, *, indexes: bool = True) -> Path:
+    """Return the path of the database after an update, if that is necessary; see ``refresh`` and ``is_fresh``."""
     if not is_fresh(path, store, indexes=indexes):
         refresh(path, store, table, stale=True)
-    with reading(path) as connection:
-        yield connection
+    return path
 
 
 def _meta(path: Path) -> dict[str, str]:
@@ -191,19 +175,16 @@ def _swap(new: Path, path: Path) -> None:
     path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
-class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # DuckDB reports disk errors of a commit as errors of the transaction.
-        failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
-        if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
-            reason = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {reason}{room(self._path, error)}; the old one stays"
-            if "Corrupt database file" in str(error):  # a newer one would begin as its copy
-                message = f"{self._path} is damaged ({reason}); run: catalogue check --repair"
-            raise DiskFailed(message) from error
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    # DuckDB reports disk errors of a commit as errors of the transaction.
+    except (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException, OSError) as error:
+        if isinstance(error, CatalogueError):
+            raise
+        reason = (str(error).splitlines() or [""])[0]
+        message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
+        if "Corrupt database file" in str(error):  # a newer one would begin as its copy
+            message = f"{path} is damaged ({reason}); run: catalogue check --repair"
+        raise DiskFailed(message) from error

@@ -181,7 +181,7 @@ class _Decoder:
                     total_byte_size=group.uncompressed,
                     total_compressed_size=group.compressed,
                     start=group.start,
-                    chunks=LazyChunks(context, group.chunks),
+                    chunks=LazyChunks(group.chunks, context.chunk),
                 )
                 for group in groups
                 if group.num_rows

@@ -19,7 +19,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, overlap
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.footer_rows import USED, StoredChunks
+from catalogue.tables.footer_rows import USED, stored_chunks
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
 from catalogue.tables.table_schema import CHUNK_PATH, FLAT, decode_columns
 
@@ -104,7 +104,7 @@ class CrawlTable:
             total_byte_size=of["total_byte_size"],
             total_compressed_size=of["total_compressed_size"],
             start=of["file_offset"],
-            chunks=StoredChunks(columns, lambda: self._chunks(part)[row].values),
+            chunks=stored_chunks(columns, lambda: self._chunks(part)[row].values),
         )
         return of, group
 

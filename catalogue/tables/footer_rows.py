@@ -1,6 +1,6 @@
 """Turn decoded footers into the rows of a table, and column chunks of a table into those of a footer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,41 +8,14 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.parquet.arrow_arrays import array_of
+from catalogue.parquet.column_chunk import LazyChunks
 from catalogue.parquet.key_column import has_page_index, key_bounds
 from catalogue.parquet.model import CODECS, Bounds, Column, ColumnChunk, Footer, Order, RowGroup
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.table_schema import CHUNK, FLAT, TABLE
+from catalogue.tables.table_schema import CHUNK, CHUNK_VALUES, CUT, FLAT, TABLE
 
-_CUT = " cut"
 _CODECS = {name: number for number, name in enumerate(CODECS)}
-
-
-def bounds_text(bounds: Bounds | None) -> str | None:
-    """Return how bounds were compared, and whether they were cut."""
-    return None if bounds is None else bounds.order.value + (_CUT if bounds.cut else "")
-
-
-_CHUNK_VALUES: dict[str, Callable[[ColumnChunk], object]] = {
-    "column_name": lambda chunk: chunk.column.name,
-    "physical_type": lambda chunk: chunk.column.physical_type,
-    "codec": lambda chunk: chunk.codec_name,
-    "encodings": lambda chunk: ",".join(map(str, chunk.encodings)),
-    "num_values": lambda chunk: chunk.num_values,
-    "null_count": lambda chunk: chunk.null_count,
-    "file_offset": lambda chunk: chunk.range.start,
-    "data_page_offset": lambda chunk: chunk.data_page_offset,
-    "total_compressed_size": lambda chunk: len(chunk.range),
-    "total_uncompressed_size": lambda chunk: chunk.total_uncompressed_size,
-    "dictionary_coded": lambda chunk: chunk.dictionary_coded,
-    "min": lambda chunk: chunk.bounds and chunk.bounds.min,
-    "max": lambda chunk: chunk.bounds and chunk.bounds.max,
-    "bounds": lambda chunk: bounds_text(chunk.bounds),
-    "column_index_offset": lambda chunk: chunk.column_index and chunk.column_index.start,
-    "column_index_length": lambda chunk: chunk.column_index and len(chunk.column_index),
-    "offset_index_offset": lambda chunk: chunk.offset_index and chunk.offset_index.start,
-    "offset_index_length": lambda chunk: chunk.offset_index and len(chunk.offset_index),
-}
 
 
 def rows_of_footer(
@@ -88,7 +61,7 @@ def rows_of_footer(
     ends = np.cumsum([0, *(len(group.chunks) for group in footer.row_groups)], dtype=np.int32)
     if not groups:
         ends = np.zeros(2, np.int32)
-    leaves = [array_of(field.type, [*map(_CHUNK_VALUES[field.name], chunks)]) for field in CHUNK]
+    leaves = [array_of(field.type, [*map(CHUNK_VALUES[field.name], chunks)]) for field in CHUNK]
     structs = pa.StructArray.from_arrays(leaves, fields=[*CHUNK])
     offsets = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
     columns.append(pa.ListArray.from_arrays(offsets, structs, type=TABLE.field("chunks").type))
@@ -118,37 +91,23 @@ USED = [field.name for field in CHUNK if field.name not in {"column_name", "phys
 """Values of column chunks that planning uses; the schema has the others."""
 
 
-class StoredChunks(Mapping[str, ColumnChunk]):
-    """The column chunks of a row group, read from the table at the first use, and each made at its first use."""
+def stored_chunks(columns: Mapping[str, Column], read: Callable[[], pa.StructArray]) -> LazyChunks:
+    """Return the column chunks of a row group, which are read from the table at the first use.
 
-    def __init__(self, columns: Mapping[str, Column], read: Callable[[], pa.StructArray]) -> None:
-        """Prepare chunks; ``read`` returns their values ``USED``, in the order of the columns of the schema."""
-        self._columns = columns
-        self._read = read
-        self._values: dict[str, list[Any]] | None = None
-        self._chunks: dict[str, ColumnChunk] = {}
+    Args:
+        columns: the schema of the file.
+        read: returns the values ``USED`` of the chunks, in the order of the schema.
+    """
+    values: dict[str, list[Any]] = {}
 
-    def __getitem__(self, name: str) -> ColumnChunk:
-        if (chunk := self._chunks.get(name)) is None:
-            column = self._columns[name]
-            if self._values is None:
-                read = self._read()
-                # Lists, because arrays would keep the values of all rows in memory.
-                self._values = {field: read.field(field).to_pylist() for field in USED}
-                self._places = {name: place for place, name in enumerate(self._columns)}
-            place = self._places[name]
-            of = {field: values[place] for field, values in self._values.items()}
-            chunk = self._chunks[name] = _chunk(column, of)
-        return chunk
+    def make(name: str, place: int) -> ColumnChunk:
+        if not values:
+            chunks = read()
+            # Lists, because arrays would keep the values of all rows in memory.
+            values.update((field, chunks.field(field).to_pylist()) for field in USED)
+        return _chunk(columns[name], {field: each[place] for field, each in values.items()})
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._columns
+    return LazyChunks({name: place for place, name in enumerate(columns)}, make)
 
 
 def _chunk(column: Column, of: Mapping[str, Any]) -> ColumnChunk:
@@ -164,7 +123,7 @@ def _chunk(column: Column, of: Mapping[str, Any]) -> ColumnChunk:
         dictionary_page_offset=start if start != data_page else None,
         dictionary_coded=of["dictionary_coded"],
         null_count=of["null_count"],
-        bounds=Bounds(of["min"], of["max"], Order(bounds.removesuffix(_CUT)), cut=bounds.endswith(_CUT))
+        bounds=Bounds(of["min"], of["max"], Order(bounds.removesuffix(CUT)), cut=bounds.endswith(CUT))
         if bounds
         else None,
         column_index=_range(of["column_index_offset"], of["column_index_length"]),

@@ -16,7 +16,7 @@ from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.footer_rows import StoredChunks, rows_of_footer
+from catalogue.tables.footer_rows import rows_of_footer, stored_chunks
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
 
@@ -109,7 +109,7 @@ def _found_bounds(
         return None, None, "missing"
     origin, found = "scan", [indexes.bounds] if indexes.bounds else []
     if not found:
-        chunk = StoredChunks(columns, lambda: table.column("chunks")[row].values)[key]
+        chunk = stored_chunks(columns, lambda: table.column("chunks")[row].values)[key]
         origin, found = "page index", [bounds for bounds, _ in page_bounds(indexes, chunk, num_rows)]
     if not found:
         return None, None, "missing"

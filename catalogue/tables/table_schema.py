@@ -1,38 +1,47 @@
 """The columns of a table, and the schemas of index files as text."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 
 import pyarrow as pa
 
-from catalogue.parquet.model import Column
+from catalogue.parquet.model import Bounds, Column, ColumnChunk
 
-CHUNK = pa.struct(
-    [
-        ("column_name", pa.string()),
-        ("physical_type", pa.string()),
-        ("codec", pa.string()),
-        ("encodings", pa.string()),  # numbers of the format, such as 0,3
-        ("num_values", pa.int64()),
-        ("null_count", pa.int64()),
-        ("file_offset", pa.int64()),
-        ("data_page_offset", pa.int64()),
-        ("total_compressed_size", pa.int64()),
-        ("total_uncompressed_size", pa.int64()),
-        ("dictionary_coded", pa.int64()),
-        ("min", pa.binary()),
-        ("max", pa.binary()),
-        ("bounds", pa.string()),  # order of min and max, and whether they were cut; see footer_rows.bounds_text
-        ("column_index_offset", pa.int64()),
-        ("column_index_length", pa.int64()),
-        ("offset_index_offset", pa.int64()),
-        ("offset_index_length", pa.int64()),
-    ]
-)
+CUT = " cut"
+
+
+def _bounds_text(bounds: Bounds | None) -> str | None:
+    """Return how bounds were compared, and whether they were cut."""
+    return None if bounds is None else bounds.order.value + (CUT if bounds.cut else "")
+
+
+_CHUNK: dict[str, tuple[pa.DataType, Callable[[ColumnChunk], object]]] = {
+    "column_name": (pa.string(), lambda chunk: chunk.column.name),
+    "physical_type": (pa.string(), lambda chunk: chunk.column.physical_type),
+    "codec": (pa.string(), lambda chunk: chunk.codec_name),
+    "encodings": (pa.string(), lambda chunk: ",".join(map(str, chunk.encodings))),  # numbers of the format
+    "num_values": (pa.int64(), lambda chunk: chunk.num_values),
+    "null_count": (pa.int64(), lambda chunk: chunk.null_count),
+    "file_offset": (pa.int64(), lambda chunk: chunk.range.start),
+    "data_page_offset": (pa.int64(), lambda chunk: chunk.data_page_offset),
+    "total_compressed_size": (pa.int64(), lambda chunk: len(chunk.range)),
+    "total_uncompressed_size": (pa.int64(), lambda chunk: chunk.total_uncompressed_size),
+    "dictionary_coded": (pa.int64(), lambda chunk: chunk.dictionary_coded),
+    "min": (pa.binary(), lambda chunk: chunk.bounds and chunk.bounds.min),
+    "max": (pa.binary(), lambda chunk: chunk.bounds and chunk.bounds.max),
+    "bounds": (pa.string(), lambda chunk: _bounds_text(chunk.bounds)),
+    "column_index_offset": (pa.int64(), lambda chunk: chunk.column_index and chunk.column_index.start),
+    "column_index_length": (pa.int64(), lambda chunk: chunk.column_index and len(chunk.column_index)),
+    "offset_index_offset": (pa.int64(), lambda chunk: chunk.offset_index and chunk.offset_index.start),
+    "offset_index_length": (pa.int64(), lambda chunk: chunk.offset_index and len(chunk.offset_index)),
+}
+CHUNK = pa.struct([(name, kind) for name, (kind, _) in _CHUNK.items()])
 """A column chunk."""
+CHUNK_VALUES = {name: value for name, (_, value) in _CHUNK.items()}
+"""How the values of a column chunk are taken from a footer."""
 TABLE = pa.schema(
     [
         # Equal in all row groups of a file

@@ -62,8 +62,10 @@ class TablesState:
     crawls: dict[str, CrawlState]
     schemas: dict[str, str]
     """The texts of ``encode_columns`` by digest."""
-    times: dict[str, tuple[int, int]]
-    """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
+
+    def shows(self, store: Store, *, indexes: bool) -> bool:
+        """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
+        return self.store == store.state() and (not indexes or self.indexes == store.index_state())
 
     @property
     def store_id(self) -> str:
@@ -100,8 +102,6 @@ def write_state(folder: Path, state: TablesState) -> None:
 
 
 def fresh_state(folder: Path, store: Store, key: str, *, indexes: bool = False) -> TablesState | None:
-    """Return the state if the tables show everything that is stored; ``indexes``: page indexes, too."""
+    """Return the state of tables that are up to date; see ``TablesState.shows``."""
     state = read_state(folder)
-    if state is None or state.dataset != key or state.store != store.state():
-        return None
-    return state if not indexes or state.indexes == store.index_state() else None
+    return state if state and state.dataset == key and state.shows(store, indexes=indexes) else None

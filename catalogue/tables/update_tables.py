@@ -1,6 +1,5 @@
 """Update the tables from the store: only files that have changed are decoded."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,8 +9,8 @@ from pathlib import Path
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
-from catalogue.errors import CatalogueError, DiskFailed, FormatError, StoreDamaged
+from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
@@ -93,20 +92,15 @@ def damaged_tables(folder: Path) -> Iterator[str]:
 @contextmanager
 def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
     waited = f"another process has been updating {folder} for {busy_seconds:,.0f} s; try again when it is done"
-    enabled = gc.isenabled()
     try:
         make_folder(folder)
         with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=busy_seconds):
-            gc.disable()  # there are many objects, and no cycles among them
             yield
     except OSError as error:
         if isinstance(error, CatalogueError):
             raise
         message = f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
         raise DiskFailed(message) from error
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Update:
@@ -121,7 +115,7 @@ class _Update:
         if old and old.dataset != self._dataset.key:
             old = None
         # Read first: what other processes write from now on is added by the next update.
-        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {}, self._times())
+        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {})
         files = self._by_crawl(store.row_numbers("files"))
         indexes = self._by_crawl(store.row_numbers("indexes"))
         documents = store.row_numbers("documents")
@@ -232,16 +226,6 @@ class _Update:
         for crawl, files in new.items():
             listed[crawl] = documents[manifest_path(crawl)], dict(Counter(file.subset for file in files))
         return listed
-
-    def _times(self) -> dict[str, tuple[int, int]]:
-        with suppress(FormatError, StoreDamaged):
-            if document := self._store.get("documents", COLLINFO):
-                return {
-                    crawl.id: (int(crawl.first_fetch.timestamp() * 1000), int(crawl.last_fetch.timestamp() * 1000))
-                    for crawl in parse_collinfo(document.data)
-                    if crawl.first_fetch and crawl.last_fetch
-                }
-        return {}
 
 
 def _digest(store_id: str, rows: Mapping[str, int], last: bytes = b"") -> str:

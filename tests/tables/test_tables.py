@@ -20,21 +20,19 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, merge
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.open_tables import Tables
 from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
 from tests.support.mirrors import crawl_of, index_paths, raw_footer
 from tests.support.stores import path_of, stored_file
 
 
-def footers_of(tables: Tables) -> dict[str, Footer]:
+def footers_of(tables: StoredCrawls) -> dict[str, Footer]:
     """Return all footers by path, as the tables have them."""
     return {each.path: each.footer for each in files_of(tables)}
 
 
-def files_of(tables: Tables) -> list[FileMetadata]:
-    stored = StoredCrawls(tables, COMMON_CRAWL)
-    return [each for crawl in stored.crawls for each in stored.files(crawl)]
+def files_of(tables: StoredCrawls) -> list[FileMetadata]:
+    return [each for crawl in tables.crawls for each in tables.files(crawl)]
 
 
 def stored_footers(folder: Path, values: Mapping[str, StoredFile]) -> Store:
@@ -55,12 +53,12 @@ def mirrored(mirror: Path) -> dict[str, StoredFile]:
 
 def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
     with stored_footers(tmp_path, mirrored) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
         assert {each.path: each.stored for each in files_of(tables)} == {
             path: replace(each, data=b"") for path, each in mirrored.items()
         }
-        for crawl, state in tables.state.crawls.items():
+        for crawl, state in tables.tables.crawls.items():
             for subset in state.files:
                 table = tables.table(crawl)
                 assert table
@@ -83,7 +81,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_tables_of_any_writer_have_what_the_footers_have(tmp_path: Path) -> None:
     values = values_of([small_file(**options) for options in OPTIONS])
     with stored_footers(tmp_path, values) as store:
-        found = footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL))
+        found = footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL))
     assert found == {path: decode_footer(each.data, each.size) for path, each in values.items()}
 
 
@@ -99,19 +97,19 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
         except FormatError:
             continue
     with stored_footers(tmp_path, values) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         found = footers_of(tables)
-        undecodable = {path for state in tables.state.crawls.values() for path in state.undecodable}
+        undecodable = {path for state in tables.tables.crawls.values() for path in state.undecodable}
     assert len(expected) > 20
     assert {**found} == {path: each for path, each in expected.items() if path not in undecodable and each.row_groups}
     assert undecodable >= values.keys() - expected.keys()
-    assert sum(sum(state.failures.values()) for state in tables.state.crawls.values()) == len(undecodable)
+    assert sum(sum(state.failures.values()) for state in tables.tables.crawls.values()) == len(undecodable)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> Tables:
+def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> StoredCrawls:
     folder = tmp_path_factory.mktemp("opened")
-    return Tables.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
+    return StoredCrawls.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
 
 
 KEYS = st.text("abcdeghmnoprtwz,)/é", max_size=6)
@@ -128,7 +126,7 @@ def bounds_of(mirrored: dict[str, StoredFile]) -> dict[tuple[str, int], Bounds |
 
 @given(keys=st.lists(KEYS, min_size=2, max_size=12, unique=True), prefix=st.sampled_from(["", "com,"]))
 def test_finds_the_row_groups_that_may_match(
-    opened: Tables, bounds_of: dict[tuple[str, int], Bounds | None], keys: list[str], prefix: str
+    opened: StoredCrawls, bounds_of: dict[tuple[str, int], Bounds | None], keys: list[str], prefix: str
 ) -> None:
     chosen = sorted((prefix + key).encode() for key in keys)
     intervals = merge(KeyInterval(start, end) for start, end in zip(chosen[::2], chosen[1::2], strict=False))
@@ -142,7 +140,7 @@ def test_finds_the_row_groups_that_may_match(
     }
     found = [
         (file.path, ordinal)
-        for crawl, state in opened.state.crawls.items()
+        for crawl, state in opened.tables.crawls.items()
         for subset in state.files
         for file in opened.table(crawl).files(subset, intervals)  # type: ignore[union-attr]
         for ordinal in file.ordinals
@@ -154,15 +152,15 @@ def test_finds_the_row_groups_that_may_match(
 def test_a_crawl_without_a_valid_footer_has_no_table(tmp_path: Path) -> None:
     good = values_of([small_file()])
     with stored_footers(tmp_path, {path_of(0): stored_file(b"no footer")}) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        (state,) = tables.state.crawls.values()
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        (state,) = tables.tables.crawls.values()
         assert (footers_of(tables), state.failures) == ({}, {"warc": 1})
         store.put("files", good.items())
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        (state,) = tables.state.crawls.values()
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        (state,) = tables.tables.crawls.values()
         assert ([*footers_of(tables)], state.failures) == ([path_of(0)], {})
         store.put("files", [(path_of(0), stored_file(b"no footer"))])
-        assert footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
+        assert footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
         assert [*(tmp_path / "tables").glob("*.parquet")] == []
 
 
@@ -170,24 +168,24 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
     folder = tmp_path / "tables"
     first, *others = mirrored
     with stored_footers(tmp_path, {path: mirrored[path] for path in others}) as store:
-        Tables.open(folder, store, COMMON_CRAWL)
+        StoredCrawls.open(folder, store, COMMON_CRAWL)
         before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         store.put("files", [(first, mirrored[first])])
         file = index_file(first)
         assert file
-        tables = Tables.open(folder, store, COMMON_CRAWL)
+        tables = StoredCrawls.open(folder, store, COMMON_CRAWL)
         assert first in footers_of(tables)
         after = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         assert {name for name in after if before.get(name) != after[name]} == {f"{file.crawl}.parquet"}
         store.delete("files", [path for path in mirrored if f"crawl={file.crawl}/" in path])
-        assert file.crawl not in StoredCrawls(Tables.open(folder, store, COMMON_CRAWL), COMMON_CRAWL).crawls
+        assert file.crawl not in StoredCrawls.open(folder, store, COMMON_CRAWL).crawls
         assert not (folder / f"{file.crawl}.parquet").exists()
 
 
-def test_tables_are_parquet_files(opened: Tables, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
+def test_tables_are_parquet_files(opened: StoredCrawls, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
     del opened
     with stored_footers(tmp_path, mirrored) as store:
-        Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         state = store.state()
     for path in (tmp_path / "tables").glob("*.parquet"):
         table = pq.read_table(path)

@@ -14,7 +14,6 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreLocked
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.tables.open_tables import Tables
 from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_file import TableDamaged, TableFile
 from tests.support.commands import Command
@@ -35,12 +34,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def folder(store: Store) -> Path:
     folder = store.path.parent / "tables"
-    Tables.open(folder, store, COMMON_CRAWL)
+    StoredCrawls.open(folder, store, COMMON_CRAWL)
     return folder
 
 
 def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
-    stored = StoredCrawls(Tables.open(folder, store, COMMON_CRAWL), COMMON_CRAWL)
+    stored = StoredCrawls.open(folder, store, COMMON_CRAWL)
     return [
         (file.path, file.least, group.ordinal, *group.chunks.items())
         for crawl in stored.crawls
@@ -107,7 +106,7 @@ def test_tables_are_made_again(folder: Path, store: Store, change: str) -> None:
 # A hook of the interpreter ends the process before an operation on a file of the folder, or before the nth one.
 KILLED = """
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 
 count = 0
 limit = int(sys.stdin.readline())
@@ -122,7 +121,7 @@ def hook(event, arguments):
 with Store(path) as store:
     import catalogue.tables.update_tables, catalogue.tables.crawl_table, pyarrow.parquet
     sys.addaudithook(hook)
-    Tables.open(path.parent / "tables", store, COMMON_CRAWL)
+    StoredCrawls.open(path.parent / "tables", store, COMMON_CRAWL)
     print("complete", flush=True)
 """
 
@@ -154,7 +153,7 @@ def test_a_kill_at_any_step_loses_nothing(folder: Path, store: Store, tmp_path: 
 
 def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> None:
     (path,) = folder.glob("*.parquet")
-    opened = Tables.open(folder, store, COMMON_CRAWL)
+    opened = StoredCrawls.open(folder, store, COMMON_CRAWL)
     store.put("files", [(path_of(8), stored_file(raw_footer(small_file()), size=5000))])
     expected = contents(folder, store)
     content = path.read_bytes()
