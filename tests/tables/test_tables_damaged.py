@@ -1,5 +1,6 @@
 """Tables that are missing, damaged, old or half written are made again, and no answer is wrong."""
 
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -92,7 +93,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 def _with_layout(path: Path, layout: int) -> None:
-    packed = path.read_bytes().partition(b"\n")[2].replace(b'"layout":3', b'"layout":%d' % layout)
+    packed, changes = re.subn(rb'"layout":\d+', b'"layout":%d' % layout, path.read_bytes().partition(b"\n")[2])
+    assert changes == 1
     path.write_bytes(b"%d\n%b" % (crc32(packed), packed))
 
 
