@@ -18,6 +18,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
 from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
+from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import frame_of, polars_frame
 from catalogue.read.streams import in_turns
 from catalogue.session import Session
@@ -174,8 +175,13 @@ class Captures(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
-        schema = self.plan.schema
+        schema = self._query_schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
+
+    @property
+    def _query_schema(self) -> pa.Schema:
+        query = self.question.query.counting if self._counts else self.question.query
+        return schema_of(query, query.columns)
 
     @property
     def columns(self) -> list[str]:
@@ -212,7 +218,7 @@ class Captures(ReprMixin):
         """
         length = 0
         with closing(self._found(report or (lambda _: None), warn=warn)) as found:
-            for batch in self._distinct.of(found, self.plan.schema) if self._distinct else found:
+            for batch in self._distinct.of(found, self._query_schema) if self._distinct else found:
                 length += batch.num_rows
                 yield batch
         self._length = None if self._counts else length
@@ -226,12 +232,13 @@ class Captures(ReprMixin):
         plans: list[CrawlPlan] = []
         while left and read < len(question.crawls):
             part = self._with(question.part(question.crawls[read : read + step]).limited(left))
-            for batch in part._read(report, warn=warn):  # noqa: SLF001 - of this class
-                left -= batch.num_rows
-                yield batch
+            with closing(part._read(report, warn=warn)) as batches:  # noqa: SLF001 - of this class
+                for batch in batches:
+                    left -= batch.num_rows
+                    yield batch
             plans += part.plan.crawls
             read, step = read + step, 2 * step
-        self._plan = replace(self.plan, crawls=tuple(plans))
+        self._plan = question.joined(question.query, plans)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
         self._agree(self.plan)

@@ -1,7 +1,6 @@
 """Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from catalogue.captures import Captures
 from catalogue.cdx.columns import COLUMNS
@@ -20,9 +19,6 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, not_stored, select
 from catalogue.session import Session
 
-if TYPE_CHECKING:
-    from catalogue.tables.stored_crawls import StoredCrawls
-
 
 def find_captures(session: Session, query: Query) -> Captures:
     """Find captures; see ``Catalogue.captures``."""
@@ -37,8 +33,8 @@ def known_columns(session: Session) -> Mapping[str, str]:
     """Return the names and types of the columns that a query can have."""
     if session.dataset != COMMON_CRAWL:
         return session.metadata().columns
-    shown = _stored_crawls(session)
-    return dict.fromkeys(COLUMNS, "") | (shown.columns if shown else {})
+    shown = session.metadata().columns if session.store_path.exists() else {}
+    return dict.fromkeys(COLUMNS, "") | shown
 
 
 def run_query(
@@ -62,49 +58,44 @@ def run_query(
         NotHarvested: if footers are needed, and those of a crawl are not stored.
         UncoveredColumns: if the CDX index must answer, and does not have a column of the query.
     """
-    index = index if session.dataset == COMMON_CRAWL else COLUMNAR
-    uncovered = uncovered_columns(query)
-    no_column = f"the CDX index has no column {join_first(uncovered)}"
-    if index == CDX and uncovered:
-        raise UncoveredColumns(f"{no_column}; use --index columnar")
-    shown = _stored_crawls(session) if index != CDX else None
-    subsets = selection.subsets
-    stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
-    if index == COLUMNAR or uncovered:
-        # Without --index columnar, footers answer only where all of them are stored.
-        crawls = [
-            crawl
-            for crawl in selection.crawls
-            if crawl not in stored or (index == AUTO and shown and shown.missing(crawl, subsets))
-        ]
-        if crawls:
-            error = not_stored(session, crawls, len(selection.crawls), subsets)
-            raise error if index == COLUMNAR else error.because(no_column)
-
-    page_indexes = session.page_indexes if shown else None
-
-    def indexes_of(crawl: str) -> CrawlIndexes:
-        columnar = None
-        if shown and page_indexes and crawl in stored:
-            files = tuple(shown.files(crawl, subsets, query))
-            scope = Scope(crawl, files, shown.row_groups(crawl, subsets), shown.missing(crawl, subsets))
-            columnar = ColumnarIndex(scope, page_indexes, lambda: session.reading, session.cost())
-        cdx = None
-        if not (index == COLUMNAR or uncovered):
-            cdx = CdxIndex(crawl, subsets, session.block_lists, lambda: session.reading, session.cost())
-        return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
-
-    question = Question(
-        query,
-        selection.crawls,
-        indexes_of,
-        lambda: session.reading,
-        session.block_lists,
-        session.cost(),
-        selection.missing,
-    )
+    indexes_of = crawl_indexes(session, query, selection, index)
+    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+    question = Question(query, selection.crawls, indexes_of, reading, lists, cost, selection.missing)
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 
-def _stored_crawls(session: Session) -> "StoredCrawls | None":
-    return session.metadata() if session.store_path.exists() else None
+def crawl_indexes(
+    session: Session, query: ResolvedQuery, selection: Selection, index: str
+) -> Callable[[str], CrawlIndexes]:
+    """Return a function that returns the indexes which can answer a query for a crawl; see ``run_query``."""
+    index = index if session.dataset == COMMON_CRAWL else COLUMNAR
+    uncovered = uncovered_columns(query)
+    if index == CDX and uncovered:
+        raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use --index columnar")
+    shown = session.metadata() if index != CDX and session.store_path.exists() else None
+    subsets = selection.subsets
+    stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
+    if index == COLUMNAR:
+        missing = [crawl for crawl in selection.crawls if crawl not in stored]
+    elif uncovered:  # footers answer only where all of them are stored
+        complete = {crawl for crawl in stored if shown and not shown.missing(crawl, subsets)}
+        missing = [crawl for crawl in selection.crawls if crawl not in complete]
+    else:
+        missing = []
+    if missing:
+        error = not_stored(session, missing, len(selection.crawls), subsets)
+        raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
+    page_indexes = session.page_indexes if shown else None
+    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+
+    def indexes_of(crawl: str) -> CrawlIndexes:
+        columnar = cdx = None
+        if shown and page_indexes and crawl in stored:
+            files = tuple(shown.files(crawl, subsets, query))
+            scope = Scope(crawl, files, shown.row_groups(crawl, subsets), shown.missing(crawl, subsets))
+            columnar = ColumnarIndex(scope, page_indexes, reading, cost)
+        if index != COLUMNAR and not uncovered:
+            cdx = CdxIndex(crawl, subsets, lists, reading, cost)
+        return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
+
+    return indexes_of

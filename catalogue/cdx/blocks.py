@@ -4,9 +4,8 @@ A block is one gzip member. It has lines ``KEY SP TIMESTAMP SP JSON LF``, sorted
 """
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,21 +16,20 @@ from catalogue.cdx.cluster import BlockList, BlockRead
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import booleans
-from catalogue.query.exact_keys import ManyKeys
-from catalogue.surt import END, EVERYTHING, KeyInterval, overlap
+from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
+from catalogue.surt import END
 
 MAX_INFLATED = 64 << 20
 """Largest block in bytes, inflated; most have 1.3 MB."""
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
-_start, _end = attrgetter("start"), attrgetter("end")
 _AT_ONCE = 96 << 10
 """Bytes compared at once. Larger results are returned to the system after each use, and new memory takes longer than
 comparing.
 """
 _MANY = 32
-"""Keys from which on all lines are compared with them at once."""
+"""Intervals from which on all lines are compared with them at once."""
 
 
 class FoundLines(NamedTuple):
@@ -106,13 +104,11 @@ class Block:
         blank = self._data.find(b" ", start, end)
         return self._data[start : blank if blank >= 0 else end]
 
-    def find(self, intervals: Sequence[KeyInterval]) -> Iterator[FoundLines]:
-        """Yield the lines of disjoint ascending intervals, those of an interval together."""
-        last = self.key(len(self) - 1)
-        some = intervals[bisect_right(intervals, self.key(0), key=_end) :]
-        some = some[: bisect_right(some, last, key=_start)]
-        if isinstance(some, ManyKeys) and len(some) > _MANY:
-            yield from self._find_keys(some)
+    def find(self, intervals: KeyIntervals) -> Iterator[FoundLines]:
+        """Yield the lines whose keys are in the intervals, those of an interval together."""
+        some = intervals.between(self.key(0), self.key(len(self) - 1))
+        if len(some) > _MANY:
+            yield from self._find_all(some)
             return
         lines = range(len(self))
         end = 0
@@ -123,12 +119,12 @@ class Block:
                 found = self._data[self._starts[start] : self._starts[end]]
                 yield FoundLines(self.path, self.offset, start + 1, found)
 
-    def _find_keys(self, keys: ManyKeys) -> Iterator[FoundLines]:
+    def _find_all(self, intervals: KeyIntervals) -> Iterator[FoundLines]:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(self._data)]
         )
         parts = pc.split_pattern(lines, b" ", max_splits=1)
-        chosen = keys.mask(parts.flatten().take(parts.offsets[:-1]))
+        chosen = intervals.mask(parts.flatten().take(parts.offsets[:-1]))
         edges = np.flatnonzero(np.diff(np.concatenate([[False], booleans(chosen), [False]]).astype(np.int8)))
         for start, end in edges.reshape(-1, 2).tolist():
             yield FoundLines(self.path, self.offset, start + 1, self._data[self._starts[start] : self._starts[end]])
@@ -165,9 +161,9 @@ def inflate_blocks(
     read: BlockRead,
     body: bytes,
     total_size: int,
-    intervals: Sequence[KeyInterval] = (EVERYTHING,),
+    intervals: KeyIntervals = ALL_KEYS,
 ) -> Iterator[Block]:
-    """Inflate the blocks that may have keys of disjoint ascending intervals, and compare them with the list.
+    """Inflate the blocks that may have keys of the intervals, and compare them with the list.
 
     Args:
         blocks: the list.
@@ -187,7 +183,7 @@ def inflate_blocks(
         raise block_error(read.path, read.range.start, f"{len(body):,} bytes instead of {len(read.range):,}")
     for place in read.blocks:
         end = blocks.key(place + 1) if place + 1 < len(blocks) else END
-        if not overlap(intervals, blocks.key(place), end):
+        if not intervals.overlap(blocks.key(place), end):
             continue
         extent = blocks.extent(place)
         start = extent.start - read.range.start
@@ -202,11 +198,3 @@ def inflate_blocks(
         if place + 1 < len(blocks) and block.first(len(block) - 1) > blocks.first(place + 1):
             raise block.error(f"it ends after {blocks.first(place + 1)[:200]!r}, with which the next one starts")
         yield block
-
-
-def find_lines(
-    blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: Sequence[KeyInterval]
-) -> Iterator[FoundLines]:
-    """Yield the lines with keys of disjoint ascending intervals, in order; see ``inflate_blocks``."""
-    for block in inflate_blocks(blocks, read, body, total_size, intervals):
-        yield from block.find(intervals)

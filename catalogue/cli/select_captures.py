@@ -63,7 +63,7 @@ def select_captures(
         _harvest(catalogue, arguments)
     try:
         captures = captures_for(catalogue, parameters)
-        if budget and captures.plan.searched and not captures.reads_in_turn:
+        if budget and not captures.reads_in_turn and captures.plan.searched:
             budget.check(captures.plan)
             if len(captures.plan.searched) > 1 and sys.stderr.isatty():
                 options.say(f"{plural(len(captures.plan.searched), 'crawl')}: {format_cost(captures.plan)}")

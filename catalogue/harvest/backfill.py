@@ -20,11 +20,11 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.key_bounds import BoundsResult, BoundsTask, read_bounds, run
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.surt import EVERYTHING
 from catalogue.tables.file_metadata import FileMetadata
 
 
@@ -153,7 +153,7 @@ class Backfill(ReprMixin):
     def _plan(self, index: ColumnarIndex) -> ReadPlan:
         """Plan a query of all keys of a file."""
         dataset = self.session.dataset
-        everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(dataset.key,), any_order=True, table=dataset)
+        everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
         return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
 
     def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
+from catalogue.errors import Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.file_lists import fetch_manifest
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, digest_of, index_ranges, undamaged
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges, undamaged
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
-from catalogue.source.checks import Exchange
 from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
@@ -105,13 +104,9 @@ def harvest(  # noqa: PLR0913 - each is named
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
         fetcher = FooterFetcher(source, tails, {} if refresh else without_pages, table, pages)
-        run = _Run(crawl, fetcher, store, requested, missing, report)
-        for path in {*stored} - {file.path for file in missing} if missing else ():
-            if known := undamaged(store, path):
-                run.seen.add(path, [digest_of(known.data)])
+        run = _Run(crawl, fetcher, store, len(requested), len(missing), report)
         try:
             run.fetch(missing)
-            run.fetch_doubtful()
         finally:
             run.batch.commit()
     return run.outcome
@@ -125,70 +120,34 @@ class _Run:
         crawl: str,
         fetcher: FooterFetcher,
         store: Store,
-        requested: Iterable[IndexFile],
-        missing: Iterable[IndexFile],
+        requested: int,
+        missing: int,
         report: Callable[[Progress], None],
     ) -> None:
+        """Report progress of ``missing`` of the ``requested`` files."""
         self.batch = _Batch(store)
-        self.seen = _Duplicates()
         self._fetcher = fetcher
-        self._store = store
-        self._requested = {file.path for file in requested}
-        self._done = self._requested - {file.path for file in missing}
-        """Of the requested files; doubtful ones may be of other subsets."""
-        self.outcome = Harvested(Progress(crawl, len(self._requested), len(self._done)))
-        self._exchanges: dict[str, Exchange] = {}
+        self.outcome = Harvested(Progress(crawl, requested, requested - missing))
         self._before = fetcher.source.requests, fetcher.source.bytes
         self._started = time.monotonic()
         self._report = report
         report(self.outcome.progress)
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        """Fetch files; those with the footer or page indexes of another are left to ``fetch_doubtful``."""
+        """Fetch files."""
         with closing(_in_parallel(self._fetcher.fetch, missing, self._fetcher.source.connections)) as results:
             for file, result in results:
-                if isinstance(result, FetchedFile) and result.exchange:
-                    self._exchanges[file.path] = result.exchange
-                if isinstance(result, CatalogueError) or not self.seen.add(file.path, result.digests):
-                    self._note(file, result)
-
-    def fetch_doubtful(self) -> None:
-        """Fetch files again, each on a new connection, whose responses may belong to other requests.
-
-        These have the footer or page indexes of another file, which is an error if it remains so, or their connection
-        received more than was requested.
-        """
-        results: dict[str, tuple[IndexFile, FetchedFile | CatalogueError]] = {}
-        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.is_doubtful()}
-        while doubtful := (self.seen.paths() | out_of_step) - results.keys():
-            files = [file for path in sorted(doubtful) if (file := self._fetcher.table.file(path))]
-            with closing(_in_parallel(self._fetcher.fetch_apart, files, 1)) as fetched:
-                for file, result in fetched:
-                    results[file.path] = file, result
-                    self.seen.add(file.path, result.digests if isinstance(result, FetchedFile) else ())
-        self.batch.commit()
-        for path, (file, result) in results.items():
-            if others := self.seen.others(path):
-                result = BadFooter(  # noqa: PLW2901
-                    f"{path} has the same footer or page index as {others[0]}, also on a connection of its own; one "
-                    "may have been served for the other, so neither is stored"
-                )
-            if isinstance(result, CatalogueError):
-                self._store.delete("files", [path])
-            self._note(file, result)
+                self._note(file, result)
 
     def _note(self, file: IndexFile, result: FetchedFile | CatalogueError) -> None:
         outcome, at = self.outcome, self.outcome.progress
-        outcome.fetched.discard(file.path)
         if isinstance(result, FetchedFile):
             if result.is_new:
                 outcome.fetched.add(file.path)
             self.batch.add_file(file.path, result)
-            self._done |= {file.path} & self._requested
+            at.done += 1
         else:
             self._note_failure(file.path, result)
-            self._done.discard(file.path)
-        at.done = len(self._done)
         source = self._fetcher.source
         at.requests, at.bytes = source.requests - self._before[0], source.bytes - self._before[1]
         at.seconds = time.monotonic() - self._started
@@ -203,31 +162,6 @@ class _Run:
         if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
             message = f"the first {_HOPELESS} files all failed, the last with: {error}"
             raise SourceUnavailable(message) from error
-
-
-class _Duplicates:
-    """Footers and page indexes, by digest, that came from more than one file."""
-
-    def __init__(self) -> None:
-        self._digests: dict[str, list[bytes]] = {}
-        self._paths: dict[bytes, set[str]] = {}
-
-    def add(self, path: str, digests: Iterable[bytes]) -> bool:
-        """Note the footer and page indexes of a file instead of those before; returns whether others have the same."""
-        for digest in self._digests.pop(path, ()):
-            self._paths[digest].discard(path)
-        self._digests[path] = list(digests)
-        for digest in self._digests[path]:
-            self._paths.setdefault(digest, set()).add(path)
-        return bool(self.others(path))
-
-    def others(self, path: str) -> list[str]:
-        """Return the other files that have the footer or page indexes of a file."""
-        return sorted({other for digest in self._digests[path] for other in self._paths[digest]} - {path})
-
-    def paths(self) -> set[str]:
-        """Return the files that have the footer or page indexes of another."""
-        return {path for paths in self._paths.values() if len(paths) > 1 for path in paths}
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from itertools import count
 from threading import Lock
 
@@ -15,7 +14,6 @@ from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
@@ -77,14 +75,6 @@ class Tails:
             self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
 
-def digest_of(*parts: bytes) -> bytes:
-    """Return a digest of a footer or of page indexes."""
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
-
-
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
     """What was fetched of a file, encoded for the store."""
@@ -95,26 +85,13 @@ class FetchedFile:
     """False for a footer that was stored before."""
     version: StoredFile
     """Without the footer."""
-    digests: tuple[bytes, ...]
-    """Of the footer and of the page indexes."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
-    exchange: Exchange | None = None
 
     @classmethod
-    def of_footer(
-        cls,
-        stored: StoredFile,
-        indexes: dict[int, Indexes],
-        exchange: Exchange | None = None,
-        *,
-        is_new: bool,
-    ) -> "FetchedFile":
-        digests = [digest_of(stored.data)] if stored.data else []
-        if indexes:
-            digests.append(digest_of(*(part for index in indexes.values() for part in index.parts())))
+    def of_footer(cls, stored: StoredFile, indexes: dict[int, Indexes], *, is_new: bool) -> "FetchedFile":
         known = replace(stored, data=b"")
-        return cls(encode(stored), is_new, known, tuple(digests), encode_indexes(indexes, known), exchange)
+        return cls(encode(stored), is_new, known, encode_indexes(indexes, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +139,7 @@ class FooterFetcher:
         self.tails.learn(file.subset, version.size, length, ranges)
         with _DECODING:
             stored = stored_response(tail, self.source, data)
-            return FetchedFile.of_footer(stored, indexes, tail.exchange, is_new=True)
-
-    def fetch_apart(self, file: IndexFile) -> FetchedFile:
-        """Fetch a file on a new connection, including a stored footer."""
-        with self.source.with_new_connection() as source:
-            return FooterFetcher(source, self.tails, {}, self.table, self.pages).fetch(file)
+            return FetchedFile.of_footer(stored, indexes, is_new=True)
 
     def _indexes(
         self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.join.batch_file import BatchFile
-from catalogue.join.lookups import LOOKUPS, NUMBER, ExactLookups, LookupFile, Lookups, StoredLookups, WideLookups
+from catalogue.join.lookups import LOOKUPS, NUMBER, LookupFile, Lookups, SingleLookups, WideLookups
 from catalogue.parquet.arrow_arrays import binaries, flags, integers, numbers, positions, texts_of_keys
 from catalogue.surt import KeyInterval
 
@@ -44,7 +44,7 @@ class JoinKeys:
         self.column = column
         self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
-        self._file = LookupFile(self._lookups)
+        self._file = LookupFile(self._lookups, is_ascii=is_ascii)
         schema = self._inputs.schema
         same = [place for place, field in enumerate(schema) if field.metadata == _SAME and field.type == pa.null()]
         self._same = same[0] if same else None
@@ -98,7 +98,7 @@ class JoinKeys:
         if self._same is None:
             return batch
         first, last = self._inputs.places[number]
-        parts = [part.column("start") for part in self._file.parts(first, last + 1)]
+        parts = [keys for _, keys in self._file.parts(range(first, last + 1))]
         keys = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         if len(keys) < len(batch):
             keys = keys.take(positions(integers(batch.column(NUMBER)) - first))
@@ -136,12 +136,7 @@ class JoinKeys:
     def between(self, start: bytes, end: bytes) -> Lookups:
         """Return the intervals with keys between two keys, the second exclusive, cut to them."""
         if not self.is_wide:
-            low, high = self.place(start), self.place(end)
-            if self.is_ascii:
-                return StoredLookups(self._file, low, high)
-            first, stop = (bisect_right(self._lookups.starts, low) - 1, bisect_left(self._lookups.starts, high))
-            rows = self._lookups.read(range(max(0, first), max(0, first, stop)))
-            return ExactLookups(rows.slice(low - self._lookups.starts[max(0, first)], high - low))
+            return SingleLookups(self._file, range(self.place(start), self.place(end)))
         first = min(max(0, bisect_right(self._file.firsts, start) - 1), bisect_right(self._reached, start))
         rows = self._lookups.read(range(first, max(first, bisect_left(self._file.firsts, end))))
         begins, ends = rows.column("start"), rows.column("end")

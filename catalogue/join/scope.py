@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,11 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
-from catalogue.errors import NotHarvested, QueryError, UncoveredColumns
-from catalogue.find_captures import known_columns, run_query
-from catalogue.formatting import join_first, plural
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.find_captures import crawl_indexes, known_columns, run_query
+from catalogue.formatting import plural
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.lookups import Lookups
@@ -70,6 +70,7 @@ class Scope:
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """Without keys."""
+        self._indexes_of = cache(crawl_indexes(session, self.query, self.selection, query.index))
 
     @property
     def _shown(self) -> "StoredCrawls | None":
@@ -85,8 +86,8 @@ class Scope:
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""
-        shown = self._shown if index == COLUMNAR else None
-        return shown.missing(crawl, self.selection.subsets) if shown else ()
+        columnar = self._indexes_of(crawl).columnar if index == COLUMNAR else None
+        return columnar.scope.missing if columnar else ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -94,9 +95,8 @@ class Scope:
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:
-        """Return the captures of the keys of a slice, without those that ``lookups`` notes instead."""
-        notes = self._kind.columns == () and self.query.keys_decide and each.index == COLUMNAR
-        intervals = lookups.noting() if notes else lookups.intervals
+        """Return the captures of the keys of a slice."""
+        intervals = lookups.intervals
         patterns = (plural(len(intervals), "key"),)
         # Only an inner join returns captures as they come; the others collect them by pattern.
         query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
@@ -128,26 +128,16 @@ class Scope:
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
-        shown, dataset = self._shown, self._session.dataset
-        subsets = self.selection.subsets
-        columnar = shown is not None and shown.answers(crawl, subsets)
-        if self._index == AUTO and shown and shown.missing(crawl, subsets):
-            columnar = False
-        read = {*self.query.read_columns, *self.query.of(untyped=True).read_columns}
-        cdx = read.issubset(COLUMNS) and (
-            crawl in self._session.block_lists.stored or (not columnar and keys.patterns <= _SEARCHED)
-        )
+        indexes, dataset = self._indexes_of(crawl), self._session.dataset
+        has_list = crawl in self._session.block_lists.stored
+        # Without --index columnar, footers answer only where all of them are stored.
+        columnar = indexes.columnar is not None and not (self._index == AUTO and indexes.columnar.scope.missing)
+        cdx = indexes.cdx is not None and (has_list or (not columnar and keys.patterns <= _SEARCHED))
         found = [CDX] * cdx + [COLUMNAR] * columnar
-        if self._index != AUTO:
-            found = [index for index in found if index == self._index]
-        if self._index == CDX and not read.issubset(COLUMNS):
-            raise UncoveredColumns(
-                f"the CDX index has no column {join_first(sorted(read - {*COLUMNS}))}; use --index columnar"
-            )
         if not found:
             wanted = " --index cdx" if self._index == CDX else ""
             what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"
-            command = f"{dataset.harvest_command(crawl, subsets)}{wanted}"
+            command = f"{dataset.harvest_command(crawl, self.selection.subsets)}{wanted}"
             raise NotHarvested(
                 f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
             )

@@ -70,7 +70,7 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
 
     Args:
         bounds: of the row groups.
-        keys: of a join whose intervals may not be cut, because bounds are in signed order; see ``query.near``.
+        keys: of a join whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
     """
 
     def piece() -> Piece:

@@ -229,7 +229,7 @@ def _read_pages(group: "PlannedRowGroup", index: ColumnIndex) -> set[int]:
 
 
 def _pages_axis(
-    file: FileExtent, group: "PlannedRowGroup", index: ColumnIndex, intervals: Sequence[KeyInterval]
+    file: FileExtent, group: "PlannedRowGroup", index: ColumnIndex, intervals: Iterable[KeyInterval]
 ) -> Axis:
     read = _read_pages(group, index)
     extents = []
@@ -271,7 +271,7 @@ def _number(text: str) -> int:
 def _axis(
     name: str,
     lanes: Mapping[str, Sequence[tuple[Extent, State]]],
-    intervals: Sequence[KeyInterval],
+    intervals: Iterable[KeyInterval],
     *,
     outside: bool = False,
 ) -> Axis:

@@ -31,8 +31,9 @@ from catalogue.errors import (
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cost import Cost
-from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, Search
+from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.surt import KeyInterval
@@ -122,7 +123,7 @@ class CdxIndex:
         search = self._needed(query.intervals)
         return self._planned(search, () if search else tuple(self._blocks(query)))
 
-    def _planned(self, search: Search | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
+    def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         requests = tuple(request for each in blocks for request in self._requests(each))
         waves = (requests,) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
@@ -132,7 +133,7 @@ class CdxIndex:
         divided = self._planned(None, tuple(self._divided(each, most) for each in plan.blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, intervals: Sequence[KeyInterval]) -> Search | None:
+    def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
         """Return the estimated search of the list; None if everything needed of it is known."""
         known = self._lists.get(self.crawl)
         if isinstance(known, StoredList):
@@ -145,7 +146,7 @@ class CdxIndex:
         later = SEARCH_BY_ROW_GROUPS if by_row_groups else PREDICTED_SEARCH if predictor else NEXT_SEARCH
         first = later if known or by_row_groups else START + later
         more = len(unknown) - 1
-        return Search(
+        return ListSearch(
             first.requests + more * later.requests + len(intervals),
             first.bytes + more * later.bytes + len(intervals) * _BLOCK,
             first.requests + more * later.requests,
@@ -172,12 +173,12 @@ class CdxIndex:
                 runs += runs.pop().joined(run, gap) if runs else [run]
             at = after
         for run in runs:
-            some = intervals[run.start : run.stop]
+            some = intervals.part(run.start, run.stop)
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)
 
-    def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: Sequence[KeyInterval]) -> PlannedBlocks:
+    def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals) -> PlannedBlocks:
         pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 

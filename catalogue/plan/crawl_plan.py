@@ -1,7 +1,7 @@
 """The plan of a crawl: what is read of its files, row groups and columns or of its blocks, in which requests."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,9 @@ from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.surt import KeyInterval
 
 if TYPE_CHECKING:
     from catalogue.cdx.cluster import BlockList, BlockRead
@@ -87,7 +87,6 @@ class PlannedRowGroup:
 
     ordinal: int
     num_rows: int
-    intervals: Sequence[KeyInterval]
     least: bytes
     """A lower bound of the keys that may match."""
     rows: tuple[range, ...]
@@ -135,7 +134,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class ListSearch:
     """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
 
     requests: int
@@ -155,7 +154,7 @@ class PlannedBlocks:
     """The subsets whose rows are returned, in the order of the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
-    intervals: Sequence[KeyInterval]
+    intervals: KeyIntervals
     pins: tuple[FileVersion | None, ...]
     """Known versions of the files of ``reads``."""
 
@@ -184,7 +183,7 @@ class CrawlPlan:
     """Page indexes to fetch first; then the crawl is planned again."""
     awaited: tuple[Awaited, ...] = ()
     """The row groups they belong to, not among ``files`` yet."""
-    search: Search | None = None
+    search: ListSearch | None = None
     """A search of the list of blocks to make first; then the crawl is planned again."""
     missing: tuple[str, ...] = ()
     """Sentences about what is not stored and may match."""

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
 
@@ -59,8 +59,10 @@ def plan_files(
         enough = _first if query.is_inorder else _enough
         choices, certain = enough(choices, query.limit)
     odds = _Odds(choices, query, considered)
-    drafts = [_draft(choice, query.of(untyped=is_untyped(choice.group)), odds, cost) for choice in choices]
-    reads = tuple(_file_reads(drafts))
+    planned = [
+        (choice, _plan_row_group(choice, query.of(untyped=is_untyped(choice.group)), odds, cost)) for choice in choices
+    ]
+    reads = tuple(_file_reads(planned))
     return CrawlPlan(
         crawl,
         COLUMNAR,
@@ -70,8 +72,8 @@ def plan_files(
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=tuple(_index_fetches(drafts, cost)),
-        awaited=tuple(draft.awaited for draft in drafts if draft.awaited),
+        indexes=tuple(_index_fetches(planned, cost)),
+        awaited=tuple(group for _, group in planned if isinstance(group, Awaited)),
         missing=(*missing, *keyless),
         defects=tuple(defects),
     )
@@ -196,14 +198,10 @@ class _Odds:
         return min(1.0, self._holders / partial) if partial else 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    choice: Choice
-    read: PlannedRowGroup | None
-    awaited: Awaited | None = None
+_Planned = tuple[Choice, PlannedRowGroup | Awaited]
 
 
-def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Draft:
+def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
     chunks = read_chunks(query, choice.metadata, choice.group)
     reads = tuple(
         ColumnRead(chunk, index, index.covering(choice.rows)) if index else ColumnRead(chunk)
@@ -216,11 +214,10 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
     if choice.missing and seconds > cost.latency:
         awaited, needed = _await(choice, query, odds.of(choice), cost)
         if needed < seconds:
-            return _Draft(choice, None, awaited)
-    group = PlannedRowGroup(
+            return awaited
+    return PlannedRowGroup(
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
-        intervals=choice.intervals,
         least=choice.least,
         rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,
@@ -230,7 +227,6 @@ def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Dr
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),
     )
-    return _Draft(choice, group)
 
 
 def _cheapest(
@@ -299,15 +295,13 @@ def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tup
     return awaited, seconds
 
 
-def _file_reads(drafts: Iterable[_Draft]) -> Iterator[PlannedFile]:
-    by_file: dict[str, list[_Draft]] = {}
-    for draft in drafts:
-        if draft.read:
-            by_file.setdefault(draft.choice.metadata.file.path, []).append(draft)
-    for of_file in by_file.values():
-        metadata = of_file[0].choice.metadata
-        groups = tuple(draft.read for draft in of_file if draft.read)
-        yield PlannedFile(metadata.file, metadata.pin, metadata.footer.created_by, groups, metadata.cached)
+def _file_reads(planned: Iterable[_Planned]) -> Iterator[PlannedFile]:
+    by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup]]] = {}
+    for choice, group in planned:
+        if isinstance(group, PlannedRowGroup):
+            by_file.setdefault(choice.metadata.file.path, (choice.metadata, []))[1].append(group)
+    for metadata, groups in by_file.values():
+        yield PlannedFile(metadata.file, metadata.pin, metadata.footer.created_by, tuple(groups), metadata.cached)
 
 
 def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
@@ -334,10 +328,10 @@ def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
             yield fetch if fetch.cached else fetch._replace(most=most_requests(inside, cost.max_gap))
 
 
-def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[PlannedRequest]:
+def _index_fetches(planned: Iterable[_Planned], cost: Cost) -> Iterator[PlannedRequest]:
     by_file: dict[str, list[Part]] = {}
-    for draft in drafts:
-        if draft.awaited:
-            by_file.setdefault(draft.choice.metadata.file.path, []).extend(draft.choice.missing)
+    for choice, group in planned:
+        if isinstance(group, Awaited):
+            by_file.setdefault(group.file.path, []).extend(choice.missing)
     for path, parts in by_file.items():
         yield from plan_requests(path, parts, max_gap=cost.max_gap)

@@ -11,9 +11,10 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
+from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
-from catalogue.query.resolved_query import ResolvedQuery, holds, is_lower_bound, least_match, near
-from catalogue.surt import END, KeyInterval
+from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.surt import END
 from catalogue.tables.file_metadata import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
@@ -45,7 +46,7 @@ class Choice:
 
     metadata: FileMetadata
     group: RowGroup
-    intervals: Sequence[KeyInterval]
+    intervals: KeyIntervals
     bounded: bool
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
@@ -86,9 +87,9 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     key = group.chunks[query.table.key]
     chunks = read_chunks(query, metadata, group)
     bounds = key.bounds or (metadata.indexes(group.ordinal) or Indexes()).bounds
-    intervals = near(query.intervals, bounds)
-    least = least_match(intervals, bounds)
-    whole = Unit(range(group.num_rows), holds(intervals, bounds), key.null_count, least, _greatest(bounds))
+    intervals = query.intervals.near(bounds)
+    least = intervals.least_match(bounds)
+    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), key.null_count, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
     choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
@@ -168,17 +169,17 @@ def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: 
     key_index = decode_column_index(indexes.column_index, key, len(offset_index))
     units = []
     for page, of_page in _pages_near(choice.intervals, key_index):
-        if some := near(choice.intervals, of_page):
+        if some := choice.intervals.near(of_page):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
-            is_certain = holds(choice.intervals, of_page)
-            units.append(Unit(rows, is_certain, nulls, least_match(some, of_page), _greatest(of_page)))
+            is_certain = choice.intervals.contain_all(of_page)
+            units.append(Unit(rows, is_certain, nulls, some.least_match(of_page), _greatest(of_page)))
     if not is_lower_bound(bounds):
         choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
 
 
-def _pages_near(intervals: Sequence[KeyInterval], index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
+def _pages_near(intervals: KeyIntervals, index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
     """Yield the pages with keys that may be between the first and the last of ascending intervals."""
     first, last = intervals[0].start, intervals[-1].end
     for page, bounds in enumerate(index.bounds):

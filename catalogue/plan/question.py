@@ -1,6 +1,6 @@
 """A query and the indexes of its crawls: plan it crawl by crawl, and make the requests that a plan needs first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -61,7 +61,8 @@ class Question:
         return self._with(self.query, crawls)
 
     def _with(self, query: ResolvedQuery, crawls: Sequence[str]) -> "Question":
-        other = Question(query, crawls, self._indexes_of, self.source, self._lists, self._cost, self._unlisted)
+        unlisted = self._unlisted if tuple(crawls[:1]) == self.crawls[:1] else ()  # they are newer than the first one
+        other = Question(query, crawls, self._indexes_of, self.source, self._lists, self._cost, unlisted)
         other._indexes = self._indexes
         return other
 
@@ -100,7 +101,11 @@ class Question:
                 break
             plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
-        return self._divided(ReadPlan.of(query, self._cost, plans, self._unlisted))
+        return self._divided(self.joined(query, plans))
+
+    def joined(self, query: ResolvedQuery, plans: Iterable[CrawlPlan]) -> ReadPlan:
+        """Join the plans of crawls, newest first."""
+        return ReadPlan.of(query, self._cost, plans, self._unlisted)
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks into as many requests as take the least time, unless a limit may end them early."""

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from catalogue.parquet.model import Bounds
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.query.exact_keys import ManyKeys
-from catalogue.query.resolved_query import near
-from catalogue.surt import END, KeyInterval, merge
+from catalogue.query.key_intervals import KeyIntervals
+from catalogue.surt import END
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
@@ -18,12 +16,13 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
     Row groups that share a request stay together. The page indexes of the plan have been fetched. Each part has the
     keys of the query that it needs.
     """
-    for crawl in plan.crawls:
-        for part, intervals in _parts(replace(crawl, counted=0, missing=(), defects=(), other=None), size):
+    for each in plan.crawls:
+        crawl = replace(each, counted=0, missing=(), defects=(), other=None)
+        for part, intervals in _parts(crawl, plan.query.intervals, size):
             yield replace(plan, query=replace(plan.query, intervals=intervals), crawls=(part,), unlisted=())
 
 
-def _parts(crawl: CrawlPlan, size: int) -> Iterator[tuple[CrawlPlan, Sequence[KeyInterval]]]:
+def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
     """Yield parts of the plan of a crawl, and the intervals of keys that they read."""
     by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(crawl.waves):
@@ -35,20 +34,18 @@ def _parts(crawl: CrawlPlan, size: int) -> Iterator[tuple[CrawlPlan, Sequence[Ke
         for groups in _together(file, waves, size):
             ordinals = {group.ordinal for group in groups}
             mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
-            files = (replace(file, row_groups=tuple(groups)),)
-            yield replace(crawl, files=files, waves=tuple(wave for wave in mine if wave)), _intervals(groups)
+            part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
+            yield replace(part, waves=tuple(wave for wave in mine if wave)), _intervals(intervals, groups)
     for planned in crawl.blocks:
-        for part in _of_blocks(planned, size):
-            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in part.reads)
-            yield replace(crawl, blocks=(part,), waves=(requests,)), part.intervals
+        for of_blocks in _of_blocks(planned, size):
+            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in of_blocks.reads)
+            yield replace(crawl, files=(), blocks=(of_blocks,), waves=(requests,)), of_blocks.intervals
 
 
-def _intervals(groups: Sequence[PlannedRowGroup]) -> Sequence[KeyInterval]:
-    """Return the intervals that row groups may contain."""
-    first, *others = (group.intervals for group in groups)
-    if isinstance(first, ManyKeys):
-        return first.joined([other for other in others if isinstance(other, ManyKeys)])
-    return merge(interval for some in (first, *others) for interval in some)
+def _intervals(every: KeyIntervals, groups: Sequence[PlannedRowGroup]) -> KeyIntervals:
+    """Return the intervals from the first to the last that row groups may contain."""
+    starts, stops = zip(*(every.span(group.columns[0].chunk.bounds) for group in groups), strict=True)
+    return every.part(min(starts), max(stops))
 
 
 def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
@@ -67,7 +64,7 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
                 reads=tuple(
                     each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
                 ),
-                intervals=near(planned.intervals, Bounds(blocks.key(0), end)),
+                intervals=planned.intervals.between(blocks.key(0), end),
                 pins=planned.pins[start:number],
             )
             start, received = number, 0

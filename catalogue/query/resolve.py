@@ -8,6 +8,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.parquet.column_types import NESTED, arrow_type
 from catalogue.query.deduplicate import Distinct
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.query import Query
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
 from catalogue.query.times import time_bounds
@@ -38,7 +39,7 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     where, where_untyped = query.filters.parsed(query.where, newer, dataset)
     intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
-        intervals=intervals if query.within is None else intersect(intervals, query.within),
+        intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
         patterns=query.patterns,
         columns=columns,
         where=where,

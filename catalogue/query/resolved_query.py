@@ -4,20 +4,16 @@ Row groups with missing or doubtful statistics might match. The residual filter 
 read.
 """
 
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
-import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
-from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup, number
-from catalogue.query.exact_keys import ManyKeys
-from catalogue.surt import KeyInterval
+from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
+from catalogue.query.key_intervals import KeyIntervals
 
 _NO_SCHEMA = pa.schema([])
 
@@ -68,8 +64,7 @@ class Where:
 class ResolvedQuery:
     """Which rows and columns a query reads."""
 
-    intervals: Sequence[KeyInterval]
-    """Disjoint and ascending; a tuple, or ``ManyKeys``."""
+    intervals: KeyIntervals
     patterns: tuple[str, ...]
     """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
@@ -150,59 +145,6 @@ class ResolvedQuery:
         return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
 
 
-def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> Sequence[KeyInterval]:
-    """Return the intervals that may contain keys between the bounds; all if bounds are unknown.
-
-    Bounds in the signed order of old writers are safe as well: the strings with a prefix are consecutive in that order
-    too, and for ASCII both orders are the same.
-    """
-    if bounds is None:
-        return intervals
-    if isinstance(intervals, ManyKeys):
-        first, stop = intervals.place(bounds.min), intervals.place(bounds.max + b"\0")
-    else:
-        first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
-        stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
-    if bounds.order is Order.UNSIGNED:
-        return intervals[first:stop]
-    if isinstance(intervals, ManyKeys):
-        if not len(intervals.not_ascii):
-            return intervals[first:stop]
-        below, above = (
-            intervals.not_ascii[some] for some in (intervals.not_ascii < first, intervals.not_ascii >= stop)
-        )
-        return intervals.take(np.concatenate([below, np.arange(first, stop), above]))
-    return tuple(
-        interval
-        for at, interval in enumerate(intervals)
-        if first <= at < stop or not (interval.start.isascii() and interval.end.isascii())
-    )
-
-
-def is_lower_bound(bounds: Bounds | None) -> bool:
-    """Return whether no key is less than ``min``, compared byte by byte.
-
-    A key that is not less than ASCII text in the signed order of old writers is not less in the order of bytes either.
-    """
-    return bounds is not None and (bounds.order is Order.UNSIGNED or bounds.min.isascii())
-
-
-def least_match(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bytes:
-    """Return a lower bound of the keys that are in one of the intervals and between the bounds."""
-    start = intervals[0].start if len(intervals) else b""
-    return max(start, bounds.min) if bounds and is_lower_bound(bounds) else start
-
-
-def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
-    """Return whether all keys between the bounds are in one of the intervals."""
-    if bounds is None or bounds.order is not Order.UNSIGNED:
-        return False
-    if isinstance(intervals, ManyKeys):
-        return bounds.min == bounds.max and intervals.place(bounds.min) < intervals.place(bounds.min + b"\0")
-    after = bisect_right(intervals, bounds.min, key=attrgetter("start"))
-    return after > 0 and bounds.max < intervals[after - 1].end
-
-
 def is_untyped(group: RowGroup) -> bool:
     """Return whether a row group has no detected media types."""
     chunk = group.chunks.get("content_mime_detected")
@@ -212,7 +154,7 @@ def is_untyped(group: RowGroup) -> bool:
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
     """Return whether rows of a row group might match by all of its statistics."""
     key = group.chunks.get(query.table.key)
-    if key is None or not near(query.intervals, key.bounds):
+    if key is None or not query.intervals.near(key.bounds):
         return False  # rows without keys do not match
     time = group.chunks.get(query.table.time) if query.table.time else None
     if time and _refuted_by_time(query, time):

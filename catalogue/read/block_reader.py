@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
+from contextlib import closing
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,6 @@ from catalogue.errors import FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.sections import sections
 from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import IN_FLIGHT
@@ -34,7 +34,9 @@ _ALL_TYPED = "CC-MAIN-2018-39"
 """The first crawl with languages, which are newer than detected media types: a later block has none only by chance."""
 
 
-class _Job(NamedTuple):
+class BlockRequest(NamedTuple):
+    """A request for neighbouring blocks of a plan."""
+
     planned: PlannedBlocks
     read: BlockRead
     pin: FileVersion | None
@@ -63,56 +65,55 @@ def block_pieces(
         SourceError: if a request fails.
     """
     residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
-    jobs = [
-        _Job(planned, read, pin, following.intervals[0].start if following else END)
-        for section in sections(plan)
-        for planned, following in zip_longest(section.blocks, section.blocks[1:])
+    with closing(fetch_blocks(plan, source, executor, events)) as fetched:
+        for request, response in fetched:
+            for rows, last in _matching(request, response, residuals):
+                yield Piece(rows.select(plan.row_schema.names), last)
+            yield Piece(None, _least_after(request))
+            events.done()
+
+
+def fetch_blocks(
+    plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents
+) -> Generator[tuple[BlockRequest, Response], None, None]:
+    """Yield the requests for the blocks of a plan and their responses, in order, and report versions of files.
+
+    Raises:
+        SourceError: if a request fails.
+        FileChanged: if two responses are of different versions of a file.
+    """
+    requests = [
+        BlockRequest(planned, read, pin, following.intervals[0].start if following else END)
+        for crawl in plan.crawls
+        for planned, following in zip_longest(crawl.blocks, crawl.blocks[1:])
         for read, pin in zip(planned.reads, planned.pins, strict=True)
     ]
 
-    def fetch(job: _Job) -> tuple[_Job, Response]:
-        return job, source.get(job.read.path, job.read.range, pin=job.pin)
+    def fetch(request: BlockRequest) -> Response:
+        return source.get(request.read.path, request.read.range, pin=request.pin)
 
     in_flight = 1 if plan.stops_early else IN_FLIGHT
-    fetched = map_in_order(executor, fetch, jobs, limit=in_flight, weight=lambda job: len(job.read.range))
-    try:
-        for job, response in _noting(fetched, jobs, events):
-            for rows, last in _matching(job, response, residuals):
-                yield Piece(rows.select(plan.row_schema.names), last)
-            yield Piece(None, _least_after(job))
-            events.done()
-    finally:
-        fetched.close()
-
-
-def _least_after(job: _Job) -> bytes:
-    """Return a lower bound of the keys in the blocks of the crawl that are read next; ``END`` if there are none."""
-    stop = job.read.blocks.stop
-    return job.planned.blocks.key(stop) if stop < job.planned.reads[-1].blocks.stop else job.after
-
-
-def _noting(
-    fetched: Iterator[tuple[_Job, Response]], jobs: list[_Job], events: ReadEvents
-) -> Iterator[tuple[_Job, Response]]:
-    """Yield responses, and note the versions of their files.
-
-    Raises:
-        FileChanged: if two responses are of different versions of a file.
-    """
-    left = iter(jobs)
+    responses = map_in_order(executor, fetch, requests, limit=in_flight, weight=lambda request: len(request.read.range))
     versions: dict[str, FileVersion] = {}
-    try:
-        for job, response in fetched:
-            version = FileVersion(response.total_size, response.etag)
-            _check_version(job.read.path, version, versions.setdefault(job.read.path, version))
-            next(left)
+    with closing(responses):
+        for request in requests:
+            crawl, path = request.planned.crawl, request.read.path
+            try:
+                response = next(responses)
+                version = FileVersion(response.total_size, response.etag)
+                _check_version(path, version, versions.setdefault(path, version))
+            except FileChanged:
+                events.note_version(crawl, path, None)
+                raise
             if response.etag:
-                events.note_version(job.planned.crawl, job.read.path, version)
-            yield job, response
-    except FileChanged:
-        job = next(left)
-        events.note_version(job.planned.crawl, job.read.path, None)
-        raise
+                events.note_version(crawl, path, version)
+            yield request, response
+
+
+def _least_after(request: BlockRequest) -> bytes:
+    """Return a lower bound of the keys in the blocks of the crawl that are read next; ``END`` if there are none."""
+    stop, planned = request.read.blocks.stop, request.planned
+    return planned.blocks.key(stop) if stop < planned.reads[-1].blocks.stop else request.after
 
 
 def _check_version(path: str, version: FileVersion, first: FileVersion) -> None:
@@ -120,16 +121,18 @@ def _check_version(path: str, version: FileVersion, first: FileVersion) -> None:
         raise FileChanged(f"{path} was replaced while it was read; run the query again")
 
 
-def _matching(job: _Job, response: Response, residuals: dict[bool, Residual]) -> Iterator[tuple[pa.Table, bytes]]:
+def _matching(
+    request: BlockRequest, response: Response, residuals: dict[bool, Residual]
+) -> Iterator[tuple[pa.Table, bytes]]:
     """Yield the rows of blocks that match, with the last key of their block."""
-    planned = job.planned
+    planned, read = request.planned, request.read
     subsets = texts(planned.subsets)
-    for block in inflate_blocks(planned.blocks, job.read, response.body, response.total_size, planned.intervals):
+    for block in inflate_blocks(planned.blocks, read, response.body, response.total_size, planned.intervals):
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
             typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
-            matching, _ = residuals[not typed].keep(rows, planned.intervals)
+            matching, _ = residuals[not typed].keep(rows)
             if {*SUBSETS}.difference(planned.subsets):
                 matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
             if matching.num_rows:

@@ -1,7 +1,7 @@
 """Row groups that are decoded together: opening a small one takes longer than decoding it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,7 @@ from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.model import ColumnChunk
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.exact_keys import ManyKeys
 from catalogue.read.prefetch import LoadedRowGroup
-from catalogue.surt import KeyInterval
 
 MOST_ROW_GROUPS = 64
 """Of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
@@ -43,18 +41,6 @@ class Bundle:
     def candidates(self) -> np.ndarray:
         """The ascending numbers of the rows that may match."""
         return RowRuns(self, [group.read.rows for group in self.groups]).between(0)
-
-    @property
-    def intervals(self) -> Sequence[KeyInterval]:
-        """The ascending intervals of keys of the query that the row groups may contain."""
-        first = self.groups[0].read.intervals
-        if len(self.groups) == 1:
-            return first
-        if isinstance(first, ManyKeys):
-            return first.joined([each for group in self.groups if isinstance(each := group.read.intervals, ManyKeys)])
-        every = chain.from_iterable(group.read.intervals for group in self.groups)
-        by_start = {each.start: each for each in every}  # disjoint, as they are those of the query
-        return tuple(map(by_start.__getitem__, sorted(by_start)))
 
     @property
     def size(self) -> int:

@@ -205,7 +205,7 @@ class _Reading:
 
     def _decide(self, bundle: Bundle) -> _Waiting:
         query, residual = self._query(bundle.groups[0]), self._residual(bundle)
-        candidates, intervals = bundle.candidates, bundle.intervals
+        candidates = bundle.candidates
         columns = {}
         for reads in bundle.columns:
             name = reads[0].chunk.column.name
@@ -220,7 +220,7 @@ class _Reading:
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, candidates, schema, bundle, self._path_columns):
-            matching, where = residual.keep(valid(table, bundle, query.tested_columns), intervals)
+            matching, where = residual.keep(valid(table, bundle, query.tested_columns))
             numbers.append(candidates[start + where])
             tables.append(matching)
             start += table.num_rows
@@ -291,7 +291,7 @@ class _Reading:
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
-            rows, _ = self._residual(bundle).keep(tested, bundle.intervals, decided=decided.column_names)
+            rows, _ = self._residual(bundle).keep(tested, decided=decided.column_names)
             if rows.num_rows:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
@@ -327,7 +327,7 @@ class _Reading:
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
             tested = valid(rows, bundle, self._query(group).tested_columns)
-            matching, _ = self._residual(bundle).keep(tested, group.read.intervals)
+            matching, _ = self._residual(bundle).keep(tested)
             if matching.num_rows:
                 yield valid(matching, bundle), keys.at(stop) if keys else b""
 

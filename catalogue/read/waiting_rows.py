@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from catalogue.atomic_files import named
-from catalogue.query.exact_keys import KeyTexts
+from catalogue.query.key_intervals import KeyTexts
 from catalogue.read.row_order import Ascending, RowOrder
 
 _MOST = 64 << 20

@@ -17,9 +17,10 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.selection import Selection, select_stored
-from catalogue.server.cdx_blocks import lines_of_blocks
+from catalogue.server.cdx_blocks import lines_in_memory, read_lines
 from catalogue.server.cdx_filters import apply_filters
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, Page, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest
@@ -65,7 +66,12 @@ class CdxSearch:
         """
         lines = self._memory.lines(self.state, self.crawl, intervals)
         if lines is None:
-            lines = lines_of_blocks(self._catalogue.session, self.crawl, intervals, self._memory, self.state)
+            session = self._catalogue.session
+            lines = lines_in_memory(session, self.crawl, intervals, self._memory, self.state)
+            if lines is None:
+                every = replace(request, filters=(), first="", last="")
+                captures = _captures(self._catalogue, self.crawl, every, intervals)
+                lines = read_lines(session, self.crawl, captures, self._memory, self.state)
             if lines is None:
                 return self._read_rows(request, intervals)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
@@ -222,7 +228,7 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
 
         where = parse_where(request.where, pa.schema([]), catalogue.session.dataset)
     query = ResolvedQuery(
-        intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
+        Intervals(intervals), (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
     )
     return _run(catalogue, query, crawl)
 
@@ -246,5 +252,5 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
 
 
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in _run(catalogue, query, crawl).batches(warn=False))

@@ -41,21 +41,6 @@ _LENGTH = re.compile("[0-9]{1,18}")
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
-    """A request and its response on a connection for several requests."""
-
-    look: Callable[[], None]
-    """Updates ``surplus``."""
-    surplus: bool = False
-    """Whether bytes came after the response; never set by the first exchange of a connection."""
-
-    def is_doubtful(self) -> bool:
-        """Return whether the response may belong to another request, by the bytes received until now."""
-        self.look()
-        return self.surplus
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """A response that passed every check."""
@@ -71,8 +56,6 @@ class Response:
     """The ``Date`` header."""
     server: str | None = None
     """The ``Server`` header."""
-    exchange: Exchange | None = field(default=None, compare=False)
-    """None if the response cannot belong to another request."""
 
 
 class Source(Protocol):

@@ -14,14 +14,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http.client import BadStatusLine, HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
 from catalogue.errors import Unreachable
-from catalogue.source.checks import Exchange, Request, Response
+from catalogue.source.checks import Request, Response
 
 _FIRST_ADDRESS_SECONDS = 2.0
 """Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
@@ -135,7 +135,6 @@ class Connection:
         self._host = _host_header(route)
         self._lock = Lock()
         self._requests = 0
-        self._exchange = Exchange(self._look_for_surplus)
         self.reusable = True
         """Whether the last response allows another request."""
 
@@ -155,7 +154,6 @@ class Connection:
         """
         with self._lock:
             self._requests += 1
-            self._exchange = exchange = Exchange(self._look_for_surplus)
             self.reusable = False
             self._received.deadline = time.monotonic() + seconds
             self._received.sendall(_request_head(target, {"Host": self._host, **headers}))
@@ -165,16 +163,17 @@ class Connection:
                 if http_response.status >= 200:  # noqa: PLR2004
                     break
             response = request.read(http_response.status, http_response.fields, partial(self._read, http_response))
-            self.reusable = http_response.isclosed() and not http_response.will_close and self._is_quiet()
-        if exchange.surplus:
+            has_surplus = self._has_surplus()
+            self.reusable = http_response.isclosed() and not http_response.will_close and has_surplus is False
+        if has_surplus and self._requests > 1:  # the first response cannot be to an earlier request
             message = f"{request.where}: received surplus bytes; the response may belong to another request"
             raise Unreachable(message)
-        return replace(response, exchange=exchange)
+        return response
 
     def is_usable(self) -> bool:
         """Return whether another request can be sent: the connection is open, and no surplus was received."""
         with self._lock:
-            return self.reusable and self._is_quiet()
+            return self.reusable and self._has_surplus() is False
 
     def abort(self) -> None:
         """Make a running request of another thread fail."""
@@ -191,24 +190,13 @@ class Connection:
             raise ConnectionError(message)
         return body
 
-    def _is_quiet(self) -> bool:
-        """Return whether nothing was received since the last response, not even its end."""
+    def _has_surplus(self) -> bool | None:
+        """Return whether bytes were received since the last response; None if the connection has ended or is broken."""
         try:
             with self._received.without_waiting() as reader:
-                surplus = reader.peek(1)
+                return True if reader.peek(1) else None if self._received.ended else False
         except (OSError, ValueError):  # broken or closed
-            return False
-        if surplus and self._requests > 1:  # the first response cannot be to an earlier request
-            self._exchange.surplus = True
-        return not surplus and not self._received.ended
-
-    def _look_for_surplus(self) -> None:
-        """Look for bytes after the last response, unless another request is running."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._is_quiet()
-            finally:
-                self._lock.release()
+            return None
 
 
 class _HttpResponse(HTTPResponse):

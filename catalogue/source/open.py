@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult
 
@@ -61,29 +60,28 @@ def open_source(
         raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
-    new_source: Callable[[], Source]
+    source: Source
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
-        new_source = partial(HttpSource, root, user_agent=settings.user_agent, connections=policy.connections)
+        source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             message = f"{url} needs s3fs; run: {install_command('s3')}"
             raise QueryError(message) from error
-        new_source = partial(S3Source, root, user_agent=settings.user_agent, connections=policy.connections)
+        source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
-        new_source = partial(FolderSource, Path(url))
+        source = FolderSource(Path(url))
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
     limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
     return PoliteSource(
-        new_source(),
+        source,
         limiter,
         notify=notify,
         attempts=attempts,
         max_wait=max_wait,
-        new_source=new_source,
         observer=observer,
         limit=limit,
     )

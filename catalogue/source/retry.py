@@ -3,9 +3,7 @@
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Callable
 from threading import Lock
 
 from catalogue.errors import (
@@ -49,7 +47,7 @@ _UNAVAILABLE_SECONDS = 3600.0
 class PoliteSource:
     """A source that keeps to the rate limit, retries temporary failures, and gives up failing hosts."""
 
-    def __init__(  # noqa: PLR0913 - one parameter for each option
+    def __init__(
         self,
         inner: Source,
         limiter: Limiter,
@@ -58,7 +56,6 @@ class PoliteSource:
         jitter: Callable[[], float] = random.random,
         attempts: int = ATTEMPTS,
         max_wait: float = math.inf,
-        new_source: Callable[[], Source] | None = None,
         observer: Observer | None = None,
         limit: RequestLimit | None = None,
     ) -> None:
@@ -71,7 +68,6 @@ class PoliteSource:
             jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
             attempts: requests for one range before it fails.
             max_wait: longest wait in seconds for one range.
-            new_source: opens the same source with new connections.
             observer: called after each request.
             limit: of the number of requests.
         """
@@ -81,7 +77,6 @@ class PoliteSource:
         self._jitter = jitter
         self._attempts = attempts
         self._max_wait = max_wait
-        self._new_source = new_source
         self._observer = observer
         self._limit = limit
         self._lock = Lock()
@@ -193,22 +188,6 @@ class PoliteSource:
             raise
         observation.succeeded(response)
         return response
-
-    @contextmanager
-    def with_new_connection(self) -> Iterator["PoliteSource"]:
-        """Yield a copy of this source with a new connection."""
-        other = copy(self)
-        if self._new_source:
-            other.inner = self._new_source()
-        requests, received = other.requests, other.bytes
-        try:
-            yield other
-        finally:
-            if self._new_source:
-                other.inner.close()
-            with self._lock:
-                self.requests += other.requests - requests
-                self.bytes += other.bytes - received
 
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""

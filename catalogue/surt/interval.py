@@ -10,7 +10,7 @@ END = b"\xff"
 """Above every key: the byte 0xff never occurs in UTF-8 (RFC 3629, section 1)."""
 
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
-_start, _end = attrgetter("start"), attrgetter("end")
+_start = attrgetter("start")
 
 
 @dataclass(init=False, slots=True, order=True, unsafe_hash=True)
@@ -110,12 +110,6 @@ def intersect(some: Sequence[KeyInterval], others: Sequence[KeyInterval]) -> tup
             found.append(KeyInterval(start, end))
         places[one.end > other.end] += 1
     return tuple(found)
-
-
-def overlap(intervals: Sequence[KeyInterval], least: bytes, greatest: bytes) -> bool:
-    """Return whether one of the disjoint ascending intervals has keys between two keys, inclusive; a binary search."""
-    place = bisect_right(intervals, least, key=_end)
-    return place < len(intervals) and intervals[place].start <= greatest
 
 
 def covers(intervals: Sequence[KeyInterval], key: bytes) -> bool:

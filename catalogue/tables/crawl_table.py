@@ -14,10 +14,9 @@ from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.key_column import SIGNED
 from catalogue.parquet.model import Footer, RowGroup
-from catalogue.query.exact_keys import is_ascii
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import KeyInterval, overlap
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.footer_rows import USED, stored_chunks
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
@@ -109,7 +108,7 @@ class CrawlTable:
         return of, group
 
     def files(
-        self, subset: str, intervals: Sequence[KeyInterval], may_match: Callable[[dict[str, Any]], bool] = bool
+        self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
     ) -> list[FileMetadata]:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
 
@@ -136,22 +135,22 @@ class CrawlTable:
             stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
         )
 
-    def _matching(self, subset: str, intervals: Sequence[KeyInterval]) -> Iterator[_Row]:
+    def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
         """Yield the rows whose keys may be in one of the intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
-        # Bounds in signed order are valid for ASCII only; see resolved_query.near.
-        signed = any(self._table.parts[number].signed for number in parts) and not is_ascii(intervals)
+        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         for number in parts:
             if _may_match(self._table.parts[number], intervals, signed=signed):
                 yield from self._rows(number, self._places(number, intervals, signed=signed))
 
-    def _places(self, part: int, intervals: Sequence[KeyInterval], *, signed: bool) -> list[int]:
+    def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
         keys = self._keys(part)
         found: set[int] = set()
         if len(intervals) > len(keys.least):
             bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
-            found.update(row for row, (least, greatest) in bounds if overlap(intervals, least, greatest))
+            found.update(row for row, (least, greatest) in bounds if intervals.overlap(least, greatest))
         else:
             for interval in intervals:
                 end = bisect_left(keys.least, interval.end)
@@ -173,7 +172,7 @@ class CrawlTable:
         return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
 
 
-def _may_match(part: TablePart, intervals: Sequence[KeyInterval], *, signed: bool) -> bool:
+def _may_match(part: TablePart, intervals: KeyIntervals, *, signed: bool) -> bool:
     if part.unbounded or (part.signed and signed):
         return True
-    return overlap(intervals, part.least.encode(), part.greatest.encode())
+    return intervals.overlap(part.least.encode(), part.greatest.encode())

@@ -13,8 +13,8 @@ from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import FormatError, StoreDamaged, StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
 from catalogue.parquet.key_column import SIGNED
+from catalogue.query.key_intervals import ALL_KEYS, Intervals
 from catalogue.store.database import Store
-from catalogue.surt import EVERYTHING, KeyInterval
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     TABLES_FOLDER,
@@ -243,7 +243,7 @@ class StoredCrawls:
         """
         if (table := self.table(crawl)) is None:
             return []
-        intervals: Sequence[KeyInterval] = query.intervals if query else [EVERYTHING]
+        intervals = query.intervals if query else ALL_KEYS
         may_match = self._may_match(crawl, query)
         found = (table.files(subset, intervals, may_match) for subset in self._chosen(crawl, subsets))
         return sorted((file for files in found for file in files), key=lambda file: file.path)
@@ -279,7 +279,7 @@ class StoredCrawls:
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
         table = self.table(crawl) if self._state(crawl).gaps else None
-        found = (table.files(subset, ()) for subset in self.subsets(crawl)) if table else ()
+        found = (table.files(subset, Intervals()) for subset in self.subsets(crawl)) if table else ()
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def state_of(self, crawl: str, subsets: Sequence[str]) -> str:

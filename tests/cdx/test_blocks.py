@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, find_lines, line_starts
+from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, line_starts
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
+from catalogue.query.key_intervals import ALL_KEYS, Intervals
 from catalogue.surt import END, EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
-from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.cdx_indexes import CdxIndex, find_lines, make_index
 
 CRAWL = "CC-MAIN-2022-33"
 LINES = [f"com,{host})/ 202208{day:02}000000 {{}}" for host in "abcd" for day in range(1, 6)]
@@ -69,8 +70,18 @@ def test_finds_several_intervals_in_a_block() -> None:
     listed, shard = index.parsed(), index.files[index.shards[0]]
     (read,) = listed.reads(range(1))
     asked = [exact_interval(f"com,{host})/".encode()) for host in "aceh"] + [prefix_interval(b"com,z")]
-    found = list(find_lines(listed, read, shard, len(shard), asked))
+    found = list(find_lines(listed, read, shard, len(shard), Intervals(asked)))
     assert [(each.line, texts([each])) for each in found] == [(n, [lines[n - 1]]) for n in (1, 3, 5, 8)]
+
+
+def test_finds_many_intervals_of_any_kind_in_a_block() -> None:
+    lines = [f"com,{number:03})/ 20220801000000 {{}}" for number in range(300)]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    asked = [exact_interval(f"com,{number:03})/".encode()) for number in range(0, 200, 2)]
+    asked += [prefix_interval(f"com,{number:02}".encode()) for number in range(21, 29, 2)]
+    chosen = {*range(0, 200, 2), *(number for number in range(210, 290) if number // 10 % 2)}
+    found = Block("x", 0, data).find(Intervals(asked))
+    assert texts(list(found)) == [lines[number] for number in sorted(chosen)]
 
 
 def change_first(change: Callable[[bytes], bytes]) -> CdxIndex:
@@ -133,12 +144,12 @@ def test_rejects_shards_of_another_size_than_in_the_list() -> None:
     for first, size in ((0, len(shard) - 1), (0, len(shard) + 1), (1, len(shard) + 1), (0, 3)):
         (read,) = listed.reads(range(first, 2))
         with pytest.raises(BadCdx, match="the list has a block that ends at"):
-            list(find_lines(listed, read, shard[read.range.start : read.range.end], size, [EVERYTHING]))
+            list(find_lines(listed, read, shard[read.range.start : read.range.end], size, ALL_KEYS))
     (read,) = listed.reads(range(1))  # whose end is not that of the shard
     body = shard[: read.range.end]
-    assert len(texts(list(find_lines(listed, read, body, len(shard) + 1, [EVERYTHING])))) == 3
+    assert len(texts(list(find_lines(listed, read, body, len(shard) + 1, ALL_KEYS)))) == 3
     with pytest.raises(BadCdx, match="bytes instead of"):
-        list(find_lines(listed, read, body[:-1], len(shard), [EVERYTHING]))
+        list(find_lines(listed, read, body[:-1], len(shard), ALL_KEYS))
 
 
 def test_a_part_of_a_list_does_not_tell_where_a_shard_ends() -> None:
@@ -146,20 +157,20 @@ def test_a_part_of_a_list_does_not_tell_where_a_shard_ends() -> None:
     part: BlockList = replace(parse_blocks(CRAWL, INDEX.cluster), columns=complete.columns.slice(0, 2), ends=False)
     (read,) = part.reads(range(2))
     shard = INDEX.files[read.path]
-    assert len(texts(list(find_lines(part, read, shard, len(shard) + 100, [EVERYTHING])))) == 6
+    assert len(texts(list(find_lines(part, read, shard, len(shard) + 100, ALL_KEYS)))) == 6
 
 
 def test_times_in_order_are_enough() -> None:
     lines = [b"com,a)/ 20220801000000 {2}\n", b"com,a)/ 20220801000000 {1}\n", b"com,b)/ 20220801000000 {}\n"]
     block = Block("cdx-00000.gz", 0, b"".join(lines))
-    (found,) = block.find([exact_interval(b"com,a)/")])
+    (found,) = block.find(Intervals([exact_interval(b"com,a)/")]))
     assert found.data == b"".join(lines[:2])
 
 
 def test_control_characters_hide_no_keys() -> None:
     keys = [b"com,a)/", b"com,a)/\x01", b"com,a)/b"]  # as bytes, the lines of the first two are the other way round
     block = Block("cdx-00000.gz", 0, b"".join(b"%b 20220801000000 {}\n" % key for key in keys))
-    assert [each.line for key in keys for each in block.find([exact_interval(key)])] == [1, 2, 3]
+    assert [each.line for key in keys for each in block.find(Intervals([exact_interval(key)]))] == [1, 2, 3]
     for after in (0, 200_000):
         more = b"com,c)/ 20220801000000 {%b}\n" % (b" " * after)
         with pytest.raises(BadCdx, match="line 2"):
@@ -176,7 +187,7 @@ def test_finds_where_lines_of_any_length_start(lengths: list[int], control: int)
 
 def test_a_line_without_blanks_is_found_by_its_text() -> None:
     block = Block("cdx-00000.gz", 0, b"com,a)/ 20220801000000 {}\ncom,b)/\ncom,c)/ 20220801000000 {}\n")
-    (found,) = block.find([exact_interval(b"com,b)/")])
+    (found,) = block.find(Intervals([exact_interval(b"com,b)/")]))
     assert (found.line, found.data) == (2, b"com,b)/\n")
 
 

@@ -386,13 +386,13 @@ def test_harvest_replaces_damaged_values(cat: Catalogue, server: LoopbackServer)
     assert cat.check().complete
 
 
-def test_reports_equal_files_of_a_dataset(tmp_path: Path) -> None:
+def test_takes_equal_files_of_a_dataset(tmp_path: Path) -> None:
+    """Its owner may have copied them; those of Common Crawl are suspects."""
     mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 3)
     shutil.copy(index_path(mirror, 2), index_path(mirror, 1))
     files = [str(index_path(mirror, number).relative_to(mirror)) for number in range(3)]
     with opened(tmp_path / "data", mirror, "mine") as cat:
         cat.define("url_surtkey", paths=files)
-        failures = {path: reason for outcome in cat.harvest() for path, reason in outcome.failures.items()}
-        assert failures.keys() == {*files[1:]}
-        assert f"{files[1]} has the same footer or page index as {files[2]}" in failures[files[1]]
-        assert not cat.captures("*").complete
+        assert not [path for outcome in cat.harvest() for path in outcome.failures]
+        assert cat.captures("*").count() == 6
+        assert not cat.check().findings

@@ -18,6 +18,7 @@ from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.reports import file_extents
 from catalogue.selection import stored_crawls
@@ -31,13 +32,13 @@ NEARLY = 1e-9
 
 def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
     """Make a plan of intervals; ``read`` gives row groups by file, and whether they have bounds."""
-    query = ResolvedQuery(intervals, ("pattern",))
+    query = ResolvedQuery(Intervals(intervals), ("pattern",))
     files = tuple(
         PlannedFile(
             IndexFile(name, CRAWL, "warc"),
             FileVersion(1000, None),
             "",
-            tuple(PlannedRowGroup(ordinal, 10, (), b"", (), (), None, bounded) for ordinal, bounded in groups),
+            tuple(PlannedRowGroup(ordinal, 10, b"", (), (), None, bounded) for ordinal, bounded in groups),
         )
         for name, groups in read.items()
     )

@@ -22,7 +22,8 @@ from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import Purpose
-from catalogue.query.resolved_query import ResolvedQuery, might_match, near
+from catalogue.query.key_intervals import Intervals
+from catalogue.query.resolved_query import ResolvedQuery, might_match
 from catalogue.query.times import Moment, time_bounds
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, coalesce
@@ -33,15 +34,13 @@ from tests.read.test_answers import random_patterns
 from tests.support.plans import plan_reads
 
 keys = st.text("abc,)/", min_size=1, max_size=4).map(str.encode)
-prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: merge(prefix_interval(p) for p in ps))
+prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: Intervals(merge(prefix_interval(p) for p in ps)))
 
 
 @given(prefixes, st.lists(keys, min_size=1), st.sampled_from(Order))
-def test_near_keeps_every_interval_with_a_key(
-    intervals: tuple[KeyInterval, ...], group: list[bytes], order: Order
-) -> None:
+def test_near_keeps_every_interval_with_a_key(intervals: Intervals, group: list[bytes], order: Order) -> None:
     bounds = Bounds(min(group), max(group), order)
-    remaining = near(intervals, bounds)
+    remaining = intervals.near(bounds)
     for interval in intervals:
         if any(key in interval for key in group):
             assert interval in remaining
@@ -65,10 +64,10 @@ def test_near_is_safe_for_signed_bounds(
     low, high = min(group, key=signed), max(group, key=signed)
     if not (low.isascii() and high.isascii()):
         return  # such bounds are not believed, see catalogue.footer
-    intervals = merge(interval_of(key) for key in asked)
+    intervals = Intervals(merge(interval_of(key) for key in asked))
     for interval in intervals:
         if any(key in interval for key in group):
-            assert interval in near(intervals, Bounds(low, high, Order.SIGNED))
+            assert interval in intervals.near(Bounds(low, high, Order.SIGNED))
 
 
 def a_held_file(mirror: Path) -> FileMetadata:
@@ -82,7 +81,7 @@ def a_held_file(mirror: Path) -> FileMetadata:
 
 def question(*patterns: str, **more: object) -> ResolvedQuery:
     intervals = merge(i for p in patterns for i in parse_pattern(p).intervals)
-    return dataclasses.replace(ResolvedQuery(intervals, patterns), **more)  # type: ignore[arg-type]
+    return dataclasses.replace(ResolvedQuery(Intervals(intervals), patterns), **more)  # type: ignore[arg-type]
 
 
 def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:

@@ -81,7 +81,7 @@ def test_documents_every_command_and_option(site: Path) -> None:
         context = click.Context(command)
         shown = text(section)
         for parameter in command.params:
-            if isinstance(parameter, click.Option):
+            if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert all(option in shown for option in parameter.opts), f"{name} {parameter.opts}"
                 assert " ".join((parameter.help or "").split()) in shown
         if isinstance(command, click.Group):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.parquet.model import RowGroup
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery, Where, might_match
 from catalogue.query.where import parse_where, where_positions
-from catalogue.surt import EVERYTHING
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
@@ -214,7 +214,7 @@ def grouped(seed: int) -> tuple[pa.Table, tuple[RowGroup, ...]]:
 
 
 def pruned(where: Where, groups: tuple[RowGroup, ...]) -> list[bool]:
-    query = ResolvedQuery((EVERYTHING,), (), where=where)
+    query = ResolvedQuery(ALL_KEYS, (), where=where)
     return [not might_match(query, group) for group in groups]
 
 

@@ -20,7 +20,8 @@ from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.columns import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.demo import Miniature
-from catalogue.errors import IncompleteAnswer, NotHarvested, UnknownCrawl
+from catalogue.errors import IncompleteAnswer, NotHarvested, TooExpensive, UnknownCrawl
+from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
@@ -99,6 +100,48 @@ def test_first_search_of_a_crawl_with_footers_takes_few_requests(
         assert found.plan.requests == 4  # three of the list, one of a block
         assert found.count() > 0
         assert len(server.settle()) <= 4
+
+
+def test_limit_ends_the_read_before_other_crawls_are_searched(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    """Nothing is stored. Crawls are searched and read in turn: one, the next two, the next four."""
+    with (
+        FaultServer(whole_mirror) as server,
+        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+    ):
+        every = cat.captures("*.example.com", crawls="all", columns=READ).to_arrow()
+        of_first = every["crawl"].to_pylist().count(crawls[0])
+        assert 1 < of_first < every.num_rows
+        for limit, searched in ((1, crawls[:1]), (of_first, crawls[:1]), (of_first + 1, crawls[:3])):
+            with catalogue.open(tmp_path / str(limit), settings=Settings(source=server.url)) as empty:
+                server.reset()
+                found = empty.captures("*.example.com", crawls="all", columns=READ, limit=limit)
+                assert len(found.plan.crawls) == len(crawls)
+                assert found.to_arrow() == every.slice(0, limit)
+                assert [each.crawl for each in found.plan.crawls] == searched
+                touched = {exchange.path.split("/")[2] for exchange in server.settle() if "indexes" in exchange.path}
+                assert touched == {*searched}
+
+
+def test_cost_of_crawls_that_are_read_in_turn_is_agreed_to_in_turn(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    with (
+        FaultServer(whole_mirror) as server,
+        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+    ):
+        asked: list[tuple[list[str], bool]] = []
+
+        def agree(plan: ReadPlan) -> None:
+            asked.append(([each.crawl for each in plan.crawls], plan.is_ready))
+            if len(asked) > 2:
+                raise TooExpensive("enough")
+
+        found = cat.captures("nowhere.invalid", crawls="all", columns=READ, limit=1).agreed(agree)
+        with pytest.raises(TooExpensive, match="enough"):
+            found.to_arrow()
+        assert asked == [(crawls[:1], False), (crawls[:1], True), (crawls[1:3], False)]
 
 
 def test_plan_names_both_ways(mixed: Catalogue, crawls: list[str], tmp_path: Path) -> None:

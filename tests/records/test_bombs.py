@@ -17,11 +17,11 @@ from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.cost import Cost
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.surt import EVERYTHING
 from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small
 from tests.support.crawls import CRAWL
@@ -36,7 +36,7 @@ def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None =
     """Read all rows of a file by a plan."""
     footer = read_footer(data)
     existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
-    plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [existing], cost=Cost(), considered=1)
+    plan = plan_reads(ResolvedQuery(ALL_KEYS, ("*",), columns=columns), [existing], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, reported)
 

@@ -35,6 +35,7 @@ from catalogue.parquet.model import Footer
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
@@ -228,7 +229,7 @@ class _Reading:
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
         """Run a query, by pages where these are cheap."""
         names = tuple(name for name in COLUMNS if name in footer.columns)
-        query = ResolvedQuery(intervals, ("x",), columns=names, any_order=True)
+        query = ResolvedQuery(Intervals(intervals), ("x",), columns=names, any_order=True)
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")

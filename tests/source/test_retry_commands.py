@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import catalogue
 from catalogue import Catalogue
 from catalogue.errors import Blocked, SourceError, SourceUnavailable
 from catalogue.session import Session
@@ -17,6 +18,7 @@ from catalogue.settings import Settings
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from tests.support.clocks import START, FakeClock
 from tests.support.commands import Command
+from tests.support.crawls import BARE, bare_crawl
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.miniatures import OLD
 from tests.support.serving import get, serving
@@ -67,9 +69,9 @@ def fetch(cat: Catalogue, _: str, folder: Path, rows: list[Row]) -> object:
 
 
 def backfill(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
-    done = cat.backfill(crawls=OLD).run()
+    done = cat.backfill(crawls=BARE).run()
     columns = ["path", "row_group", "min_url_surtkey", "max_url_surtkey"]
-    return not done.failures, cat.row_groups(OLD)[columns].values.tolist()
+    return not done.failures, cat.row_groups(BARE)[columns].values.tolist()
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,11 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
     clock = LastingClock()
     script = BlockedAfter(clock, passing)
     blocked, normal = tmp_path / "blocked", tmp_path / "normal"
+    if work is backfill:
+        mirror, data = bare_crawl(tmp_path / "bare"), tmp_path / "data"
+        settings = replace(settings, source=str(mirror))
+        with catalogue.open(data, settings=settings) as cat:
+            cat.harvest(BARE)
     if work is not harvest:
         copytree(data, blocked)
         copytree(data, normal)
@@ -206,6 +213,7 @@ def test_lasting_block_ends_commands_before_a_request(
     limiter = Limiter(Policy(rate=5.0, pauses=(0.0, 0.0, 900.0)), clock=SystemClock(), file=file)
     for _ in range(3):
         limiter.blocked(limiter.acquire())
+    assert Command(data, str(bare_crawl(tmp_path / "bare")), tmp_path)("harvest", "--crawl", BARE).status == 0
     command = Command(data, server.url, tmp_path)
     (tmp_path / "captures.jsonl").write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     for words in (
@@ -213,7 +221,7 @@ def test_lasting_block_ends_commands_before_a_request(
         ["query", "*", "--crawl", crawl],
         ["fetch", "--captures", "captures.jsonl", "-o", "found.warc.gz", "--yes"],
         ["sample", "*", "-n", "5", "--crawl", crawl],
-        ["backfill", "--crawl", OLD, "--yes"],
+        ["backfill", "--crawl", BARE, "--yes"],
         ["crawls"],
     ):
         ran = command(*words, "--rate", "5")

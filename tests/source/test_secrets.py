@@ -24,6 +24,7 @@ from catalogue.source.aws_logging import hide_credentials
 from tests.support import canaries
 from tests.support.canaries import MARK
 from tests.support.commands import Command
+from tests.support.crawls import BARE, bare_crawl
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.miniatures import OLD
 from tests.support.serving import get, serving
@@ -210,6 +211,7 @@ def test_commands_follow_no_redirects(
     rows = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 3).to_pylist()
     (tmp_path / "captures.jsonl").write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     data = Path(copytree(untaught_data, tmp_path / "data"))
+    assert Command(data, str(bare_crawl(tmp_path / "bare")), tmp_path)("harvest", "--crawl", BARE).status == 0
     with FaultServer({}, script=script) as source:
         command = Command(data, source.url, tmp_path)
         for words in (
@@ -218,7 +220,7 @@ def test_commands_follow_no_redirects(
             ["query", "*", "--crawl", crawl],
             ["query", "*", "--crawl", OLD],
             ["sample", "*", "-n", "3", "--crawl", crawl],
-            ["backfill", "--crawl", OLD, "--yes"],
+            ["backfill", "--crawl", BARE, "--yes"],
             ["fetch", "--captures", "captures.jsonl", "-o", "found.warc.gz", "--yes"],
             ["pull", source.url],
             ["old-index", "example.com"],

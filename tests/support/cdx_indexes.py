@@ -1,7 +1,7 @@
 """The CDX index of each crawl: those of the mirror, or made of the rows of the miniature."""
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.zipnum import blocks
-from catalogue.cdx.blocks import FoundLines, find_lines
-from catalogue.cdx.cluster import BlockList, index_folder, list_path, parse_blocks, shards_path
+from catalogue.cdx.blocks import FoundLines, inflate_blocks
+from catalogue.cdx.cluster import BlockList, BlockRead, index_folder, list_path, parse_blocks, shards_path
 from catalogue.cdx.lines import lines_of
+from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.surt import KeyInterval
 
 
@@ -47,8 +48,16 @@ class CdxIndex:
             for read in listed.reads(listed.blocks_for(interval), max_length=max_length):
                 shard = self.files[read.path]
                 body = shard[read.range.start : read.range.end]
-                found += find_lines(listed, read, body, len(shard), [interval])
+                found += find_lines(listed, read, body, len(shard), Intervals([interval]))
         return found
+
+
+def find_lines(
+    blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: KeyIntervals
+) -> Iterator[FoundLines]:
+    """Yield the lines with keys of the intervals, in order; see ``inflate_blocks``."""
+    for block in inflate_blocks(blocks, read, body, total_size, intervals):
+        yield from block.find(intervals)
 
 
 def make_index(crawl: str, lines: Sequence[str], *, lines_a_block: int = 50, blocks_a_shard: int = 6) -> CdxIndex:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from catalogue.commoncrawl.columns import KEY_COLUMN
 
 CRAWL = "CC-MAIN-2022-33"
+BARE = "CC-MAIN-2018-09"
 
 
 def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
@@ -59,3 +60,9 @@ def crawl_of(
         change(path)
     write_manifest(folder, crawl)
     return folder
+
+
+def bare_crawl(folder: Path) -> Path:
+    """Write the crawl ``BARE`` of three files, which have no bounds and no page indexes."""
+    tables = [table([f"com,example)/{number}/{row:05}" for row in range(900)]) for number in range(3)]
+    return crawl_of(folder, *tables, crawl=BARE, write_statistics=False, write_page_index=False)

@@ -16,6 +16,7 @@ from catalogue.commoncrawl.manifests import index_file
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, Footer, Order
+from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, merge
@@ -142,7 +143,7 @@ def test_finds_the_row_groups_that_may_match(
         (file.path, ordinal)
         for crawl, state in opened.tables.crawls.items()
         for subset in state.files
-        for file in opened.table(crawl).files(subset, intervals)  # type: ignore[union-attr]
+        for file in opened.table(crawl).files(subset, Intervals(intervals))  # type: ignore[union-attr]
         for ordinal in file.ordinals
     ]
     assert len(found) == len({*found})
