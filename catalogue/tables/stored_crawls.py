@@ -13,7 +13,6 @@ from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import FormatError, StoreDamaged, StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
 from catalogue.parquet.key_column import SIGNED
-from catalogue.query.key_intervals import ALL_KEYS, Intervals
 from catalogue.store.database import Store
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
@@ -241,6 +240,8 @@ class StoredCrawls:
             subsets: of the files.
             query: the query; None for all row groups.
         """
+        from catalogue.query.key_intervals import ALL_KEYS
+
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
@@ -278,6 +279,8 @@ class StoredCrawls:
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
+        from catalogue.query.key_intervals import Intervals
+
         table = self.table(crawl) if self._state(crawl).gaps else None
         found = (table.files(subset, Intervals()) for subset in self.subsets(crawl)) if table else ()
         return sorted((file for files in found for file in files), key=lambda file: file.path)
