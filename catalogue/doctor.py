@@ -33,9 +33,9 @@ from catalogue.errors import (
 from catalogue.formatting import ReprMixin, duration, plural, size
 from catalogue.harvest.tails import FIRST_TAIL
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
-from catalogue.parquet.model import RowGroup
+from catalogue.parquet.key_column import SIGNED, has_page_index, key_bounds
+from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
-from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.session import Session
@@ -266,8 +266,7 @@ class _Examination:
         if length + TRAILER > len(body):
             body = self._get(file.path, ByteRange(max(0, total - TRAILER - length), total), pin=pin).body
         footer = decode_footer(body[-TRAILER - length : -TRAILER], total)
-        summary = summarize_file(footer)
-        self.observations += observe_layout(file.crawl, summary, footer.row_groups, length)
+        self.observations += observe_layout(file.crawl, footer, length)
         keys = [group.chunks["url_surtkey"].range for group in footer.row_groups if "url_surtkey" in group.chunks]
         if not keys:
             return
@@ -279,7 +278,7 @@ class _Examination:
         except FormatError as error:
             self._add("page checksums", str(error), "its row groups cannot be read")
             return
-        other = "gzip has checksums, too" if "GZIP" in summary.codec else "some flipped bits are not detected"
+        other = "gzip has checksums, too" if "GZIP" in footer.codecs else "some flipped bits are not detected"
         self._add("page checksums", "yes" if has_crc else "none", "" if has_crc else other)
 
     def _examine_speed(self) -> None:
@@ -295,22 +294,23 @@ class _Examination:
         )
 
 
-def observe_layout(crawl: str, summary: FileSummary, groups: Sequence[RowGroup], length: int) -> Iterator[Observation]:
+def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observation]:
     """Observe writer, bounds, order and page index of a file, and what they mean for a query for one URL."""
+    groups = footer.row_groups
     count = len(groups)
-    yield Observation("writer", summary.created_by.strip()[:100] or "unknown")
-    rows = f"{plural(summary.num_rows, 'row')} in {plural(count, 'row group')}"
-    columns = plural(len(summary.column_names), "column")
-    yield Observation("footer", f"{size(length)}; {rows}, {summary.codec}, {columns}")
+    yield Observation("writer", footer.created_by.strip()[:100] or "unknown")
+    rows = f"{plural(footer.num_rows, 'row')} in {plural(count, 'row group')}"
+    columns = plural(len(footer.columns), "column")
+    yield Observation("footer", f"{size(length)}; {rows}, {'+'.join(footer.codecs)}, {columns}")
     if not groups:
         return
-    kinds = Counter(group.bounds_from for group in summary.row_groups)
-    means = "correct, though other readers do not use signed bounds" if kinds["footer (signed)"] else ""
+    bounds = [key_bounds(group) for group in groups]
+    kinds = Counter(kind for _, _, kind in bounds)
+    means = "correct, though other readers do not use signed bounds" if kinds[SIGNED] else ""
     if kinds["missing"]:
         means = f"row groups without bounds are always read; catalogue backfill --crawl {crawl} finds them"
     yield Observation("bounds of keys", ", ".join(f"{kind}: {count}" for kind, count in kinds.items()), means)
-    bounds = [(group.min_key, group.max_key) for group in summary.row_groups]
-    known = [(low, high) for low, high in bounds if low is not None and high is not None]
+    known = [(low, high) for low, high, _ in bounds if low is not None and high is not None]
     if len(known) == count and all(before[1] <= after[0] for before, after in pairwise(known)):
         yield Observation("order", "sorted", "one URL is in one row group of a file")
     elif len(known) == count:
@@ -318,7 +318,7 @@ def observe_layout(crawl: str, summary: FileSummary, groups: Sequence[RowGroup],
         means = f"one URL may be in {depth} row groups of a file; the CDX index usually answers with fewer requests"
         yield Observation("order", "zipped: key ranges of row groups overlap", means)
     chunk_bytes, page_bytes = _bytes_per_url(groups)
-    if summary.has_page_index:
+    if has_page_index(footer):
         cheaper = f"one URL reads about {size(page_bytes)}, where a row group would be {size(chunk_bytes)}"
         yield Observation("page index", "yes", cheaper if page_bytes < chunk_bytes else "")
     else:

@@ -73,29 +73,29 @@ def crawl_indexes(
     if index == CDX and uncovered:
         raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use --index columnar")
     shown = session.metadata() if index != CDX and session.store_path.exists() else None
-    candidates = shown.candidates(selection.crawls, selection.subsets) if shown else None
-    stored = candidates.crawls if candidates else ()
+    subsets = selection.subsets
+    stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
     if index == COLUMNAR:
         missing = [crawl for crawl in selection.crawls if crawl not in stored]
     elif uncovered:  # footers answer only where all of them are stored
-        complete = {crawl for crawl in stored if candidates and not candidates.missing_of(crawl)}
+        complete = {crawl for crawl in stored if shown and not shown.missing(crawl, subsets)}
         missing = [crawl for crawl in selection.crawls if crawl not in complete]
     else:
         missing = []
     if missing:
-        error = not_stored(session, missing, len(selection.crawls), selection.subsets)
+        error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
-    page_indexes = session.page_indexes if candidates else None
+    page_indexes = session.page_indexes if shown else None
     reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
 
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
-        if candidates and page_indexes and crawl in stored:
-            files = tuple(candidates.files(crawl, query))
-            scope = Scope(crawl, files, candidates.row_groups(crawl), candidates.missing_of(crawl))
+        if shown and page_indexes and crawl in stored:
+            files = tuple(shown.files(crawl, subsets, query))
+            scope = Scope(crawl, files, shown.row_groups(crawl, subsets), shown.missing(crawl, subsets))
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
-            cdx = CdxIndex(crawl, selection.subsets, lists, reading, cost)
+            cdx = CdxIndex(crawl, subsets, lists, reading, cost)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of

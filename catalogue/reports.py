@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import NotHarvested
@@ -12,6 +11,7 @@ from catalogue.query.literals import with_literals
 from catalogue.selection import select_one, select_stored
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
+from catalogue.store.stored_blocks import list_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,13 +109,9 @@ def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = 
 
 def block_list_rows(session: Session) -> list[dict[str, Any]]:
     """Return the stored lists of blocks of the CDX index, newest crawl first, with their bytes on disk."""
-    rows = sql_rows(session, "SELECT crawl, blocks, file FROM derived.block_lists ORDER BY crawl DESC")
-    files = [(row["crawl"], row["blocks"], Path(row["file"])) for row in rows]
-    return [
-        {"crawl": crawl, "blocks": blocks, "bytes": file.stat().st_size}
-        for crawl, blocks, file in files
-        if file.exists()
-    ]
+    rows = sql_rows(session, "SELECT crawl, blocks FROM derived.block_lists ORDER BY crawl DESC")
+    files = {row["crawl"]: list_file(session.store, row["crawl"]) for row in rows}
+    return [row | {"bytes": files[row["crawl"]].stat().st_size} for row in rows if files[row["crawl"]].exists()]
 
 
 def disk_sizes(session: Session) -> tuple[int, int]:

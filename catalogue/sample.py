@@ -91,7 +91,7 @@ class Sample(ReprMixin):
         metadata, dataset = session.metadata(), session.dataset
         short = _STRATA if dataset == COMMON_CRAWL else {}
         stratum = check_columns([short.get(per, per)], metadata.columns, dataset) if per is not None else ()
-        without_key = tuple(each.path for each in files if dataset.key not in each.columns)
+        without_key = tuple(each.path for each in files if dataset.key not in each.footer.columns)
         self.size = size
         self.missing = (
             *(sentence for each in indexes for sentence in each.scope.missing),
@@ -101,11 +101,7 @@ class Sample(ReprMixin):
         self._session = session
         self._question = captures.question
         self._scopes = {each.crawl: each.scope for each in indexes}
-        self._sizes = {
-            (each.path, ordinal): num_rows
-            for each in files
-            for ordinal, num_rows in zip(each.row_groups, each.num_rows, strict=True)
-        }
+        self._sizes = {(each.path, group.ordinal): group.num_rows for each in files for group in each.footer.row_groups}
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
         self._seed = seed

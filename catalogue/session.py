@@ -34,10 +34,10 @@ from catalogue.store.stored_lists import load_dataset
 if TYPE_CHECKING:
     import duckdb
 
-    from catalogue.metadata_db.candidates import MetadataSnapshot
     from catalogue.plan.block_lists import BlockLists
     from catalogue.plan.columnar_index import PageIndexes
     from catalogue.read.workers import Workers
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 DATABASE_NAME = "catalogue.duckdb"
 _TEMPORARY_CACHE = 8 << 30
@@ -98,7 +98,7 @@ class Session:
         self._opened = ExitStack()
         self._threads: RequestThreads | None = None
         self._sources: list[PoliteSource] = []  # all open ones
-        self._snapshot: MetadataSnapshot | None = None
+        self._snapshot: StoredCrawls | None = None
         self._closed_sources = (0, 0)  # requests and bytes
         self._copied_database: Path | None = None
         """A temporary metadata database, where the data folder is read-only."""
@@ -224,7 +224,7 @@ class Session:
         """Return the path where the metadata database can be updated, if that is necessary, or with ``changes``."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
-            from catalogue.tables.open_tables import copied_folder
+            from catalogue.tables.stored_crawls import copied_folder
 
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
@@ -236,31 +236,33 @@ class Session:
             self._copied_database = copy
         return self.database_path
 
-    def metadata(self) -> "MetadataSnapshot":
-        """Return the tables as they are now, kept open for planning."""
-        from catalogue.metadata_db.candidates import MetadataSnapshot
-        from catalogue.tables.open_tables import Tables
+    def metadata(self, *, indexes: bool = False) -> "StoredCrawls":
+        """Return what the tables show now, kept open for planning; ``indexes``: by all page indexes, too."""
+        from catalogue.tables.stored_crawls import StoredCrawls
 
-        if not self._snapshot or self._snapshot.state != self.store.state():
-            tables = Tables.open(self.writable_tables(), self.store, self.dataset, notify=self.notify)
-            self._snapshot = MetadataSnapshot(tables, self.dataset)
-        return self._snapshot
+        known, store = self._snapshot, self.store
+        if not (known and known.tables.shows(store, indexes=indexes)):
+            known = self._snapshot = StoredCrawls.open(
+                self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify
+            )
+        return known
 
     def writable_tables(self) -> Path:
         """Return the folder of the tables; a temporary one if the data folder is read-only and they are out of date."""
-        from catalogue.tables.open_tables import usable_folder
+        from catalogue.tables.stored_crawls import usable_folder
 
         return usable_folder(self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify)
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
         """Open the updated metadata database for reading; ``indexes``: with all stored page indexes, too."""
-        from catalogue.metadata_db.connection import readable
-        from catalogue.metadata_db.refresh import reading_fresh
+        from catalogue.metadata_db.connection import readable, reading
+        from catalogue.metadata_db.refresh import updated
 
-        path = self.writable_database(indexes=indexes)
-        with readable(), reading_fresh(path, self.store, self.dataset, indexes=indexes) as connection:
-            yield connection
+        with readable():
+            path = updated(self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+            with reading(path) as connection:
+                yield connection
 
     # Sources
 

@@ -12,7 +12,7 @@ from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
-from catalogue.metadata_db import compare
+from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
@@ -177,15 +177,15 @@ class _Check:
         path = self.session.writable_database(changes=repair)
         if repair:
             self._make_tables()
-            compare.rebuild(path, store, dataset)
+            differences.rebuild(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
-        for problem in compare.problems(path, store, dataset):
+        for problem in differences.problems(path, store, dataset):
             checked.findings.append(Finding("catalogue", "", f"{path.name} differs from the store: {problem}"))
         checked.catalogue = True
         if dataset != COMMON_CRAWL or checked.findings:
             return
-        suspects = dict(compare.suspects(path, store))
+        suspects = dict(differences.suspects(path, store))
         chosen = [each for each in suspects if self.crawls is None or _crawl_of("files", each, dataset) in self.crawls]
         for each in chosen:
             what = f"{suspects[each]}; the source may have sent one for the other"

@@ -22,7 +22,7 @@ from catalogue.export.ducklake_tables import (
     type_name,
     update_macros,
 )
-from catalogue.metadata_db.file_stats import LakeFile, lake_schema
+from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
 """Columns of a kind of file: name in the file, number in the table, and whether the value is part of the path."""

@@ -9,7 +9,8 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export import ducklake_attach
 from catalogue.metadata_db.connection import answerable
-from catalogue.metadata_db.refresh import connect_fresh
+from catalogue.metadata_db.connection import connect as open_database
+from catalogue.metadata_db.refresh import updated
 from catalogue.reports import crawl_names, sql_rows
 from catalogue.session import Session
 
@@ -18,7 +19,7 @@ def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnectio
     """Return a read-only connection; see ``Catalogue.connect``."""
     if lake:
         return connect_for(session, "FROM cc.captures")
-    return connect_fresh(session.writable_database(), session.store, session.dataset)
+    return open_database(updated(session.writable_database(), session.store, session.dataset))
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:

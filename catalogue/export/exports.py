@@ -14,8 +14,7 @@ from catalogue.export import ducklake, ducklake_attach, ducklake_database
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
-from catalogue.metadata_db.export_rows import lake_files, write_table
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile, lake_files, write_table
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
@@ -143,7 +142,7 @@ def _stored_files(
     stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
     chosen = tuple(select_stored(session, crawls, stored))
     harvested = [crawl for crawl in chosen if crawl in shown.crawls]
-    files_missing = shown.candidates(harvested, ()).missing if harvested else ()
+    files_missing = tuple(each for crawl in sorted(harvested) for each in shown.missing(crawl))
     with session.database() as connection:
         return chosen, lake_files(connection, chosen), files_missing
 

@@ -25,7 +25,7 @@ from pyiceberg.types import StringType
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.export.iceberg_schema import SORTED
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile
 
 FORMAT: Final = 2
 """Version of Iceberg's format that all current engines read."""

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.metadata_db.file_stats import LakeFile, lake_schema
+from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 
 SORTED = 1
 """Sort order of files whose rows are sorted by key."""

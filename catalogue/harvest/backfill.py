@@ -8,14 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeAlias
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
-from catalogue.metadata_db.candidates import Candidate
-from catalogue.metadata_db.gaps import gaps as find_gaps
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
@@ -26,15 +25,18 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.key_bounds import BoundsResult, BoundsTask, read_bounds, run
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
+from catalogue.tables.file_metadata import FileMetadata
 
 
 def prepare_backfill(
     session: Session, crawls: str | Iterable[str] = "all", *, files: str | Iterable[str] = ()
 ) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
-    with session.database() as connection:
-        words = select_stored(session, crawls, session.metadata().crawls)
-        return Backfill(session, find_gaps(connection, session.metadata().files, words, several(files)))
+    shown = session.metadata(indexes=True)
+    patterns = several(files)
+    gaps = (each for crawl in sorted(select_stored(session, crawls, shown.crawls)) for each in shown.gaps(crawl))
+    chosen = (each for each in gaps if not patterns or any(fnmatchcase(each.path, pattern) for pattern in patterns))
+    return Backfill(session, [*chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ _Result: TypeAlias = Mapping[int, Bounds] | SourceError | FormatError
 class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
-    def __init__(self, session: Session, gaps: Sequence[Candidate]) -> None:
+    def __init__(self, session: Session, gaps: Sequence[FileMetadata]) -> None:
         """Fill gaps: files with their row groups without bounds."""
         self.session = session
         self.gaps = gaps
@@ -88,7 +90,7 @@ class Backfill(ReprMixin):
         costs = [self.cost(gaps) for gaps in self.gaps]
         requests, size = sum(requests for requests, _ in costs), sum(size for _, size in costs)
         seconds = self.session.cost().seconds(requests, size, 1) if self.gaps else 0.0
-        return Estimate(len(self.gaps), sum(len(gaps.row_groups) for gaps in self.gaps), requests, size, seconds)
+        return Estimate(len(self.gaps), sum(len(gaps.ordinals) for gaps in self.gaps), requests, size, seconds)
 
     def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
         """Fill gaps file by file, each stored at once, so that a later run continues.
@@ -131,14 +133,14 @@ class Backfill(ReprMixin):
             except (SourceError, FormatError) as error:
                 yield error
 
-    def cost(self, gaps: Candidate) -> tuple[int, int]:
+    def cost(self, gaps: FileMetadata) -> tuple[int, int]:
         """Return the requests and bytes of one file, if its page indexes are valid."""
         indexes = self._index(gaps).key_indexes()
         indexed = {part.row_group for request in indexes for part in request.parts}
-        plan = self._plan(self._index(gaps, {*gaps.row_groups} - indexed))
+        plan = self._plan(self._index(gaps, {*gaps.ordinals} - indexed))
         return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
-    def prepare(self, gaps: Candidate) -> ReadPlan:
+    def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
         plan = self._plan(index)
@@ -154,12 +156,11 @@ class Backfill(ReprMixin):
         everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
         return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
 
-    def _index(self, gaps: Candidate, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
+    def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
         """Return the index of some row groups of a file, or of all of them."""
         session = self.session
-        ordinals = gaps.row_groups if row_groups is None else tuple(sorted(row_groups))
-        file = session.dataset.file(gaps.path)
-        scope = Scope(file.crawl if file else "", (replace(gaps, row_groups=ordinals),), len(ordinals))
+        some = gaps if row_groups is None else gaps.among({*row_groups})
+        scope = Scope(gaps.file.crawl, (some,), len(some.ordinals))
         return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
 
 
@@ -172,7 +173,7 @@ class _Filling:
         self._budget = budget
         self._report = report
         self._before, self._started = backfill.session.spent, time.monotonic()
-        self._planned: deque[tuple[Candidate, int]] = deque()
+        self._planned: deque[tuple[FileMetadata, int]] = deque()
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
@@ -201,16 +202,17 @@ class _Filling:
             self._note(gaps, result)
             return
         indexes = {ordinal: Indexes(bounds=bounds) for ordinal, bounds in result.items()}
-        self._backfill.session.store.add_indexes(gaps.path, indexes, gaps.version)
+        assert gaps.stored  # noqa: S101 - it is made from a table
+        self._backfill.session.store.add_indexes(gaps.path, indexes, gaps.stored)
         self._note(gaps, None)
 
-    def _note(self, gaps: Candidate, failure: Exception | None) -> None:
+    def _note(self, gaps: FileMetadata, failure: Exception | None) -> None:
         progress = self.progress
         if failure:
             progress.failures[gaps.path] = str(failure)
         else:
             progress.done += 1
-            progress.row_groups += len(gaps.row_groups)
+            progress.row_groups += len(gaps.ordinals)
         requests, size = self._backfill.session.spent
         progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
         progress.seconds = time.monotonic() - self._started

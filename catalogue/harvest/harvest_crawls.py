@@ -11,7 +11,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_p
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.crawl_list import crawl_list, update_crawl_list
-from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
+from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.file_lists import fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
@@ -112,11 +112,16 @@ def _open_database() -> None:
         pass
 
 
-def _update_database(session: Session, *, stale: bool = False) -> None:
-    from catalogue.metadata_db.refresh import refresh
+def _update_tables(session: Session) -> None:
     from catalogue.tables.update_tables import update_tables
 
     update_tables(session.data / TABLES_FOLDER, session.store, session.dataset)
+
+
+def _update_database(session: Session, *, stale: bool = False) -> None:
+    from catalogue.metadata_db.refresh import refresh
+
+    _update_tables(session)
     refresh(session.database_path, session.store, session.dataset, stale=stale)
 
 
@@ -136,35 +141,38 @@ def harvest_crawls(
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store = session.create_store()
     outcomes: list[Harvested] = []
+
+    def harvest_index(crawl: str, of_index: str, progress: Callable[[Progress], None]) -> Harvested:
+        if of_index == CDX:
+            from catalogue.harvest.harvest_blocks import harvest_blocks
+
+            return harvest_blocks(crawl, store=store, source=session.source, refresh=refresh, report=progress)
+        return harvest(
+            crawl,
+            chosen_subsets,
+            table=session.dataset,
+            store=store,
+            source=session.source,
+            refresh=refresh,
+            pages=pages,
+            report=progress,
+            notify=session.notify,
+        )
+
     with session.reporting(report, "files") as progress:
         for crawl in chosen:
             before = len(outcomes)
             for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
                 try:
-                    if of_index == CDX:
-                        from catalogue.harvest.harvest_blocks import harvest_blocks
-
-                        outcome = harvest_blocks(
-                            crawl, store=store, source=session.source, refresh=refresh, report=progress
-                        )
-                    else:
-                        outcome = harvest(
-                            crawl,
-                            chosen_subsets,
-                            table=session.dataset,
-                            store=store,
-                            source=session.source,
-                            refresh=refresh,
-                            pages=pages,
-                            report=progress,
-                            notify=session.notify,
-                        )
+                    outcomes.append(harvest_index(crawl, of_index, progress))
                 except UnknownCrawl as error:
                     if crawl in words:
                         raise
                     session.notify(str(error))  # a list of crawls runs ahead of their index
-                    continue
-                outcomes.append(outcome)
+                except BaseException:
+                    with suppress(CatalogueError):  # the first error is raised
+                        _update_tables(session)  # so that the next query does not wait for it
+                    raise
             if added := outcomes[before:]:
                 _update_database(session, stale=any(each.fetched for each in added))
     return outcomes

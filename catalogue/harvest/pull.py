@@ -35,8 +35,8 @@ from catalogue.harvest.snapshot import (
 from catalogue.harvest.snapshot_lists import store_list
 from catalogue.harvest.tails import undamaged
 from catalogue.parquet.footer import MAGIC, TRAILER
+from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.stored_indexes import Indexes
-from catalogue.parquet.summary import examine_footer
 from catalogue.progress import Progress
 from catalogue.selection import several
 from catalogue.session import Session
@@ -114,7 +114,8 @@ def pull_snapshot(
                 bar(Progress("pull", listed=len(files), done=done, bytes=there.bytes))
     pulled.unchanged = len(names) - len(new - {CRAWL_LIST})
     if with_footers := [file.crawl for file in files if file.crawl in names and not isinstance(file, SnapshotList)]:
-        pulled.missing = session.metadata().candidates(with_footers, ()).missing
+        shown = session.metadata()
+        pulled.missing = tuple(each for crawl in sorted({*with_footers}) for each in shown.missing(crawl))
     return pulled
 
 

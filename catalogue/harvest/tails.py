@@ -10,9 +10,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
+from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
-from catalogue.parquet.summary import summarize_file
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
@@ -125,10 +125,9 @@ class FooterFetcher:
                 body = self.source.get(file.path, rest, pin=version).body + body
             data = body[-TRAILER - length : -TRAILER]
             with _DECODING:
-                footer = decode_footer(data, version.size)
-                summary = summarize_file(footer, self.table.key)
-            if self.table != COMMON_CRAWL and self.table.key not in summary.column_names:
-                message = f"has no column {self.table.key} to find rows by, but {', '.join(summary.column_names)}"
+                footer = examine_footer(data, version.size, self.table.key)
+            if self.table != COMMON_CRAWL and self.table.key not in footer.columns:
+                message = f"has no column {self.table.key} to find rows by, but {', '.join(footer.columns)}"
                 raise BadFooter(message)
         except FormatError as error:
             message = f"{file.path}: {error}"

@@ -29,7 +29,7 @@ from catalogue.session import Session
 from catalogue.store.stored_blocks import LISTS
 
 if TYPE_CHECKING:
-    from catalogue.metadata_db.candidates import MetadataSnapshot
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 _SEARCHED = 1_000
 """Most patterns that are searched for in a list of blocks that is not stored."""
@@ -73,7 +73,7 @@ class Scope:
         self._indexes_of = cache(crawl_indexes(session, self.query, self.selection, query.index))
 
     @property
-    def _shown(self) -> "MetadataSnapshot | None":
+    def _shown(self) -> "StoredCrawls | None":
         return self._session.metadata() if self._session.store_path.exists() else None
 
     def state(self, crawl: str) -> str:
@@ -151,7 +151,7 @@ class Scope:
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:
-            if not shown.has_files([crawl], [subset]):
+            if not shown.has_files(crawl, [subset]):
                 continue
             bounds, unbounded, signed = shown.bounds_of(crawl, subset)
             unbounded += 0 if keys.is_ascii else signed

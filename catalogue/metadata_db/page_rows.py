@@ -1,83 +1,70 @@
-"""Fill the table ``pages`` from stored page indexes.
+"""Show the pages of the key column from stored page indexes.
 
-A row group is one line of JSON with a list for each column, which DuckDB takes apart: a dictionary for each page takes
+A row group is an object of JSON with a list for each column, which DuckDB takes apart: a dictionary for each page takes
 several times as long.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import duckdb
 
+from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import BadPageIndex
-from catalogue.metadata_db.incoming import incoming
-from catalogue.parquet.footer import decode_footer
+from catalogue.metadata_db.queries import statement
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.stored_indexes import Indexes
+from catalogue.query.literals import literal
 from catalogue.store.database import Store
+from catalogue.store.schema import row_group_of
 from catalogue.surt import text_from
-from catalogue.tables.found_bounds import greatest_text
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.make_table import greatest_text
+from catalogue.tables.stored_crawls import StoredCrawls
 
-_INCOMING = {
-    "file": "INTEGER",
-    "row_group": "INTEGER",
-    "first_rows": "BIGINT[]",
-    "offsets": "BIGINT[]",
-    "null_counts": "BIGINT[]",
-    "min_keys": "VARCHAR[]",
-    "max_keys": "VARCHAR[]",
-}
-"""A row group; the first two lists also have the end of the last page."""
+_FEW = 50
+"""Files whose pages are in memory at once."""
 
 
-FilePages: TypeAlias = tuple[int, str, Sequence[int]]
-"""Number of a file in the database, its path, and ordinals of row groups."""
+def show_pages(
+    db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, crawl: str, last_index: int
+) -> int:
+    """Replace the pages of row groups of a crawl whose index was written after a row of the store.
+
+    Returns:
+        The number of the last row.
+    """
+    changed: dict[str, list[int]] = {}
+    rows = store.row_numbers("indexes", "" if crawl == dataset.name else f"crawl={crawl}/")
+    for key, row in rows.items():
+        if row > last_index and (place := row_group_of(key)):
+            changed.setdefault(place[0], []).append(place[1])
+    files = [file for file in crawls.files(crawl) if file.path in changed] if changed else []
+    for start in range(0, len(files), _FEW):
+        some = [file.among(changed[file.path]) for file in files[start : start + _FEW]]
+        places = ", ".join(f"({literal(file.path)}, {ordinal})" for file in some for ordinal in file.ordinals)
+        db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
+        found = [each for file in some for each in _pages(store, dataset.key, file)]
+        db.execute(statement("views/_load_pages.sql", dataset), {"row_groups": json.dumps(found)})
+    return max(rows.values(), default=0)
 
 
-def add_pages(db: duckdb.DuckDBPyConnection, store: Store, key: str, files: Iterable[FilePages], folder: Path) -> None:
-    """Add the stored pages of the key column of row groups; ``folder`` is for temporary files."""
-    lines = (line for file in files for line in _lines(store, key, file))
-    with incoming(folder, _INCOMING, lines) as source:
-        db.execute(f"CREATE OR REPLACE TEMP TABLE incoming_pages AS FROM {source}")
-    db.execute(
-        """
-        INSERT INTO derived.pages BY NAME
-        SELECT
-          file, row_group, unnest(range(len(offsets) - 1)) AS page,
-          unnest(first_rows[:-2]) AS first_row_index,
-          unnest(first_rows[2:]) - unnest(first_rows[:-2]) AS num_rows,
-          unnest(null_counts) AS null_count,
-          unnest(min_keys) AS min_key,
-          unnest(max_keys) AS max_key,
-          unnest(offsets[:-2]) AS file_offset,
-          unnest(offsets[2:]) - unnest(offsets[:-2]) AS compressed_page_size
-        FROM incoming_pages
-        """
-    )
-    db.execute("DROP TABLE incoming_pages")
-
-
-def _lines(store: Store, key: str, pages: FilePages) -> Iterator[bytes]:
-    number, path, ordinals = pages
-    file = store.get("files", path)
-    if file is None:
-        return
-    groups = {group.ordinal: group for group in decode_footer(file.data, file.size).row_groups}
-    for ordinal, indexes in store.indexes(path, ordinals, file).items():
-        group = groups.get(ordinal)
-        chunk = group and group.chunks.get(key)
-        located = indexes.offset_indexes.get(key)
-        if group and chunk and located:
+def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
+    """Yield the pages of row groups of a file as ``views/_load_pages.sql`` takes them."""
+    stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
+    for group in file.footer.row_groups:
+        chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
+        if chunk and (located := indexes.offset_indexes.get(key)):
             with suppress(BadPageIndex):
-                fields = _fields(chunk, group.num_rows, located, indexes.column_index)
-                yield json.dumps({"file": number, "row_group": ordinal, **fields}).encode() + b"\n"
+                lists = _lists(chunk, group.num_rows, located, indexes.column_index)
+                yield {"path": file.path, "row_group": group.ordinal, **lists}
 
 
-def _fields(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
-    """Return the fields of ``_INCOMING`` for a row group.
+def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
+    """Return a list of values of the pages for each column.
 
     Raises:
         BadPageIndex: if an index is invalid.

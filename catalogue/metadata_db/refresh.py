@@ -4,10 +4,11 @@ The new file is built next to the old one and renamed over it, so that open shel
 version is readable by DuckDB 1.1 and later.
 """
 
-import gc
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 import duckdb
@@ -15,13 +16,36 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.metadata_db.connection import attach, connect, lent, log_of, quoted, reading
-from catalogue.metadata_db.state import layout, meta_of, shows
+from catalogue.metadata_db.connection import attach, lent, log_of, quoted, reading
+from catalogue.metadata_db.queries import queries_folder
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
+from catalogue.store.stored_blocks import crawls_with_blocks
+from catalogue.surt import MACROS
 from catalogue.tables.tables_state import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"
+_LAYOUT = "15"
+"""Version of the tables; a database of another version is rebuilt."""
+
+
+@cache
+def _layout() -> str:
+    """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
+    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
+    sql += [macro.statement for macro in MACROS]
+    return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
+
+
+def _meta_of(store: Store) -> dict[str, str]:
+    """Return what ``derived.meta`` contains after a database was built from the store as it is now."""
+    folder = str(store.path.parent.resolve()) if crawls_with_blocks(store) else ""
+    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state(), "folder": folder}
+
+
+def _shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bool) -> bool:
+    """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
+    return all(found.get(key) == value for key, value in requested.items() if indexes or key != "indexes")
 
 
 def refresh(
@@ -51,25 +75,25 @@ def refresh(
     if not (requested or stale) and is_fresh(path, store):
         return
     from catalogue.metadata_db.build import Build
-    from catalogue.tables.open_tables import Tables
+    from catalogue.tables.stored_crawls import StoredCrawls
 
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, _one_thread() as db, _without_gc():
+    with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
         with _unwritten(db, path) as shown:
-            if not requested and shows(shown, meta_of(store), indexes=True):  # another process has just done it
+            if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
-            is_new = shown.get("layout") != layout()
+            is_new = shown.get("layout") != _layout()
             if not is_new:
                 shutil.copyfile(path, building)
         # What other processes write after this is shown by the next update.
-        tables = Tables.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
-        made_from = meta_of(store) | {"store": tables.state.store, "indexes": tables.state.indexes}
+        crawls = StoredCrawls.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
-                Build(db, store, tables, table, folder, new=is_new).run(made_from, requested)
+                Build(db, store, crawls, table, new=is_new).run(made_from, requested)
             _swap(building, path)
 
 
@@ -80,18 +104,6 @@ def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
         db.execute("SET threads = 1")
         yield db
         db.execute("RESET threads")
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Suspend the search for reference cycles, of which building makes none among its many objects."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 # Neither of these cleans up after a failure: closing the database detaches everything.
@@ -130,30 +142,14 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return shows(_meta(path), meta_of(store), indexes=indexes)
+    return _shows(_meta(path), _meta_of(store), indexes=indexes)
 
 
-def connect_fresh(path: Path, store: Store, table: Dataset) -> duckdb.DuckDBPyConnection:
-    """Connect to the updated database; see ``connect``.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if another program has it open for writing.
-    """
-    if not is_fresh(path, store):
-        refresh(path, store, table, stale=True)
-    return connect(path)
-
-
-@contextmanager
-def reading_fresh(
-    path: Path, store: Store, table: Dataset, *, indexes: bool = True
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to the updated database; see ``reading`` and ``is_fresh``."""
+def updated(path: Path, store: Store, table: Dataset, *, indexes: bool = True) -> Path:
+    """Return the path of the database after an update, if that is necessary; see ``refresh`` and ``is_fresh``."""
     if not is_fresh(path, store, indexes=indexes):
         refresh(path, store, table, stale=True)
-    with reading(path) as connection:
-        yield connection
+    return path
 
 
 def _meta(path: Path) -> dict[str, str]:
@@ -179,19 +175,16 @@ def _swap(new: Path, path: Path) -> None:
     path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
-class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # DuckDB reports disk errors of a commit as errors of the transaction.
-        failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
-        if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
-            reason = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {reason}{room(self._path, error)}; the old one stays"
-            if "Corrupt database file" in str(error):  # a newer one would begin as its copy
-                message = f"{self._path} is damaged ({reason}); run: catalogue check --repair"
-            raise DiskFailed(message) from error
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    # DuckDB reports disk errors of a commit as errors of the transaction.
+    except (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException, OSError) as error:
+        if isinstance(error, CatalogueError):
+            raise
+        reason = (str(error).splitlines() or [""])[0]
+        message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
+        if "Corrupt database file" in str(error):  # a newer one would begin as its copy
+            message = f"{path} is damaged ({reason}); run: catalogue check --repair"
+        raise DiskFailed(message) from error

@@ -7,6 +7,7 @@ longer than a query.
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from struct import pack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,24 @@ def texts(values: Sequence[str | None]) -> pa.StringArray:
     if None in values:
         valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
     return pa.Array.from_buffers(pa.string(), len(values), [valid, ends, data])
+
+
+def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """Return texts, binaries, integers or booleans, of which some may be None, as an array."""
+    if kind == pa.string():
+        return texts(values)
+    valid = None
+    if None in values:
+        valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+    if kind == pa.binary():
+        _, ends, data = binaries([value or b"" for value in values]).buffers()
+        return pa.Array.from_buffers(kind, len(values), [valid, ends, data])
+    known = [0 if value is None else value for value in values]
+    if kind == pa.bool_():
+        packed = np.packbits(np.array(known, bool), bitorder="little")
+    else:
+        packed = np.array(known, np.dtype(f"i{kind.bit_width // 8}"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(packed)])
 
 
 def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:

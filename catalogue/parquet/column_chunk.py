@@ -6,7 +6,7 @@ how they were compared.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted
@@ -287,27 +287,27 @@ class _Statistics:
 
 
 class LazyChunks(Mapping[str, ColumnChunk]):
-    """The column chunks of a row group, checked, and interpreted at first use."""
+    """The column chunks of a row group, each made at first use."""
 
-    def __init__(self, context: ChunkContext, offsets: dict[str, int]) -> None:
-        """Take the offsets of the chunks in the footer, by name of the column."""
-        self._context = context
-        self._offsets = offsets
+    def __init__(self, places: Mapping[str, int], make: Callable[[str, int], ColumnChunk]) -> None:
+        """Prepare chunks; ``make`` makes one by the name of its column and its place, such as an offset."""
+        self._places = places
+        self._make = make
         self._chunks: dict[str, ColumnChunk] = {}
 
     def __getitem__(self, name: str) -> ColumnChunk:
         if (chunk := self._chunks.get(name)) is None:
-            chunk = self._chunks[name] = self._context.chunk(name, self._offsets[name])
+            chunk = self._chunks[name] = self._make(name, self._places[name])
         return chunk
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._offsets)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._places)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._offsets
+        return name in self._places
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
@@ -93,7 +93,7 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
 class _RowGroup:
     """A row group whose chunks lack what only the end of the footer tells."""
 
-    __slots__ = ("chunks", "codecs", "compressed", "num_rows", "ordinal", "start", "uncompressed")
+    __slots__ = ("chunks", "compressed", "num_rows", "ordinal", "start", "uncompressed")
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
@@ -101,7 +101,6 @@ class _RowGroup:
         self.uncompressed = 0
         self.compressed = 0
         self.start = 0
-        self.codecs: list[int] = []
         self.chunks: dict[str, int] = {}
         """Offsets in the footer, by name of the column."""
 
@@ -182,8 +181,7 @@ class _Decoder:
                     total_byte_size=group.uncompressed,
                     total_compressed_size=group.compressed,
                     start=group.start,
-                    codecs=tuple(dict.fromkeys(map(codec_name, group.codecs))),
-                    chunks=LazyChunks(context, group.chunks),
+                    chunks=LazyChunks(group.chunks, context.chunk),
                 )
                 for group in groups
                 if group.num_rows
@@ -229,14 +227,11 @@ class _Decoder:
             rows = f"{group.num_rows:,} rows and {len(chunks)} of {len(self.columns)} columns"
             message = f"row group {group.ordinal} has {rows}"
             raise BadFooter(message)
-        codecs = {}
         for column, chunk in zip(self.columns.values(), chunks, strict=True):
             start, length = chunk.check(column, group.num_rows, self.data_end), chunk.size
             self.extents.append((start, start + length))
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length
-            codecs[chunk.codec] = True
-        group.codecs = list(codecs)
 
     def _check_extents(self) -> None:
         last = 0

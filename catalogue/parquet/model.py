@@ -117,10 +117,13 @@ class RowGroup:
     total_compressed_size: int
     start: int
     """Offset of its first page in the file."""
-    codecs: tuple[str, ...]
-    """Of its column chunks, each once."""
     chunks: Mapping[str, ColumnChunk]
     """By column name, in the order of the schema."""
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """Return the codecs of its column chunks, each once."""
+        return tuple(dict.fromkeys(chunk.codec_name for chunk in self.chunks.values()))
 
 
 @dataclass(frozen=True, slots=True)

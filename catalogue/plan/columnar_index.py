@@ -8,14 +8,13 @@ from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError
-from catalogue.metadata_db.candidates import Candidate
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import page_bounds
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.planner import plan_files
-from catalogue.plan.prune import FileMetadata, key_indexes
+from catalogue.plan.prune import key_indexes
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
@@ -25,6 +24,7 @@ from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
+from catalogue.tables.file_metadata import FileMetadata
 
 _INDEXES = 256
 """Row groups whose page indexes, of some 20 kB each, are in memory."""
@@ -67,7 +67,7 @@ class Scope:
     """The row groups of a crawl that a query may have to read."""
 
     crawl: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FileMetadata, ...]
     """Files that may contain matching rows."""
     considered: int
     """Number of row groups of the requested subsets."""
@@ -78,11 +78,7 @@ class Scope:
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
         """Return the files and row groups of which rows are drawn."""
-        chosen = (
-            replace(each, row_groups=tuple(group for group in each.row_groups if group in drawn[each.path]))
-            for each in self.candidates
-            if each.path in drawn
-        )
+        chosen = (each.among(drawn[each.path]) for each in self.candidates if each.path in drawn)
         return replace(self, candidates=tuple(sorted(chosen, key=attrgetter("path"))), missing=(), drawn=drawn)
 
 
@@ -115,28 +111,26 @@ class ColumnarIndex:
         """Return the files with the row groups of the candidates, and with what is stored now."""
         source, states = self._source(), self._indexes.states
         found = [self._file(each, source, states) for each in self.scope.candidates]
-        self._files = {each.file.path: each for each in found}
+        self._files = {each.path: each for each in found}
         return found
 
-    def _file(self, candidate: Candidate, source: AnySource, states: tuple[str, str]) -> FileMetadata:
-        file, version = self._indexes.dataset.file(candidate.path), candidate.version
-        assert file  # noqa: S101 - tables have files of the dataset only
-        path = file.path
+    def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
+        path, stored = candidate.path, candidate.stored
+        assert stored  # noqa: S101 - it is made from a table
         # An ETag means nothing to another source.
-        pin = FileVersion(version.size, version.etag if version.source == source.url else None)
+        pin = FileVersion(stored.size, stored.etag if stored.source == source.url else None)
         of_file: dict[int, Indexes] | None = None
 
         def indexes(ordinal: int) -> Indexes | None:
             nonlocal of_file
             if of_file is None:
-                of_file = self._indexes.of(path, version, candidate.row_groups, states)
-            fetched, stored = self._fetched.get((path, ordinal)), of_file.get(ordinal)
-            return stored.joined(fetched) if stored and fetched else stored or fetched
+                of_file = self._indexes.of(path, stored, candidate.ordinals, states)
+            fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
+            return known.joined(fetched) if known and fetched else known or fetched
 
         cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
-        footer = candidate.decode(candidate.row_groups)
-        return FileMetadata(file, pin, footer, indexes, cached, drawn, candidate.least)
+        return replace(candidate, pin=pin, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         """Return the requests for missing page indexes of the key column."""
@@ -190,6 +184,6 @@ class ColumnarIndex:
         for ordinal, indexes in found.items():
             before = self._fetched.get((request.path, ordinal), Indexes())
             self._fetched[request.path, ordinal] = before.joined(indexes)
-        version = next(each.version for each in self.scope.candidates if each.path == request.path)
+        assert file.stored  # noqa: S101 - it is made from a table
         with nullcontext() if must_store else suppress(StoreError):
-            self._indexes.store.add_indexes(request.path, found, version)
+            self._indexes.store.add_indexes(request.path, found, file.stored)

@@ -11,11 +11,12 @@ from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
-from catalogue.plan.prune import Choice, FileMetadata, choose, expected_pages, expected_units, read_chunks
+from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
+from catalogue.tables.file_metadata import FileMetadata
 
 HOLDERS = 2.0
 """Expected pages or row groups that contain keys of an interval: its first and its last; in zipped files, one of each

@@ -1,46 +1,24 @@
 """Prune rows of a row group by metadata: which may match a query, and which match for certain."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 
-from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.model import Bounds, ColumnChunk, Footer, Order, RowGroup
+from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import END
+from catalogue.tables.file_metadata import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
 """Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
-
-
-def _no_indexes(_: int) -> Indexes | None:
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class FileMetadata:
-    """An index file, and what is stored about it."""
-
-    file: IndexFile
-    pin: FileVersion
-    footer: Footer
-    indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
-    """Returns the stored page indexes and bounds of a row group."""
-    cached: tuple[ByteRange, ...] = ()
-    """Cached ranges, disjoint and ascending."""
-    drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
-    """The drawn rows of a sample, by row group; None for all."""
-    least: str = ""
-    """A lower bound of its keys, by which files are sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Question:
     def candidate_row_groups(self) -> int:
         """The number of row groups of the columnar index that may match."""
         columnar = (self.indexes(crawl).columnar for crawl in self.crawls)
-        return sum(len(file.row_groups) for each in columnar if each for file in each.scope.candidates)
+        return sum(len(file.ordinals) for each in columnar if each for file in each.scope.candidates)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
         """Plan the query, or one that counts its captures.

@@ -15,7 +15,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.cdx.line_formats import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
-from catalogue.metadata_db.candidates import MARGIN
 from catalogue.server.cdx_filters import Operator
 from catalogue.server.cdx_paging import Page
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
@@ -24,6 +23,7 @@ from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import KeyInterval
+from catalogue.tables.stored_crawls import MARGIN
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
 """Of an answer that the thread of the event loop writes, in some milliseconds."""

@@ -231,7 +231,7 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
     if parameters.key is not None:
         found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
         files = [file for each in found.question.columnar() or () for file in each.scope.candidates]
-        places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.row_groups]
+        places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.ordinals]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
         catalogue.session,

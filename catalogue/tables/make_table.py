@@ -1,20 +1,26 @@
 """Make the table of a crawl from the store; rows of files that have not changed are taken from the old one."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import maxunicode
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FormatError, StoreDamaged
-from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.arrow_arrays import array_of, positions
+from catalogue.parquet.key_column import SIGNED, examine_footer
+from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
-from catalogue.tables.footer_rows import FooterRows, array_of
-from catalogue.tables.found_bounds import FoundBounds
-from catalogue.tables.sort_rows import rows_where
+from catalogue.store.stored_file import StoredFile
+from catalogue.surt import text_after, text_from
+from catalogue.tables.footer_rows import rows_of_footer, stored_chunks
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import TABLE
+from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
+
+_FOUND = ("min_key", "max_key", "bounds_from")
 
 
 @dataclass(slots=True)
@@ -22,47 +28,44 @@ class MadeTable:
     """The rows of a table."""
 
     rows: pa.Table
-    schemas: list[str]
-    """See ``encode_columns``."""
-    undecodable: dict[str, str] = field(default_factory=dict)
+    schemas: dict[str, str]
+    """The texts of ``encode_columns`` by digest."""
+    undecodable: dict[str, str]
     """Reasons why footers are not in the table, by path."""
+    gaps: int
+    """Number of row groups whose footers have no bounds."""
 
 
-def make_table(
-    store: Store,
-    dataset: Dataset,
-    versions: Mapping[str, bytes],
-    found: Mapping[tuple[str, int], FoundBounds | None],
-    old: TableFile | None,
-) -> MadeTable:
+def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], old: TableFile | None) -> MadeTable:
     """Make the rows of a crawl.
 
     Args:
         store: the store.
         dataset: the dataset.
         versions: digests of the values of its files, by path.
-        found: see ``found_bounds``.
         old: the present table, whose rows are used; None to decode every footer.
     """
     reused = _reused(old, versions)
-    known = set(reused.column("path").to_pylist())
-    new = FooterRows(dataset.key, old.schemas if old else ())
+    parts = [reused]
+    schemas = {**old.schemas} if old else {}
     undecodable: dict[str, str] = {}
-    for path in sorted(versions.keys() - known):
+    for path in sorted(versions.keys() - {*reused.column("path").to_pylist()}):
         file = dataset.file(path)
         try:
             stored = store.get("files", path)
             if stored and file:
-                new.add(file, stored, versions[path], decode_footer(stored.data, stored.size))
+                footer = examine_footer(stored.data, stored.size, dataset.key)
+                schema = encode_columns(footer.columns)
+                schemas[digest_of(schema)] = schema
+                rows = rows_of_footer(dataset.key, file, stored, versions[path], digest_of(schema), footer)
+                parts.append(pa.Table.from_batches([rows]))
         except (FormatError, StoreDamaged, OverflowError) as error:
             undecodable[path] = f"{path}: {error}"
-    rows = pa.concat_tables([reused, new.table()]).combine_chunks()
-    rows = _with_bounds(rows, found)
-    # In one order, so that a table that is made again has the same numbers.
-    schemas = sorted({[*new.schemas][number] for number in rows.column("columns").to_pylist()})
-    numbers = [schemas.index(text) if text in schemas else 0 for text in new.schemas]
-    columns = [numbers[number] for number in rows.column("columns").to_pylist()]
-    return MadeTable(_replaced(rows, "columns", columns), schemas, undecodable)
+    table = pa.concat_tables(parts).combine_chunks()
+    used = {*table.column("schema").to_pylist()}
+    schemas = {digest: schemas[digest] for digest in sorted(used)}
+    table, gaps = _with_found_bounds(table, store, dataset.key, schemas)
+    return MadeTable(table, schemas, undecodable, gaps)
 
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
@@ -72,26 +75,48 @@ def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
             rows = old.read_all()
         except TableDamaged:
             return TABLE.empty_table()
-        shown = zip(*(rows.column(name).to_pylist() for name in ("path", "version")), strict=True)
-        return rows_where(rows, [versions.get(path) == version for path, version in shown])
+        paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
+        same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
+        return rows.take(positions(np.flatnonzero(same)))
     return TABLE.empty_table()
 
 
-def _with_bounds(rows: pa.Table, found: Mapping[tuple[str, int], FoundBounds | None]) -> pa.Table:
-    """Return rows with bounds that their footers do not have."""
-    if not found:
-        return rows
-    columns = {name: rows.column(name).to_pylist() for name in FoundBounds._fields}
-    for row, place in enumerate(zip(*(rows.column(name).to_pylist() for name in ("path", "row_group")), strict=True)):
-        if place in found:
-            values = found[place] or (None, None, "missing")
-            for name, value in zip(columns, values, strict=True):
-                columns[name][row] = value
+def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
+    """Return rows with bounds that footers do not have, from stored page indexes and scans, and the number of these."""
+    origins = table.column("bounds_from").to_pylist()
+    gaps = [row for row, origin in enumerate(origins) if origin not in {None, "footer", SIGNED}]
+    if not gaps:
+        return table, 0
+    columns: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in _FOUND}
+    for row in gaps:
+        found = _found_bounds(table, row, store, key, schemas)
+        for name, value in zip(_FOUND, found, strict=True):
+            columns[name][row] = value
     for name, values in columns.items():
-        rows = _replaced(rows, name, values)
-    return rows
+        field = TABLE.field(name)
+        table = table.set_column(table.schema.get_field_index(name), field, array_of(field.type, values))
+    return table, len(gaps)
 
 
-def _replaced(rows: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    field = TABLE.field(name)
-    return rows.set_column(rows.schema.get_field_index(name), field, array_of(field.type, values))
+def _found_bounds(
+    table: pa.Table, row: int, store: Store, key: str, schemas: Mapping[str, str]
+) -> tuple[str | None, str | None, str]:
+    names = ("path", "row_group", "num_rows", "schema", "file_size", "etag", "last_modified", "source", "taken")
+    path, ordinal, num_rows, schema, *version = (table.column(name)[row].as_py() for name in names)
+    columns = decode_columns(schemas[schema])
+    indexes = store.indexes(path, [ordinal], StoredFile(b"", *version)).get(ordinal)
+    if indexes is None or key not in columns:
+        return None, None, "missing"
+    origin, found = "scan", [indexes.bounds] if indexes.bounds else []
+    if not found:
+        chunk = stored_chunks(columns, lambda: table.column("chunks")[row].values)[key]
+        origin, found = "page index", [bounds for bounds, _ in page_bounds(indexes, chunk, num_rows)]
+    if not found:
+        return None, None, "missing"
+    least, greatest = min(part.min for part in found), max(part.max for part in found)
+    return text_from(least), greatest_text(greatest), origin
+
+
+def greatest_text(key: bytes) -> str:
+    """Return a text that is not less than a bound, which may have been cut within a character."""
+    return text_after(key) or chr(maxunicode)

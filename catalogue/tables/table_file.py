@@ -7,16 +7,18 @@ row group of the table. It also has bounds of these row groups, by which a query
 
 import json
 import mmap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from io import BytesIO
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
+from catalogue.parquet.key_column import SIGNED
 from catalogue.parquet.merge_footers import merge_footers
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 ROWS = 256
 """Rows of a row group of the table at most, so that a query decodes few of them."""
 
-_MAGIC = b"CATTBL2\n"
+_MAGIC = b"CATTBL3\n"
 _NUMBER = 4
 """Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
@@ -36,7 +38,7 @@ class TableDamaged(Exception):
     """A table that cannot be used; it is made again from the store."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TablePart:
     """A row group of the table: rows of one subset, those without bounds first, the others by least key."""
 
@@ -49,17 +51,20 @@ class TablePart:
     least: str
     """The least key of the rows with bounds."""
     greatest: str
-    ends: Sequence[int]
-    """Offsets in the file: start of the flat columns, their end, end of the column chunks."""
-    checksums: Sequence[int]
-    """Of the flat columns and of the column chunks."""
-    footer: Sequence[int]
-    """Start, end and checksum of a footer of this row group alone: that of all takes long to decode."""
+    sections: list[list[int]]
+    """Start, end and checksum of the flat columns, of the column chunks, and of a footer of this row group alone.
+
+    The footer of all row groups takes long to decode.
+    """
 
     @property
     def contents(self) -> tuple[object, ...]:
         """Return what is equal in a table that was made again from the same files."""
         return self.subset, self.rows, self.unbounded, self.signed, self.least, self.greatest
+
+
+_FLAT, _CHUNKS, _FOOTER = range(3)
+"""The sections of a part."""
 
 
 class TableFile:
@@ -74,77 +79,38 @@ class TableFile:
         try:
             with path.open("rb") as file:
                 self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            directory, self._footer_checksum, self.checksum = self._read_directory()
-            self.schemas: list[str] = directory["schemas"]
-            """See ``encode_columns``."""
+            directory, self.checksum = self._read_directory()
+            self.schemas: dict[str, str] = directory["schemas"]
+            """The texts of ``encode_columns`` by digest."""
             self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
         self._path = path
-        self._opened: dict[int, pq.ParquetFile] = {}
+        self._parts: dict[int, pq.ParquetFile] = {}
+        self._valid: set[tuple[int, int]] = set()
 
-    def _read_directory(self) -> tuple[dict[str, Any], int, int]:
+    def _read_directory(self) -> tuple[dict[str, Any], int]:
         """Return the directory and its checksum."""
         content = self._content
-        self._footer = len(content) - _END - int.from_bytes(content[-_END : -_END + _NUMBER], "little")
-        end = self._footer - len(_MAGIC)
+        footer = len(content) - _END - int.from_bytes(content[-_END : -_END + _NUMBER], "little")
+        end = footer - len(_MAGIC)
         stored, length = (int.from_bytes(content[at : at + _NUMBER], "little") for at in (end - 8, end - 4))
         packed = bytes(content[max(0, end - 8 - length) : max(0, end - 8)])
-        if bytes(content[max(0, end) : self._footer]) != _MAGIC or crc32(packed) != stored:
+        if bytes(content[max(0, end) : footer]) != _MAGIC or crc32(packed) != stored:
             raise ValueError("its directory is damaged")
         directory: dict[str, Any] = json.loads(packed)
-        if crc32(content[self._footer :]) != directory["footer"]:
+        if crc32(content[footer:]) != directory["footer"]:
             raise ValueError("its footer is damaged")
-        return directory, directory["footer"], stored
+        return directory, stored
 
-    def _parquet(self, part: int) -> "pq.ParquetFile":
-        """Open a row group of the table as a file of its own."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        if part not in self._opened:
-            start, end, checksum = self.parts[part].footer
+    def _check(self, part: int, section: int) -> tuple[int, int]:
+        """Return where a section of a part is, after its first check."""
+        start, end, checksum = self.parts[part].sections[section]
+        if (part, section) not in self._valid:
             if crc32(self._content[start:end]) != checksum:
                 raise TableDamaged(f"{self._path} is damaged")
-            metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
-            self._opened[part] = pq.ParquetFile(
-                pa.BufferReader(pa.py_buffer(self._content)), metadata=metadata, pre_buffer=False
-            )
-        return self._opened[part]
-
-    def read(self, part: int, columns: Sequence[str]) -> "pa.Table":
-        """Return columns of a row group of the table: flat ones, or of ``chunks``.
-
-        Raises:
-            TableDamaged: if they are damaged.
-        """
-        of, at = self.parts[part], int(columns[0].startswith("chunks"))
-        if crc32(self._content[of.ends[at] : of.ends[at + 1]]) != of.checksums[at]:
-            raise TableDamaged(f"{self._path} is damaged")
-        return self._parquet(part).read_row_group(0, columns=list(columns), use_threads=False)
-
-    def read_flat(self, columns: Sequence[str]) -> "pa.Table":
-        """Return flat columns of all rows.
-
-        Raises:
-            TableDamaged: if they are damaged.
-        """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        for part in self.parts:
-            if crc32(self._content[part.ends[0] : part.ends[1]]) != part.checksums[0]:
-                raise TableDamaged(f"{self._path} is damaged")
-        with pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False) as file:
-            return file.read(columns=list(columns), use_threads=False)
-
-    def versions(self) -> dict[str, bytes]:
-        """Return the digest of the value of each file in the store, by path.
-
-        Raises:
-            TableDamaged: if the table is damaged.
-        """
-        return dict(zip(*(column.to_pylist() for column in self.read_flat(("path", "version")).columns), strict=True))
+            self._valid.add((part, section))
+        return start, end
 
     def check(self) -> None:
         """Check all rows.
@@ -152,11 +118,47 @@ class TableFile:
         Raises:
             TableDamaged: if some are damaged.
         """
-        for of in self.parts:
-            places = [*pairwise(of.ends), (of.footer[0], of.footer[1])]
-            for (start, end), checksum in zip(places, (*of.checksums, of.footer[2]), strict=True):
-                if crc32(self._content[start:end]) != checksum:
-                    raise TableDamaged(f"{self._path} is damaged")
+        for part in range(len(self.parts)):
+            for section in (_FLAT, _CHUNKS, _FOOTER):
+                self._check(part, section)
+
+    def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
+        """Return columns of a row group of the table: flat ones, or of ``chunks``, whose texts have dictionaries.
+
+        Raises:
+            TableDamaged: if they are damaged.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from catalogue.tables.table_schema import CHUNK_PATH, CHUNK_TEXTS
+
+        self._check(part, _CHUNKS if columns[0].startswith(CHUNK_PATH) else _FLAT)
+        if part not in self._parts:
+            start, end = self._check(part, _FOOTER)
+            metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
+            options = {"metadata": metadata, "read_dictionary": CHUNK_TEXTS, "pre_buffer": False}
+            self._parts[part] = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), **options)
+        (rows,) = self._parts[part].read_row_group(0, columns=columns, use_threads=False).to_batches()
+        return rows
+
+    @cached_property
+    def _all_parts(self) -> "pq.ParquetFile":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False)
+
+    def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
+        """Return flat columns of all rows of a subset.
+
+        Raises:
+            TableDamaged: if they are damaged.
+        """
+        parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
+        for part in parts:
+            self._check(part, _FLAT)
+        return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
 
     def read_all(self) -> "pa.Table":
         """Return all rows.
@@ -164,45 +166,39 @@ class TableFile:
         Raises:
             TableDamaged: if some are damaged.
         """
-        import pyarrow as pa
-
         self.check()
-        return pa.concat_tables([self._parquet(part).read(use_threads=False) for part in range(len(self.parts))])
+        return self._all_parts.read(use_threads=False)
 
 
-def write_table(path: Path, table: "pa.Table", schemas: Iterable[str], state: str) -> int:
+def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state: str) -> int:
     """Write a table, and replace the old one when it is complete and on disk.
 
     Args:
         path: of the file.
         table: rows with the columns of ``table_schema.TABLE``, in any order.
-        schemas: by number; see ``encode_columns``.
+        schemas: the texts of ``encode_columns`` by digest.
         state: the state of the store that it is made from, which is put into the metadata of the file.
 
     Returns:
         The checksum of its directory.
     """
-    from catalogue.tables.sort_rows import sorted_parts
-
     data = bytearray(MAGIC)
-    entries: list[dict[str, Any]] = []
+    parts: list[TablePart] = []
     footers: list[bytes] = []
     shifts: list[int] = []
-    for part in sorted_parts(table, ROWS):
+    for part, rows in _sorted_parts(table):
         shifts.append(len(data) - len(MAGIC))
-        body, footer, extents = _encoded(part.rows, state)
+        pages, footer, ends = _encoded(rows, state)
+        data += pages
+        part.sections = [_section(data, start + shifts[-1], end + shifts[-1]) for start, end in pairwise(ends)]
+        parts.append(part)
         footers.append(footer)
-        data += body
-        ends = [end + shifts[-1] for end in extents]
-        about = {name: getattr(part, name) for name in ("subset", "unbounded", "signed", "least", "greatest")}
-        checksums = [crc32(data[start:end]) for start, end in pairwise(ends)]
-        entries.append(about | {"rows": len(part.rows), "ends": ends, "checksums": checksums})
-    for entry, footer, shift in zip(entries, footers, shifts, strict=True):
-        packed = with_trailer(merge_footers([footer], [shift]))
-        entry["footer"] = [len(data), len(data) + len(packed), crc32(packed)]
-        data += packed
+    for part, footer, shift in zip(parts, footers, shifts, strict=True):
+        start = len(data)
+        data += with_trailer(merge_footers([footer], [shift]))
+        part.sections.append(_section(data, start, len(data)))
     footer = with_trailer(merge_footers(footers, shifts))
-    directory = {"schemas": list(schemas), "parts": entries, "footer": crc32(footer)}
+    directory = {"schemas": schemas, "parts": [asdict(part) for part in parts], "footer": crc32(footer)}
     packed = json.dumps(directory, separators=(",", ":")).encode()
     checksum = crc32(packed)
     with whole_file(path) as output:
@@ -212,34 +208,50 @@ def write_table(path: Path, table: "pa.Table", schemas: Iterable[str], state: st
     return checksum
 
 
+def _section(data: bytearray, start: int, end: int) -> list[int]:
+    return [start, end, crc32(memoryview(data)[start:end])]
+
+
+def _sorted_parts(table: "pa.Table") -> Iterator[tuple[TablePart, "pa.Table"]]:
+    """Yield parts, without sections, and their rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_bounded = pc.is_valid(table.column("min_key")).cast(pa.int8())
+    order = [(name, "ascending") for name in ("subset", "is_bounded", "min_key", "path", "row_group")]
+    ordered = table.take(pc.sort_indices(table.append_column("is_bounded", is_bounded), order)).combine_chunks()
+    start = 0
+    for subset, same in groupby(ordered.column("subset").to_pylist()):
+        end = start + len([*same])
+        for first in range(start, end, ROWS):
+            rows = ordered.slice(first, min(ROWS, end - first))
+            least, greatest, origins = (rows.column(name).to_pylist() for name in ("min_key", "max_key", "bounds_from"))
+            known = [key for key in greatest if key is not None]
+            unbounded, signed = len(rows) - len(known), SIGNED in origins
+            first_key, last_key = (least[unbounded], max(known)) if known else ("", "")
+            yield TablePart(subset, len(rows), unbounded, signed, first_key, last_key, []), rows
+        start = end
+
+
 def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes, list[int]]:
-    """Return the pages of a file with one row group, its footer, and the offsets of ``TablePart.ends``."""
+    """Return the pages and the footer of a file with one row group, and where its sections start and end."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from catalogue.tables.table_schema import REPEATED
+
     buffer = BytesIO()
-    with pq.ParquetWriter(buffer, rows.schema, **_options(rows.schema)) as writer:
+    options = {"use_dictionary": REPEATED, "write_statistics": False, "store_schema": False}
+    # zstd takes a third less space, and a query half more time.
+    with pq.ParquetWriter(buffer, rows.schema, compression="lz4", **options) as writer:
         writer.write_table(rows, row_group_size=len(rows))
         writer.add_key_value_metadata({"state": state})
     data = buffer.getvalue()
-    extents = _extents(pq.read_metadata(pa.BufferReader(data)).row_group(0))
     start = len(data) - _END - int.from_bytes(data[-_END : -_END + _NUMBER], "little")
-    return data[len(MAGIC) : start], data[start:-TRAILER], extents
+    return data[len(MAGIC) : start], data[start:-TRAILER], _ends(pq.read_metadata(pa.BufferReader(data)).row_group(0))
 
 
-def _options(schema: "pa.Schema") -> dict[str, Any]:
-    unique = {"row_group", "num_rows", "total_byte_size", "total_compressed_size", "file_offset", "min_key", "max_key"}
-    repeated = [name for name in schema.names if name not in {*unique, "first_fetch", "last_fetch", "chunks"}]
-    of_chunks = ("column_name", "physical_type", "codec", "encodings", "bounds")
-    return {
-        "compression": "lz4",  # zstd takes a third less space, and a query half more time
-        "use_dictionary": repeated + [f"chunks.list.element.{name}" for name in of_chunks],
-        "write_statistics": False,
-        "store_schema": False,
-    }
-
-
-def _extents(row_group: Any) -> list[int]:  # noqa: ANN401 - a class without types
+def _ends(row_group: Any) -> list[int]:  # noqa: ANN401 - a class without types
     """Return the start of the first column, of the first one of ``chunks``, and the end of the last."""
     columns = [row_group.column(number) for number in range(row_group.num_columns)]
 

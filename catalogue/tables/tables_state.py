@@ -8,7 +8,6 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
@@ -17,7 +16,7 @@ from catalogue.store.database import Store
 TABLES_FOLDER = "tables"
 """Name of the folder, next to the store."""
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Version of the tables; those of another version are made again."""
 
 
@@ -25,12 +24,16 @@ _LAYOUT = 2
 class CrawlState:
     """The state of one crawl."""
 
-    checksum: int
+    checksum: int = 0
     """Of the directory of its table; 0 without a table."""
-    last_rows: dict[str, list[int]]
-    """Number of stored files, or of page indexes, the greatest number of their rows in the store, and checksums."""
+    stored_files: str = ""
+    """A digest that changes with its stored files."""
+    stored_indexes: str = ""
+    """A digest that changes with its stored page indexes."""
+    gaps: int = 0
+    """Number of row groups whose footers have no bounds; page indexes can change their rows."""
     schemas: list[str] = field(default_factory=list)
-    """See ``encode_columns``."""
+    """Digests of the schemas of its files."""
     files: dict[str, int] = field(default_factory=dict)
     """Number of files in the table, by subset."""
     row_groups: dict[str, int] = field(default_factory=dict)
@@ -57,8 +60,12 @@ class TablesState:
     indexes: str
     """See ``Store.index_state``."""
     crawls: dict[str, CrawlState]
-    times: dict[str, tuple[int, int]]
-    """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
+    schemas: dict[str, str]
+    """The texts of ``encode_columns`` by digest."""
+
+    def shows(self, store: Store, *, indexes: bool) -> bool:
+        """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
+        return self.store == store.state() and (not indexes or self.indexes == store.index_state())
 
     @property
     def store_id(self) -> str:
@@ -81,33 +88,20 @@ def read_state(folder: Path) -> TablesState | None:
         checksum, _, packed = state_path(folder).read_bytes().partition(b"\n")
         if int(checksum) == crc32(packed):
             values = json.loads(packed)
-            schemas = values.pop("schemas")
             if values.pop("layout") == _LAYOUT:
                 crawls = {crawl: CrawlState(**each) for crawl, each in values.pop("crawls").items()}
-                for each in crawls.values():
-                    each.schemas = [schemas[number] for number in each.schemas]
                 return TablesState(**values, crawls=crawls)
     return None
 
 
 def write_state(folder: Path, state: TablesState) -> None:
     """Replace the file."""
-    schemas = {text: number for number, text in enumerate(dict.fromkeys(_schemas(state)))}
-    values: dict[str, Any] = asdict(state) | {"layout": _LAYOUT, "schemas": [*schemas]}
-    for crawl in values["crawls"].values():
-        crawl["schemas"] = [schemas[text] for text in crawl["schemas"]]  # crawls have the same ones
-    packed = json.dumps(values, separators=(",", ":")).encode()
+    packed = json.dumps(asdict(state) | {"layout": _LAYOUT}, separators=(",", ":")).encode()
     with whole_file(state_path(folder)) as file:
         file.write(b"%d\n%b" % (crc32(packed), packed))
 
 
-def _schemas(state: TablesState) -> list[str]:
-    return [text for _, crawl in sorted(state.crawls.items()) for text in crawl.schemas]
-
-
 def fresh_state(folder: Path, store: Store, key: str, *, indexes: bool = False) -> TablesState | None:
-    """Return the state if the tables show everything that is stored; ``indexes``: page indexes, too."""
+    """Return the state of tables that are up to date; see ``TablesState.shows``."""
     state = read_state(folder)
-    if state is None or state.dataset != key or state.store != store.state():
-        return None
-    return state if not indexes or state.indexes == store.index_state() else None
+    return state if state and state.dataset == key and state.shows(store, indexes=indexes) else None

@@ -1,22 +1,19 @@
 """Update the tables from the store: only files that have changed are decoded."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
-from zlib import crc32
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
-from catalogue.errors import CatalogueError, DiskFailed, FormatError, StoreDamaged
+from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
-from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
-from catalogue.tables.found_bounds import found_bounds
 from catalogue.tables.make_table import make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
@@ -95,20 +92,15 @@ def damaged_tables(folder: Path) -> Iterator[str]:
 @contextmanager
 def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
     waited = f"another process has been updating {folder} for {busy_seconds:,.0f} s; try again when it is done"
-    enabled = gc.isenabled()
     try:
         make_folder(folder)
         with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=busy_seconds):
-            gc.disable()  # there are many objects, and no cycles among them
             yield
     except OSError as error:
         if isinstance(error, CatalogueError):
             raise
         message = f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
         raise DiskFailed(message) from error
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Update:
@@ -123,18 +115,20 @@ class _Update:
         if old and old.dataset != self._dataset.key:
             old = None
         # Read first: what other processes write from now on is added by the next update.
-        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, self._times())
+        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {})
         files = self._by_crawl(store.row_numbers("files"))
         indexes = self._by_crawl(store.row_numbers("indexes"))
         documents = store.row_numbers("documents")
-        same = old if old and old.store_id == state.store_id else None
-        listed = self._listed(documents, same)
+        listed = self._listed(documents, old if old and old.store_id == state.store_id else None)
         failures = self._by_crawl(store.row_numbers("failures"))
         requested = requested_subsets(documents)
         for crawl in sorted({*files, *listed, *failures, *(crawl for crawl, _ in requested)}):
-            before = old.crawls.get(crawl) if old else None
-            reusable = before if same else None
-            found = self._table(crawl, files.get(crawl, {}), indexes.get(crawl, {}), before, reusable, state.store)
+            found = CrawlState()
+            if crawl in files:
+                before = old.crawls.get(crawl) if old else None
+                schemas = old.schemas if old else {}
+                found, used = self._table(crawl, files[crawl], indexes.get(crawl, {}), before, schemas, state)
+                state.schemas |= used
             found.manifest, found.listed = listed.get(crawl, (0, {}))
             found.requested = sorted(subset for each, subset in requested if each == crawl)
             if found.listed and not found.requested:  # interrupted pulls and older stores do not say what was requested
@@ -142,7 +136,8 @@ class _Update:
             found.failures = self._subsets({*failures.get(crawl, ()), *found.undecodable})
             state.crawls[crawl] = found
         write_state(self._folder, state)
-        for path in {*self._folder.glob("*.parquet")} - {table_path(self._folder, crawl) for crawl in files}:
+        used_paths = {table_path(self._folder, crawl) for crawl, each in state.crawls.items() if each.checksum}
+        for path in {*self._folder.glob("*.parquet")} - used_paths:
             path.unlink(missing_ok=True)
         return state
 
@@ -152,63 +147,51 @@ class _Update:
         files: Mapping[str, int],
         indexes: Mapping[str, int],
         before: CrawlState | None,
-        reusable: CrawlState | None,
-        state: str,
-    ) -> CrawlState:
-        """Make the table of a crawl if its files or page indexes have changed.
+        schemas: Mapping[str, str],
+        state: TablesState,
+    ) -> tuple[CrawlState, dict[str, str]]:
+        """Make the table of a crawl if its files, or page indexes that it shows, have changed.
 
         Args:
             crawl: its name.
             files: paths of its stored files, with the numbers of their rows.
             indexes: the same of the page indexes.
             before: its state in the last update.
-            reusable: the same, if numbers of rows were not used again since then.
-            state: the state of the store.
+            schemas: of the last update.
+            state: with the state of the store.
+
+        Returns:
+            Its new state, and its schemas.
         """
-        last_rows = {"files": _last_row(files), "indexes": _last_row(indexes)}
-        if not files:
-            return CrawlState(0, last_rows)
-        # In a backup the same row may have another value.
-        last_path = max(files, key=files.__getitem__)
-        last_rows["files"].append(crc32(self._store.version(last_path) or b""))
-        old = self._open(crawl)
-        if old is None or before is None or old.checksum != before.checksum:
-            before = reusable = None  # another table: its rows are used, but not its state
-        if reusable and reusable.last_rows == last_rows:
-            return _same(reusable, last_rows)
-        versions = self._store.versions("files", files)
-        if old and before and before.last_rows["indexes"] == last_rows["indexes"] and _has(old, before, versions):
-            return _same(before, last_rows)
-        last_index, last_file = (reusable.last_rows[name][1] if reusable else 0 for name in ("indexes", "files"))
-        new_indexes = [
-            key
-            for key, row in indexes.items()
-            if row > last_index or files.get((row_group_of(key) or ("",))[0], 0) > last_file
-        ]
-        found = found_bounds(self._store, self._dataset.key, new_indexes)
-        same_files = reusable is not None and reusable.last_rows["files"] == last_rows["files"]
-        if reusable and same_files and not any(found.values()):
-            return _same(reusable, last_rows)
-        made = make_table(self._store, self._dataset, versions, found, old)
-        if not made.rows.num_rows:
-            table_path(self._folder, crawl).unlink(missing_ok=True)
-            return CrawlState(0, last_rows, undecodable=made.undecodable)
-        checksum = write_table(table_path(self._folder, crawl), made.rows, made.schemas, state)
+        path = table_path(self._folder, crawl)
+        # In a backup of the store the same row may have another value.
+        last = self._store.version(max(files, key=files.__getitem__)) or b""
+        stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
+        old = None
+        with suppress(TableDamaged):
+            old = TableFile(path)
+        if (
+            before
+            and before.checksum == (old.checksum if old else 0)
+            and before.stored_files == stored_files
+            and (before.stored_indexes == stored_indexes or not before.gaps)
+        ):
+            return replace(before, stored_indexes=stored_indexes), {name: schemas[name] for name in before.schemas}
+        made = make_table(self._store, self._dataset, self._store.versions("files", files), old)
+        checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows.num_rows else 0
         paths = dict.fromkeys(made.rows.column("path").to_pylist())
         groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)
-        return CrawlState(
+        found = CrawlState(
             checksum,
-            last_rows,
-            made.schemas,
-            self._subsets(paths),
-            dict(Counter(subset for subset, ordinal in groups if ordinal is not None)),
+            stored_files,
+            stored_indexes,
+            made.gaps,
+            schemas=[*made.schemas],
+            files=self._subsets(paths),
+            row_groups=dict(Counter(subset for subset, ordinal in groups if ordinal is not None)),
             undecodable=made.undecodable,
         )
-
-    def _open(self, crawl: str) -> TableFile | None:
-        with suppress(TableDamaged):
-            return TableFile(table_path(self._folder, crawl))
-        return None
+        return found, made.schemas
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Return keys, which are paths or begin with them, with the numbers of their rows by crawl."""
@@ -244,30 +227,8 @@ class _Update:
             listed[crawl] = documents[manifest_path(crawl)], dict(Counter(file.subset for file in files))
         return listed
 
-    def _times(self) -> dict[str, tuple[int, int]]:
-        with suppress(FormatError, StoreDamaged):
-            if document := self._store.get("documents", COLLINFO):
-                return {
-                    crawl.id: (int(crawl.first_fetch.timestamp() * 1000), int(crawl.last_fetch.timestamp() * 1000))
-                    for crawl in parse_collinfo(document.data)
-                    if crawl.first_fetch and crawl.last_fetch
-                }
-        return {}
 
-
-def _same(state: CrawlState, last_rows: dict[str, list[int]]) -> CrawlState:
-    """Return the state of a table that is up to date."""
-    return replace(state, last_rows=last_rows)
-
-
-def _has(table: TableFile, state: CrawlState, versions: Mapping[str, bytes]) -> bool:
-    """Return whether a table has exactly these files."""
-    with suppress(TableDamaged):
-        return not state.undecodable and table.versions() == versions
-    return False
-
-
-def _last_row(rows: Mapping[str, int]) -> list[int]:
-    """Return the number of keys, the greatest number of their rows, and a checksum of both."""
+def _digest(store_id: str, rows: Mapping[str, int], last: bytes = b"") -> str:
+    """Return a digest of keys, the numbers of their rows, and the digest of the last value."""
     listed = "\n".join(f"{key} {row}" for key, row in rows.items())
-    return [len(rows), max(rows.values(), default=0), crc32(listed.encode())]
+    return blake2b(f"{store_id}\n{listed}\n".encode() + last, digest_size=16).hexdigest()

@@ -6,36 +6,37 @@ CREATE TABLE IF NOT EXISTS derived.crawls (
   crawl VARCHAR, name VARCHAR, first_fetch TIMESTAMP, last_fetch TIMESTAMP, has_table BOOLEAN
 );
 CREATE TABLE IF NOT EXISTS derived.listed (crawl VARCHAR, subset VARCHAR, files INTEGER, requested BOOLEAN);
-CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP, undecodable BOOLEAN);
-CREATE TABLE IF NOT EXISTS derived.files (
-  file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
-  etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
-  codec VARCHAR, columns INTEGER, utc_times BOOLEAN, has_page_index BOOLEAN
+CREATE TABLE IF NOT EXISTS derived.failures (
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP
 );
--- The tables that are shown, by the checksums of their directories.
-CREATE TABLE IF NOT EXISTS derived.tables (crawl VARCHAR, checksum BIGINT, last_index BIGINT, column_chunks BOOLEAN);
--- The combinations of columns that files have.
-CREATE TABLE IF NOT EXISTS derived.columns (columns INTEGER, column_names VARCHAR[], column_kinds VARCHAR[]);
+-- The tables of crawls that are shown, by the checksums of their directories, and the last page index that is.
+CREATE TABLE IF NOT EXISTS derived.tables (
+  crawl VARCHAR, checksum BIGINT, indexes VARCHAR, last_index BIGINT, column_chunks BOOLEAN
+);
+CREATE TABLE IF NOT EXISTS derived.files (
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size BIGINT, etag VARCHAR,
+  last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR, codec VARCHAR,
+  "schema" VARCHAR, utc_times BOOLEAN, has_page_index BOOLEAN
+);
+-- The combinations of columns that files have, by the digest of a schema.
+CREATE TABLE IF NOT EXISTS derived.schemas ("schema" VARCHAR, column_names VARCHAR[], column_kinds VARCHAR[]);
 CREATE TABLE IF NOT EXISTS derived.row_groups (
-  file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
-  min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
-  file_offset BIGINT
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT,
+  total_compressed_size BIGINT, file_offset BIGINT, min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR,
+  first_fetch BIGINT, last_fetch BIGINT
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
-  file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,
-  null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT, total_uncompressed_size BIGINT,
-  "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR,
+  codec VARCHAR, num_values BIGINT, null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT,
+  total_uncompressed_size BIGINT, "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
 );
 CREATE TABLE IF NOT EXISTS derived.pages (
-  file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
-  min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, row_group INTEGER, page INTEGER, first_row_index BIGINT,
+  num_rows BIGINT, null_count BIGINT, min_key VARCHAR, max_key VARCHAR, file_offset BIGINT,
+  compressed_page_size BIGINT
 );
--- Stored lists of blocks of the CDX index, and their files.
-CREATE TABLE IF NOT EXISTS derived.block_lists (
-  crawl VARCHAR, blocks BIGINT, file_size BIGINT, etag VARCHAR, source VARCHAR, harvested_at TIMESTAMP, file VARCHAR
+-- Stored lists of blocks of the CDX index, and the columns of their files.
+CREATE TABLE IF NOT EXISTS derived.block_lists (crawl VARCHAR, blocks BIGINT);
+CREATE TABLE IF NOT EXISTS derived.no_blocks (
+  crawl VARCHAR, number INTEGER, first_key VARCHAR, first_time VARCHAR, shard INTEGER, "offset" BIGINT, length INTEGER
 );
-CREATE OR REPLACE VIEW derived.block_rows AS
-SELECT
-  NULL::VARCHAR AS crawl, NULL::INTEGER AS number, NULL::VARCHAR AS first_key, NULL::VARCHAR AS first_time,
-  NULL::INTEGER AS shard, NULL::BIGINT AS "offset", NULL::INTEGER AS length
-WHERE false;

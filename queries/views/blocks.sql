@@ -2,9 +2,9 @@ CREATE OR REPLACE VIEW blocks AS
 SELECT
   crawl, number, first_key, try_strptime(first_time, '%Y%m%d%H%M%S') AS first_time,
   printf('cc-index/collections/%s/indexes/cdx-%05d.gz', crawl, shard) AS path, "offset", length
-FROM derived.block_rows;
+FROM $lists;
 
-COMMENT ON VIEW blocks IS 'Blocks of the CDX index of crawls whose list of blocks is stored, in files next to this one.';
+COMMENT ON VIEW blocks IS 'Blocks of the CDX index of crawls whose list of blocks is stored, in the folder blocks next to this file. If these were moved since it was written: SET VARIABLE catalogue_folder = ''/new/place'';';
 COMMENT ON COLUMN blocks.crawl IS 'Name, such as CC-MAIN-2022-05.';
 COMMENT ON COLUMN blocks.number IS 'Number of the block in its crawl, from 1 on, in the order of keys.';
 COMMENT ON COLUMN blocks.first_key IS 'Key of the first line of the block; earlier captures of it may end the block before.';

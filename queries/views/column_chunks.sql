@@ -1,9 +1,5 @@
 CREATE OR REPLACE VIEW column_chunks AS
-SELECT
-  f.path, f.crawl, f.subset, c.row_group, c.column_name, c.physical_type, c.codec, c.num_values, c.null_count,
-  c.file_offset, c.total_compressed_size, c.total_uncompressed_size, c."min", c."max", c.has_page_index
-FROM derived.column_chunks AS c
-JOIN derived.files AS f USING (file);
+SELECT * FROM derived.column_chunks;
 
 COMMENT ON VIEW column_chunks IS
   'Every column of every row group, of crawls selected by: catalogue sql --column-chunks CRAWL.';

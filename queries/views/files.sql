@@ -3,7 +3,7 @@ SELECT
   path, crawl, subset, file_size, footer_size, num_rows, created_by, codec, len(column_names) AS num_columns,
   column_names, utc_times, has_page_index, etag, last_modified, source, harvested_at
 FROM derived.files
-LEFT JOIN derived.columns USING (columns);
+LEFT JOIN derived.schemas USING ("schema");
 
 COMMENT ON VIEW files IS 'Every index file with a stored footer.';
 COMMENT ON COLUMN files.path IS 'Relative to the source.';

@@ -1,9 +1,8 @@
 CREATE OR REPLACE VIEW pages AS
 SELECT
-  f.path, f.crawl, f.subset, p.row_group, p.page, p.first_row_index, p.num_rows, p.null_count,
-  p.min_key AS min_url_surtkey, p.max_key AS max_url_surtkey, p.file_offset, p.compressed_page_size
-FROM derived.pages AS p
-JOIN derived.files AS f USING (file);
+  path, crawl, subset, row_group, page, first_row_index, num_rows, null_count,
+  min_key AS min_url_surtkey, max_key AS max_url_surtkey, file_offset, compressed_page_size
+FROM derived.pages;
 
 COMMENT ON VIEW pages IS
   'Pages of the key column, of row groups with a stored page index: queries and harvest --pages fetch it.';

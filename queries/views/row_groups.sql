@@ -1,10 +1,9 @@
 CREATE OR REPLACE VIEW row_groups AS
 SELECT
-  f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.file_offset, g.total_compressed_size,
-  g.min_key AS min_url_surtkey, g.max_key AS max_url_surtkey, g.bounds_from,
-  make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch
-FROM derived.row_groups AS g
-JOIN derived.files AS f USING (file);
+  path, crawl, subset, row_group, num_rows, total_byte_size, file_offset, total_compressed_size,
+  min_key AS min_url_surtkey, max_key AS max_url_surtkey, bounds_from,
+  make_timestamp(first_fetch * 1000) AS first_fetch, make_timestamp(last_fetch * 1000) AS last_fetch
+FROM derived.row_groups;
 
 COMMENT ON VIEW row_groups IS 'Every row group of the stored files, with bounds of its keys.';
 COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';

@@ -19,8 +19,8 @@ from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import size
+from catalogue.metadata_db.differences import intruders as intruders_of
 from catalogue.metadata_db.queries import statement
-from catalogue.metadata_db.suspects import intruders as intruders_of
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
@@ -124,10 +124,10 @@ def test_reports_indexes_of_another_version(cat: Catalogue, server: LoopbackServ
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM derived.files WHERE file = 3",
-        "UPDATE derived.files SET version = '\\x00'::BLOB WHERE file = 3",
-        "DELETE FROM derived.row_groups WHERE file = 2 AND row_group = 0",
-        "INSERT INTO derived.files (file, path, crawl) VALUES (99, 'another', 'CC-MAIN-2022-33')",
+        "DELETE FROM derived.files WHERE path = (SELECT max(path) FROM derived.files)",
+        "UPDATE derived.files SET version = '\\x00'::BLOB WHERE path = (SELECT max(path) FROM derived.files)",
+        "DELETE FROM derived.row_groups WHERE path = (SELECT max(path) FROM derived.files) AND row_group = 0",
+        "INSERT INTO derived.files (path, crawl) VALUES ('another', 'CC-MAIN-2022-33')",
     ],
 )
 def test_reports_a_database_that_differs(cat: Catalogue, statement: str) -> None:
@@ -274,12 +274,12 @@ def test_reports_files_among_the_keys_of_others() -> None:
         connection.execute(statement("views/_tables.sql", COMMON_CRAWL))
 
         def intruders(*extents: tuple[int, int]) -> list[tuple[str, str]]:
-            connection.execute("DELETE FROM derived.files; DELETE FROM derived.row_groups")
+            connection.execute("DELETE FROM derived.row_groups")
             for number, (least, greatest) in enumerate(extents):
-                add = "INSERT INTO derived.files (file, path, crawl, subset) VALUES (?, ?, 'c', 'warc')"
-                connection.execute(add, [number, f"p{number}"])
-                add = "INSERT INTO derived.row_groups (file, min_key, max_key) VALUES (?, ?, ?)"
-                connection.execute(add, [number, f"{least:03}", f"{greatest:03}"])
+                add = (
+                    "INSERT INTO derived.row_groups BY NAME SELECT ? AS path, 'c' AS crawl, ? AS min_key, ? AS max_key"
+                )
+                connection.execute(add, [f"p{number}", f"{least:03}", f"{greatest:03}"])
             return list(intruders_of(connection))
 
         disjoint = [(10 * number, 10 * number + 10) for number in range(12)]  # which may touch

@@ -15,7 +15,7 @@ from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.export.ducklake import crawls_in, export_lake
 from catalogue.export.ducklake_attach import attach_statements
 from catalogue.export.ducklake_database import changing
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile
 from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
 

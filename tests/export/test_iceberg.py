@@ -19,7 +19,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.lakes import (
     SUMS,

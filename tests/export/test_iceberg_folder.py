@@ -11,7 +11,7 @@ from pyiceberg.table import StaticTable
 import catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.iceberg import TableFolder, export
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.commands import Command
 from tests.support.lakes import exported_files, write_file

@@ -14,7 +14,7 @@ import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.export.ducklake_sql import lake_path
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
+import duckdb
 import pytest
 
 import catalogue
@@ -44,11 +45,13 @@ def shown(cat: Catalogue) -> list[tuple[object, ...]]:
     """The view ``blocks``, in the form of ``rows_of``; made-up times have invalid seconds, which it shows as null."""
     sql = """
         SELECT first_key || ' ' || r.first_time, path[-8:-4]::INTEGER, b."offset", b.length, number
-        FROM blocks AS b JOIN derived.block_rows AS r USING (crawl, number, first_key)
+        FROM blocks AS b JOIN read_parquet($file) AS r USING (crawl, number, first_key)
         WHERE b.first_time IS NULL OR strftime(b.first_time, '%Y%m%d%H%M%S') = r.first_time
         ORDER BY number
     """
-    return cat.sql(sql).fetchall()
+    with cat.connect() as connection:
+        file = cat.session.data / "blocks" / f"{CRAWL}.parquet"
+        return connection.execute(sql, {"file": str(file)}).fetchall()
 
 
 def test_view_has_every_block(cat: Catalogue) -> None:
@@ -59,6 +62,23 @@ def test_view_has_every_block(cat: Catalogue) -> None:
     assert crawls.fetchall() == [(CRAWL, 0, len(BLOCKS))]
     paths = {path for (path,) in cat.sql("SELECT DISTINCT path FROM blocks").fetchall()}
     assert paths == {BLOCKS.path(place) for place in range(len(BLOCKS))}
+
+
+def test_view_after_a_move(cat: Catalogue, tmp_path: Path) -> None:
+    """The database names the folder where it was written; a variable names another one."""
+    cat.harvest(CRAWL, index="cdx")
+    cat.close()
+    moved = cat.session.data.rename(tmp_path / "moved")
+    with duckdb.connect(moved / "catalogue.duckdb", read_only=True) as connection:
+        assert connection.execute("SELECT blocks FROM crawls").fetchall() == [(len(BLOCKS),)]
+        with pytest.raises(duckdb.IOException, match=r"data/blocks/.*\.parquet"):
+            connection.execute("FROM blocks")
+        connection.execute("SET VARIABLE catalogue_folder = $folder", {"folder": str(moved)})
+        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+    with catalogue.open(moved, settings=cat.session.settings) as opened:
+        assert opened.sql("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+    with duckdb.connect(moved / "catalogue.duckdb", read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
 
 
 def test_list_is_a_quarter_of_its_source(cat: Catalogue) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import catalogue
@@ -62,6 +63,17 @@ def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path
     assert "warc," not in missing
     cat.harvest(crawl, subsets="all")
     assert cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
+
+
+def test_tables_are_written_at_once(cat: Catalogue, crawl: str) -> None:
+    harvest_part(cat, crawl, 2)
+    path = cat.session.data / "tables" / f"{crawl}.parquet"
+    written = path.stat()
+    assert (
+        len({*pq.read_table(path, columns=["path"])["path"].to_pylist()}) == len(cat.session.store.keys("files")) == 2
+    )
+    assert len(cat.files()) == 2
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
 
 def test_status_counts_missing_files_of_all_subsets(cat: Catalogue, command: Command, crawl: str) -> None:

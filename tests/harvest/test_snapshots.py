@@ -23,7 +23,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, read_rows, unpack_snapshot, write_rows
-from catalogue.metadata_db.export_rows import write_table
+from catalogue.metadata_db.lake_files import write_table
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings

@@ -40,7 +40,7 @@ HOSTILE = {
     "select 1; copy (select 1) to '{out}'": NOT_ONE_SELECT,
     "create table x as select 1": NOT_ONE_SELECT,
     "create table memory.x as select 1": NOT_ONE_SELECT,
-    "insert into derived.files values (1)": NOT_ONE_SELECT,
+    "insert into derived.files (path) values (1)": NOT_ONE_SELECT,
     "explain analyze select 1": NOT_ONE_SELECT,
     "detach catalogue": NOT_ONE_SELECT,
     "use memory": NOT_ONE_SELECT,

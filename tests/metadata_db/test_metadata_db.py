@@ -59,6 +59,20 @@ def test_duckdb_shell_equals_python(harvested: catalogue.Catalogue) -> None:
     assert {row["view_name"] for row in shell(harvested.path, _VIEWS.format("view_name"))} == VIEWS
 
 
+def test_views_of_a_copy_in_another_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a plain connection, from any folder, without the original."""
+    copy = Path(shutil.copytree(data, tmp_path / "other" / "copy"))
+    views = sorted(VIEWS - {"blocks"})
+    with connect(data / "catalogue.duckdb") as connection:
+        expected = [connection.sql(f"FROM {view} ORDER BY ALL").to_arrow_table() for view in views]
+    shutil.rmtree(data)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with duckdb.connect(copy / "catalogue.duckdb", read_only=True) as connection:
+        assert [connection.sql(f"FROM {view} ORDER BY ALL").to_arrow_table() for view in views] == expected
+        assert connection.sql("FROM blocks").fetchall() == []
+
+
 def test_has_the_storage_version_of_old_shells(harvested: catalogue.Catalogue) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")

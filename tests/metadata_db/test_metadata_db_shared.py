@@ -24,7 +24,7 @@ def fewer(path: Path) -> None:
     temporary = path.with_name("beside.duckdb")
     shutil.copyfile(path, temporary)
     with duckdb.connect(temporary) as connection:
-        connection.execute("DELETE FROM derived.files WHERE file = 0")
+        connection.execute("DELETE FROM derived.files WHERE path = (SELECT min(path) FROM derived.files)")
     temporary.replace(path)
 
 

@@ -1,4 +1,4 @@
-"""Summaries of footers, including hostile footers."""
+"""The key column of footers, including hostile footers."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -9,16 +9,15 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAX_FOOTER, decode_footer
+from catalogue.parquet.footer import MAX_FOOTER
+from catalogue.parquet.key_column import examine_footer, has_page_index, key_bounds
 from catalogue.parquet.model import Order
-from catalogue.parquet.summary import examine_footer, summarize_file
 from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list
 from tests.support.footers import Items, made, put_together, small_file, write
 from tests.support.mirrors import index_paths, raw_footer, read_footer
 
 SMALL = made(small_file())
-SUMMARY = summarize_file(decode_footer(SMALL.footer, SMALL.file_size))
 
 
 def with_unknown_field(kind: int, value: bytes) -> bytes:
@@ -32,20 +31,16 @@ def with_unknown_field(kind: int, value: bytes) -> bytes:
 def test_examines_files_of_every_era(mirror: Path) -> None:
     for path in index_paths(mirror):
         data = path.read_bytes()
-        assert examine_footer(raw_footer(data), len(data)) == summarize_file(read_footer(data))
+        assert examine_footer(raw_footer(data), len(data)) == read_footer(data)
 
 
-def test_summary_has_the_expected_fields() -> None:
+def test_footer_has_the_expected_fields() -> None:
     footer = read_footer(small_file(compression="zstd"))
-    facts = summarize_file(footer)
-    assert (facts.num_rows, facts.codec, facts.utc_times, facts.has_page_index) == (4, "ZSTD", True, True)
-    assert facts.created_by == footer.created_by
-    assert facts.column_names == ("url_surtkey", "fetch_time", "fetch_status")
-    assert [(group.ordinal, group.num_rows) for group in facts.row_groups] == [(0, 2), (1, 2)]
-    bounds = [(group.min_key, group.max_key, group.bounds_from) for group in facts.row_groups]
+    assert (footer.num_rows, footer.codecs, has_page_index(footer)) == (4, ("ZSTD",), True)
+    assert tuple(footer.columns) == ("url_surtkey", "fetch_time", "fetch_status")
+    assert [(group.ordinal, group.num_rows) for group in footer.row_groups] == [(0, 2), (1, 2)]
+    bounds = [*map(key_bounds, footer.row_groups)]
     assert bounds == [("com,example)/", "com,example)/a", "footer"), ("org,example)/", "org,example)/b", "footer")]
-    sizes = [(group.total_byte_size, group.total_compressed_size) for group in facts.row_groups]
-    assert sizes == [(group.total_byte_size, group.total_compressed_size) for group in footer.row_groups]
 
 
 def test_sources_of_bounds() -> None:
@@ -56,20 +51,20 @@ def test_sources_of_bounds() -> None:
     signed = replace(key, bounds=replace(key.bounds, order=Order.SIGNED))
     groups = [replace(group, chunks={"url_surtkey": chunk}) for chunk in (key, signed, replace(key, bounds=None))]
     groups.append(replace(group, chunks={}))
-    facts = summarize_file(replace(footer, row_groups=tuple(groups)))
-    assert [group.bounds_from for group in facts.row_groups] == ["footer", "footer (signed)", "missing", "missing"]
-    assert facts.row_groups[2].min_key is None
+    found = [*map(key_bounds, groups)]
+    assert [origin for *_, origin in found] == ["footer", "footer (signed)", "missing", "missing"]
+    assert found[2][0] is None
 
 
 def test_page_index_needs_both_halves_in_every_row_group() -> None:
     footer = read_footer(small_file())
     first, second = footer.row_groups
-    assert summarize_file(footer).has_page_index
+    assert has_page_index(footer)
     key = second.chunks["url_surtkey"]
     for missing in (replace(key, column_index=None), replace(key, offset_index=None)):
         poorer = replace(second, chunks={**second.chunks, "url_surtkey": missing})
-        assert not summarize_file(replace(footer, row_groups=(first, poorer))).has_page_index
-    assert not summarize_file(replace(footer, row_groups=())).has_page_index
+        assert not has_page_index(replace(footer, row_groups=(first, poorer)))
+    assert not has_page_index(replace(footer, row_groups=()))
 
 
 def test_rejects_keys_that_are_not_text() -> None:

@@ -21,7 +21,6 @@ from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.prune import FileMetadata
 from catalogue.plan.requests import Purpose
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery, might_match
@@ -30,6 +29,7 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, coalesce
 from catalogue.store.database import Store
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
+from catalogue.tables.file_metadata import FileMetadata
 from tests.read.test_answers import random_patterns
 from tests.support.plans import plan_reads
 

@@ -13,16 +13,16 @@ import pytest
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer
-from catalogue.parquet.summary import examine_footer
+from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.cost import Cost
-from catalogue.plan.prune import FileMetadata
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
 from catalogue.source.byte_ranges import FileVersion
+from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
@@ -201,8 +201,8 @@ def test_accepts_or_rejects_every_codec() -> None:
     footer = made(data)
     for codec in range(256):
         footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
-        facts = examine_footer(footer.footer, footer.file_size)
-        assert facts.codec.startswith(("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"))
+        (name,) = examine_footer(footer.footer, footer.file_size).codecs[:1]
+        assert name.startswith(("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"))
         if codec and (codec < 32 or codec % 16 == 15):  # all codecs with names, and some without
             changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
             with pytest.raises(BadFooter, match="column url_surtkey"):

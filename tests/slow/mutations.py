@@ -30,12 +30,11 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length, with_trailer
+from catalogue.parquet.key_column import examine_footer
 from catalogue.parquet.model import Footer
 from catalogue.parquet.stored_indexes import Indexes, cut_indexes
-from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
-from catalogue.plan.prune import FileMetadata
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.events import ReadEvents
@@ -45,6 +44,7 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from catalogue.tables.file_metadata import FileMetadata
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.footers import confused, trimmed, write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer

@@ -20,8 +20,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.export.ducklake_attach import attach, attach_statements
-from catalogue.metadata_db.export_rows import lake_files
-from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.selection import stored_crawls
 
 SHELL = Path(sys.executable).parent / "duckdb"

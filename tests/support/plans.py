@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_files
-from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.tables.file_metadata import FileMetadata
 
 
 def plan_reads(query: ResolvedQuery, files: Sequence[FileMetadata], *, cost: Cost, considered: int) -> ReadPlan:

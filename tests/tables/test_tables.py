@@ -1,6 +1,7 @@
 """Tables have what the footers have, and find the row groups that comparing each one finds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,28 +16,24 @@ from catalogue.commoncrawl.manifests import index_file
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, Footer, Order
-from catalogue.query.key_intervals import ALL_KEYS, Intervals
+from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, merge
-from catalogue.tables.open_tables import Tables
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
 from tests.support.mirrors import crawl_of, index_paths, raw_footer
 from tests.support.stores import path_of, stored_file
 
 
-def footers_of(tables: Tables) -> dict[str, Footer]:
+def footers_of(tables: StoredCrawls) -> dict[str, Footer]:
     """Return all footers by path, as the tables have them."""
-    found: dict[str, Footer] = {}
-    for crawl, subset in tables.counts("files"):
-        rows = tables.rows(crawl)
-        assert rows
-        by_path: dict[str, list[Any]] = {}
-        for place in rows.matching(subset, ALL_KEYS):
-            by_path.setdefault(place.values["path"], []).append(place)
-        for path, places in by_path.items():
-            found[path] = rows.footer(sorted(places, key=lambda place: place.values["row_group"]), places[0])
-    return found
+    return {each.path: each.footer for each in files_of(tables)}
+
+
+def files_of(tables: StoredCrawls) -> list[FileMetadata]:
+    return [each for crawl in tables.crawls for each in tables.files(crawl)]
 
 
 def stored_footers(folder: Path, values: Mapping[str, StoredFile]) -> Store:
@@ -57,17 +54,19 @@ def mirrored(mirror: Path) -> dict[str, StoredFile]:
 
 def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
     with stored_footers(tmp_path, mirrored) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
-        assert sum(tables.counts("files").values()) == len(mirrored)
-        for crawl, subset in tables.counts("row_groups"):
-            of = {path: each for path, each in mirrored.items() if f"crawl={crawl}/subset={subset}/" in path}
-            for place in tables.rows(crawl).matching(subset, ALL_KEYS):  # type: ignore[union-attr]
-                value = of[place.values["path"]]
-                known = (value.source, value.size, value.etag, value.last_modified, value.taken)
-                names = ("source", "file_size", "etag", "last_modified", "taken")
-                assert tuple(place.values[name] for name in names) == known
-                assert place.values["version"] == store.version(place.values["path"])
+        assert {each.path: each.stored for each in files_of(tables)} == {
+            path: replace(each, data=b"") for path, each in mirrored.items()
+        }
+        for crawl, state in tables.tables.crawls.items():
+            for subset in state.files:
+                table = tables.table(crawl)
+                assert table
+                paths, versions = table.columns(subset, ["path", "version"]).columns
+                assert dict(zip(paths.to_pylist(), versions.to_pylist(), strict=True)) == store.versions(
+                    "files", paths.to_pylist()
+                )
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -83,7 +82,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_tables_of_any_writer_have_what_the_footers_have(tmp_path: Path) -> None:
     values = values_of([small_file(**options) for options in OPTIONS])
     with stored_footers(tmp_path, values) as store:
-        found = footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL))
+        found = footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL))
     assert found == {path: decode_footer(each.data, each.size) for path, each in values.items()}
 
 
@@ -99,19 +98,19 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
         except FormatError:
             continue
     with stored_footers(tmp_path, values) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         found = footers_of(tables)
-        undecodable = {path for state in tables.state.crawls.values() for path in state.undecodable}
+        undecodable = {path for state in tables.tables.crawls.values() for path in state.undecodable}
     assert len(expected) > 20
     assert {**found} == {path: each for path, each in expected.items() if path not in undecodable and each.row_groups}
     assert undecodable >= values.keys() - expected.keys()
-    assert sum(tables.counts("failures").values()) == len(undecodable)
+    assert sum(sum(state.failures.values()) for state in tables.tables.crawls.values()) == len(undecodable)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> Tables:
+def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> StoredCrawls:
     folder = tmp_path_factory.mktemp("opened")
-    return Tables.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
+    return StoredCrawls.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
 
 
 KEYS = st.text("abcdeghmnoprtwz,)/é", max_size=6)
@@ -128,7 +127,7 @@ def bounds_of(mirrored: dict[str, StoredFile]) -> dict[tuple[str, int], Bounds |
 
 @given(keys=st.lists(KEYS, min_size=2, max_size=12, unique=True), prefix=st.sampled_from(["", "com,"]))
 def test_finds_the_row_groups_that_may_match(
-    opened: Tables, bounds_of: dict[tuple[str, int], Bounds | None], keys: list[str], prefix: str
+    opened: StoredCrawls, bounds_of: dict[tuple[str, int], Bounds | None], keys: list[str], prefix: str
 ) -> None:
     chosen = sorted((prefix + key).encode() for key in keys)
     intervals = merge(KeyInterval(start, end) for start, end in zip(chosen[::2], chosen[1::2], strict=False))
@@ -141,9 +140,11 @@ def test_finds_the_row_groups_that_may_match(
         or any(bounds.min < one.end and bounds.max >= one.start for one in intervals)
     }
     found = [
-        (place.values["path"], place.values["row_group"])
-        for crawl, subset in opened.counts("files")
-        for place in opened.rows(crawl).matching(subset, Intervals(intervals))  # type: ignore[union-attr]
+        (file.path, ordinal)
+        for crawl, state in opened.tables.crawls.items()
+        for subset in state.files
+        for file in opened.table(crawl).files(subset, Intervals(intervals))  # type: ignore[union-attr]
+        for ordinal in file.ordinals
     ]
     assert len(found) == len({*found})
     assert {*found} == expected
@@ -152,13 +153,15 @@ def test_finds_the_row_groups_that_may_match(
 def test_a_crawl_without_a_valid_footer_has_no_table(tmp_path: Path) -> None:
     good = values_of([small_file()])
     with stored_footers(tmp_path, {path_of(0): stored_file(b"no footer")}) as store:
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        assert (footers_of(tables), sum(tables.counts("failures").values())) == ({}, 1)
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        (state,) = tables.tables.crawls.values()
+        assert (footers_of(tables), state.failures) == ({}, {"warc": 1})
         store.put("files", good.items())
-        tables = Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
-        assert ([*footers_of(tables)], tables.counts("failures")) == ([path_of(0)], {})
+        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        (state,) = tables.tables.crawls.values()
+        assert ([*footers_of(tables)], state.failures) == ([path_of(0)], {})
         store.put("files", [(path_of(0), stored_file(b"no footer"))])
-        assert footers_of(Tables.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
+        assert footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
         assert [*(tmp_path / "tables").glob("*.parquet")] == []
 
 
@@ -166,24 +169,24 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
     folder = tmp_path / "tables"
     first, *others = mirrored
     with stored_footers(tmp_path, {path: mirrored[path] for path in others}) as store:
-        Tables.open(folder, store, COMMON_CRAWL)
+        StoredCrawls.open(folder, store, COMMON_CRAWL)
         before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         store.put("files", [(first, mirrored[first])])
         file = index_file(first)
         assert file
-        tables = Tables.open(folder, store, COMMON_CRAWL)
+        tables = StoredCrawls.open(folder, store, COMMON_CRAWL)
         assert first in footers_of(tables)
         after = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         assert {name for name in after if before.get(name) != after[name]} == {f"{file.crawl}.parquet"}
         store.delete("files", [path for path in mirrored if f"crawl={file.crawl}/" in path])
-        assert file.crawl not in {crawl for crawl, _ in Tables.open(folder, store, COMMON_CRAWL).counts("files")}
+        assert file.crawl not in StoredCrawls.open(folder, store, COMMON_CRAWL).crawls
         assert not (folder / f"{file.crawl}.parquet").exists()
 
 
-def test_tables_are_parquet_files(opened: Tables, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
+def test_tables_are_parquet_files(opened: StoredCrawls, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
     del opened
     with stored_footers(tmp_path, mirrored) as store:
-        Tables.open(tmp_path / "tables", store, COMMON_CRAWL)
+        StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
         state = store.state()
     for path in (tmp_path / "tables").glob("*.parquet"):
         table = pq.read_table(path)

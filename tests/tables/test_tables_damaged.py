@@ -1,5 +1,6 @@
 """Tables that are missing, damaged, old or half written are made again, and no answer is wrong."""
 
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -12,10 +13,9 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreLocked
-from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_file import TableDamaged, TableFile
 from tests.support.commands import Command
 from tests.support.footers import small_file
@@ -35,17 +35,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def folder(store: Store) -> Path:
     folder = store.path.parent / "tables"
-    Tables.open(folder, store, COMMON_CRAWL)
+    StoredCrawls.open(folder, store, COMMON_CRAWL)
     return folder
 
 
 def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
-    tables = Tables.open(folder, store, COMMON_CRAWL)
+    stored = StoredCrawls.open(folder, store, COMMON_CRAWL)
     return [
-        (place.values["path"], place.values["min_key"], *rows.footer([place], place).row_groups[0].chunks.items())
-        for crawl, subset in tables.counts("files")
-        if (rows := tables.rows(crawl))
-        for place in rows.matching(subset, ALL_KEYS)
+        (file.path, file.least, group.ordinal, *group.chunks.items())
+        for crawl in stored.crawls
+        for file in stored.files(crawl)
+        for group in file.footer.row_groups
     ]
 
 
@@ -93,7 +93,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 def _with_layout(path: Path, layout: int) -> None:
-    packed = path.read_bytes().partition(b"\n")[2].replace(b'"layout":1', b'"layout":%d' % layout)
+    packed, changes = re.subn(rb'"layout":\d+', b'"layout":%d' % layout, path.read_bytes().partition(b"\n")[2])
+    assert changes == 1
     path.write_bytes(b"%d\n%b" % (crc32(packed), packed))
 
 
@@ -107,7 +108,7 @@ def test_tables_are_made_again(folder: Path, store: Store, change: str) -> None:
 # A hook of the interpreter ends the process before an operation on a file of the folder, or before the nth one.
 KILLED = """
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.tables.open_tables import Tables
+from catalogue.tables.stored_crawls import StoredCrawls
 
 count = 0
 limit = int(sys.stdin.readline())
@@ -120,9 +121,9 @@ def hook(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 with Store(path) as store:
-    import catalogue.tables.update_tables, catalogue.tables.stored_rows, pyarrow.parquet
+    import catalogue.tables.update_tables, catalogue.tables.crawl_table, pyarrow.parquet
     sys.addaudithook(hook)
-    Tables.open(path.parent / "tables", store, COMMON_CRAWL)
+    StoredCrawls.open(path.parent / "tables", store, COMMON_CRAWL)
     print("complete", flush=True)
 """
 
@@ -154,12 +155,12 @@ def test_a_kill_at_any_step_loses_nothing(folder: Path, store: Store, tmp_path: 
 
 def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> None:
     (path,) = folder.glob("*.parquet")
-    opened = Tables.open(folder, store, COMMON_CRAWL)
+    opened = StoredCrawls.open(folder, store, COMMON_CRAWL)
     store.put("files", [(path_of(8), stored_file(raw_footer(small_file()), size=5000))])
     expected = contents(folder, store)
     content = path.read_bytes()
     with pytest.raises(StoreLocked, match=r"has changed what is stored of .*; run the query again"):
-        opened.rows(path.stem)
+        opened.table(path.stem)
     assert path.read_bytes() == content
     assert contents(folder, store) == expected
 

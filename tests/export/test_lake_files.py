@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.metadata_db.export_rows import lake_files
-from catalogue.metadata_db.file_stats import LakeFile, lake_schema, may_be_sorted, unsigned_bounds
+from catalogue.metadata_db.lake_files import LakeFile, lake_files, lake_schema, may_be_sorted, unsigned_bounds
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 

@@ -1,19 +1,22 @@
-"""Compare the metadata database with the store, and rebuild it."""
+"""Compare the metadata database with the store and the files of a crawl with each other, and rebuild it."""
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import DiskFailed, StoreLocked
+from catalogue.formatting import first_paragraph
 from catalogue.metadata_db.connection import reading
 from catalogue.metadata_db.refresh import refresh
-from catalogue.metadata_db.suspects import alike, intruders
 from catalogue.store.database import Store
 
-_TABLES = ("files", "columns", "row_groups", "column_chunks", "pages", "tables", "crawls", "listed", "failures")
+_FEWEST = 10
+"""Minimum number of files of a crawl and subset for a conclusion."""
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
@@ -34,24 +37,23 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
     try:
         refresh(path, store, dataset)
         with reading(path) as connection:
-            for table in _TABLES:  # every column of every row
+            tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'derived'")
+            for (table,) in tables.fetchall():  # every column of every row
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE copy AS FROM derived.{table}")
             connection.execute("DROP TABLE temp.copy")
             shown = dict(connection.execute("SELECT path, version FROM derived.files").fetchall())
             failed = {each for (each,) in connection.execute("SELECT path FROM derived.failures").fetchall()}
             wrong = connection.execute(
                 """
-                SELECT path FROM derived.files LEFT JOIN derived.row_groups AS groups USING (file)
-                GROUP BY file, path, files.num_rows HAVING files.num_rows <> coalesce(sum(groups.num_rows), 0)
+                SELECT path FROM derived.files LEFT JOIN derived.row_groups AS groups USING (path)
+                GROUP BY path, files.num_rows HAVING files.num_rows <> coalesce(sum(groups.num_rows), 0)
                 """
             ).fetchall()
-    except duckdb.Error as error:
-        yield _first_line(error)
-        return
-    except DiskFailed as error:
-        if not isinstance(error.__cause__, duckdb.Error):
+    except (duckdb.Error, DiskFailed) as error:
+        cause = error if isinstance(error, duckdb.Error) else error.__cause__
+        if not isinstance(cause, duckdb.Error):
             raise
-        yield _first_line(error.__cause__)
+        yield f"it cannot be read: {first_paragraph(cause)}"
         return
     stored = store.versions("files", store.keys("files"))
     for path_ in sorted(stored.keys() | shown.keys()):
@@ -67,7 +69,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
 def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
     """Yield files with a valid checksum that overlap or equal others of their crawl, with the reason."""
     with reading(path) as connection:
-        for paths in alike(connection):
+        for paths in _alike(connection):
             footers = {each: file.data for each in paths if (file := store.get("files", each))}
             for each, footer in footers.items():
                 if other := next((other for other in footers if other != each and footers[other] == footer), None):
@@ -76,5 +78,44 @@ def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
             yield each, f"its keys overlap those of {other}, though files of its crawl hardly overlap"
 
 
-def _first_line(error: Exception) -> str:
-    return f"it cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}"
+def _alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
+    """Return groups of paths of files with equal sizes, rows and bounds."""
+    rows = connection.execute(
+        """
+        WITH spans AS (SELECT path, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY path)
+        SELECT list(path ORDER BY path) AS paths FROM derived.files LEFT JOIN spans USING (path) WHERE num_rows > 0
+        GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
+        """
+    ).fetchall()
+    return [paths for (paths,) in rows]
+
+
+class _Extent(NamedTuple):
+    greatest: str
+    least: str
+    path: str
+
+
+def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]]:
+    """Yield files that overlap another file of their crawl and subset, where hardly any do, and that file.
+
+    Index files of one crawl and subset contain disjoint parts of all keys. If more than one in ten overlap, the crawl
+    is of another kind, and none is returned.
+    """
+    rows = connection.execute(
+        """
+        SELECT crawl, subset, max(max_key), min(min_key), path
+        FROM derived.row_groups
+        GROUP BY ALL HAVING count(min_key) = count(*) AND count(max_key) = count(*) ORDER BY ALL
+        """
+    ).fetchall()
+    for _, files in groupby(rows, lambda row: row[:2]):
+        disjoint: list[_Extent] = []
+        others: list[_Extent] = []
+        for file in (_Extent(*row[2:]) for row in files):
+            # Taking files by their end gives the most disjoint ones.
+            (others if disjoint and file.least < disjoint[-1].greatest else disjoint).append(file)
+        if len(disjoint) + len(others) >= _FEWEST and len(others) * _FEWEST <= len(disjoint) + len(others):
+            for file in others:
+                met = (each for each in disjoint if each.least < file.greatest and file.least < each.greatest)
+                yield file.path, next(met).path

@@ -1,0 +1,178 @@
+"""The row groups of a crawl, as a query finds and uses them."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.errors import StoreLocked
+from catalogue.parquet.arrow_arrays import positions
+from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.model import Footer, RowGroup
+from catalogue.query.key_intervals import KeyIntervals
+from catalogue.source.byte_ranges import FileVersion
+from catalogue.store.stored_file import StoredFile
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.footer_rows import USED, stored_chunks
+from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
+from catalogue.tables.table_schema import CHUNK_PATH, FLAT, decode_columns
+
+_Found = TypeVar("_Found")
+_CHUNKS = [CHUNK_PATH + name for name in USED]
+_VALUES = [name for name in FLAT if name not in {"version", "footer_size", "file_codec", "utc_times", "has_page_index"}]
+_PARTS = 128
+"""Parts whose flat columns are in memory, of some 0.1 MB each."""
+_CHUNK_PARTS = 4
+"""Parts whose column chunks are in memory, of some 1.5 MB each."""
+_ROW_GROUPS = 2048
+"""Row groups in memory, of some 30 kB each."""
+
+
+_Row: TypeAlias = tuple[dict[str, Any], RowGroup]
+"""The flat columns of a row, and its row group."""
+
+
+class _Keys(NamedTuple):
+    """Bounds of the rows of a part, without the first rows, which have none."""
+
+    least: list[bytes]
+    greatest: list[bytes]
+    reached: list[bytes]
+    """The greatest key so far."""
+    signed: list[int]
+    """Rows whose bounds are in signed order."""
+
+
+class CrawlTable:
+    """The rows of one table."""
+
+    def __init__(self, table: TableFile, repair: Callable[[], TableFile]) -> None:
+        """Use a table; ``repair`` makes it again if it turns out to be damaged."""
+        self._table = table
+        self._repair = repair
+        self._flat = lru_cache(_PARTS)(self._read_flat)
+        self._keys = lru_cache(_PARTS)(self._read_keys)
+        self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
+        self._row_groups: dict[tuple[int, int], _Row] = {}
+        """By part and row."""
+
+    def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
+        try:
+            return read(self._table)
+        except TableDamaged:
+            before, self._table = self._table, self._repair()
+            if [part.contents for part in before.parts] != [part.contents for part in self._table.parts]:
+                message = "a damaged table was made again, and has other row groups now; run the query again"
+                raise StoreLocked(message) from None
+            return read(self._table)
+
+    def _read_flat(self, part: int) -> pa.RecordBatch:
+        return self._reading(lambda table: table.read(part, _VALUES))
+
+    def _read_keys(self, part: int) -> _Keys:
+        of = self._table.parts[part]
+        rows = self._flat(part).slice(of.unbounded)
+        least, greatest = (rows.column(name).cast(pa.binary()).to_pylist() for name in ("min_key", "max_key"))
+        origins = rows.column("bounds_from").to_pylist() if of.signed else []
+        signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
+        return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
+
+    def _read_chunks(self, part: int) -> pa.ListArray:
+        return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks")
+
+    def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
+        known = self._row_groups
+        if new := [row for row in rows if (part, row) not in known]:
+            flat = self._flat(part).take(positions(np.array(new, np.int64)))
+            known |= {(part, row): self._row(part, row, of) for row, of in zip(new, flat.to_pylist(), strict=True)}
+        found = [known[part, row] for row in rows]
+        for place in [*known][: max(0, len(known) - _ROW_GROUPS)]:
+            del known[place]
+        return found
+
+    def _row(self, part: int, row: int, of: dict[str, Any]) -> _Row:
+        columns = decode_columns(self._table.schemas[of["schema"]])
+        group = RowGroup(
+            ordinal=of["row_group"],
+            num_rows=of["num_rows"],
+            total_byte_size=of["total_byte_size"],
+            total_compressed_size=of["total_compressed_size"],
+            start=of["file_offset"],
+            chunks=stored_chunks(columns, lambda: self._chunks(part)[row].values),
+        )
+        return of, group
+
+    def files(
+        self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
+    ) -> list[FileMetadata]:
+        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
+
+        Args:
+            subset: of the files.
+            intervals: of keys.
+            may_match: whether a row may match otherwise.
+        """
+        files: dict[str, list[_Row]] = {}
+        for row in self._matching(subset, intervals):
+            if row[0]["row_group"] is not None and may_match(row[0]):
+                files.setdefault(row[0]["path"], []).append(row)
+        return [self._file(files[path]) for path in sorted(files)]
+
+    def _file(self, rows: Sequence[_Row]) -> FileMetadata:
+        of, _ = rows[0]
+        columns = decode_columns(self._table.schemas[of["schema"]])
+        in_order = tuple(sorted((group for _, group in rows), key=lambda group: group.ordinal))
+        return FileMetadata(
+            IndexFile(of["path"], of["crawl"], of["subset"]),
+            FileVersion(of["file_size"], of["etag"]),
+            Footer(of["file_num_rows"], of["created_by"], columns, in_order),
+            least=of["file_min_key"],
+            stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
+        )
+
+    def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
+        """Yield the rows whose keys may be in one of the intervals."""
+        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
+        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
+        for number in parts:
+            if _may_match(self._table.parts[number], intervals, signed=signed):
+                yield from self._rows(number, self._places(number, intervals, signed=signed))
+
+    def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
+        unbounded = self._table.parts[part].unbounded
+        keys = self._keys(part)
+        found: set[int] = set()
+        if len(intervals) > len(keys.least):
+            bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
+            found.update(row for row, (least, greatest) in bounds if intervals.overlap(least, greatest))
+        else:
+            for interval in intervals:
+                end = bisect_left(keys.least, interval.end)
+                start = bisect_left(keys.reached, interval.start, 0, end)
+                found.update(row for row in range(start, end) if keys.greatest[row] >= interval.start)
+        if signed:
+            found.update(keys.signed)
+        return [*range(unbounded), *sorted(unbounded + row for row in found)]
+
+    def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
+        """Return flat columns of all rows of a subset, in the order of keys."""
+        return self._reading(lambda table: table.columns(subset, names))
+
+    def bounds(self, subset: str) -> pa.Table:
+        """Return ``num_rows``, ``min_key``, ``max_key``, and ``bounds_from`` if some are in signed order."""
+        signed = any(part.signed for part in self._table.parts if part.subset == subset)
+        found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
+        # A file without row groups has a row, too.
+        return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
+
+
+def _may_match(part: TablePart, intervals: KeyIntervals, *, signed: bool) -> bool:
+    if part.unbounded or (part.signed and signed):
+        return True
+    return intervals.overlap(part.least.encode(), part.greatest.encode())

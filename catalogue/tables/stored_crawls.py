@@ -1,0 +1,333 @@
+"""What is stored of each crawl, in one state of the store: for planning, joins and reports."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
+
+from catalogue.commoncrawl.datasets import Dataset
+from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
+from catalogue.errors import FormatError, StoreDamaged, StoreLocked
+from catalogue.parquet.column_types import kind_of, wider
+from catalogue.parquet.key_column import SIGNED
+from catalogue.store.database import Store
+from catalogue.tables.table_file import TableDamaged, TableFile
+from catalogue.tables.tables_state import (
+    TABLES_FOLDER,
+    CrawlState,
+    TablesState,
+    fresh_state,
+    read_state,
+    table_path,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.query.resolved_query import ResolvedQuery
+    from catalogue.tables.crawl_table import CrawlTable
+    from catalogue.tables.file_metadata import FileMetadata
+
+MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
+
+
+def usable_folder(
+    data: Path,
+    store: Store,
+    dataset: Dataset,
+    temporary_folder: Callable[[], Path],
+    notify: Callable[[str], None],
+) -> Path:
+    """Return the folder of the tables of a data folder, or a copy if they are out of date and cannot be updated."""
+    folder = data / TABLES_FOLDER
+    if not store.read_only or fresh_state(folder, store, dataset.key):
+        return folder
+    if not (temporary_folder() / TABLES_FOLDER).exists():
+        notify(f"{data} is read-only; its tables are updated in a temporary copy")
+    return copied_folder(data, temporary_folder())
+
+
+def copied_folder(data: Path, temporary_folder: Path) -> Path:
+    """Return a temporary copy of the tables of a data folder."""
+    copy = temporary_folder / TABLES_FOLDER
+    if not copy.exists():
+        with suppress(OSError):  # they are made again then
+            copytree(data / TABLES_FOLDER, copy)
+    return copy
+
+
+class StoredCrawls:
+    """The stored crawls, by their tables, which are opened when they are needed.
+
+    No subsets mean those that were harvested.
+    """
+
+    def __init__(self, folder: Path, store: Store, dataset: Dataset, tables: TablesState) -> None:
+        self.tables = tables
+        self.crawl_rows: list[dict[str, Any]] | None = None
+        """The rows of the view ``crawls``, if they were read."""
+        self._folder, self._store, self._dataset = folder, store, dataset
+        self._opened: dict[str, CrawlTable | None] = {}
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        store: Store,
+        dataset: Dataset,
+        *,
+        indexes: bool = False,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> "StoredCrawls":
+        """Open the tables of a store, after an update if it has changed.
+
+        Args:
+            folder: of the tables.
+            store: the store.
+            dataset: the dataset.
+            indexes: whether the tables must show all stored page indexes.
+            notify: called with a sentence if the update takes long.
+
+        Raises:
+            DiskFailed: if they cannot be written.
+            StoreLocked: if another process updates them for too long.
+        """
+        state = fresh_state(folder, store, dataset.key, indexes=indexes)
+        if state is None:
+            from catalogue.tables.update_tables import update_tables
+
+            state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
+        return cls(folder, store, dataset, state)
+
+    def table(self, crawl: str) -> "CrawlTable | None":
+        """Return the table of a crawl; None if it has none.
+
+        Raises:
+            DiskFailed: if a damaged table cannot be made again.
+            StoreLocked: if another process has changed the table.
+        """
+        if crawl not in self._opened:
+            from catalogue.tables.crawl_table import CrawlTable
+
+            state = self.tables.crawls.get(crawl)
+            found = None
+            if state and state.checksum:
+                try:
+                    table = TableFile(table_path(self._folder, crawl))
+                except TableDamaged:
+                    table = self._repaired(crawl)
+                if table.checksum != state.checksum and not self._is_valid(crawl, table):
+                    table = self._repaired(crawl)
+                found = CrawlTable(table, lambda: self._repaired(crawl))
+            self._opened[crawl] = found
+        return self._opened[crawl]
+
+    def checked_path(self, crawl: str) -> Path:
+        """Return the path of a table, which was checked completely, for readers that check nothing.
+
+        Raises:
+            DiskFailed: if a damaged table cannot be made again.
+            StoreLocked: if another process has changed the table.
+        """
+        path = table_path(self._folder, crawl)
+        try:
+            TableFile(path).check()
+        except TableDamaged:
+            self._repaired(crawl)
+        return path
+
+    def _is_valid(self, crawl: str, table: TableFile) -> bool:
+        """Return whether another process has made a table since these were opened, from the same files."""
+        now = read_state(self._folder)
+        found = now.crawls.get(crawl) if now and now.store == self.tables.store else None
+        return found is not None and found.checksum == table.checksum
+
+    def _repaired(self, crawl: str) -> TableFile:
+        from catalogue.tables.update_tables import remake_table
+
+        self._check_state(crawl)
+        table = remake_table(self._folder, self._store, self._dataset, crawl)
+        self._check_state(crawl)
+        return table
+
+    def _check_state(self, crawl: str) -> None:
+        if self._store.state() != self.tables.store:
+            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
+
+    @cached_property
+    def crawls(self) -> tuple[str, ...]:
+        """The crawls with stored files."""
+        return tuple(sorted(crawl for crawl, state in self.tables.crawls.items() if state.files))
+
+    @cached_property
+    def requested_crawls(self) -> tuple[str, ...]:
+        """The crawls of which files are stored, or a harvest was interrupted before the first file."""
+        return tuple(sorted(crawl for crawl in self.tables.crawls if self.subsets(crawl)))
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The columns of all stored files and their types, including columns that this version does not know.
+
+        They do not depend on the query, so that each result has the same types.
+        """
+        from catalogue.tables.table_schema import decode_columns
+
+        state, found = self.tables, dict[str, str]()
+        for digest in dict.fromkeys(digest for _, crawl in sorted(state.crawls.items()) for digest in crawl.schemas):
+            for name, column in decode_columns(state.schemas[digest]).items():
+                kind = kind_of(column)
+                found[name] = wider(found.get(name, kind), kind)
+        return found
+
+    def _state(self, crawl: str) -> CrawlState:
+        return self.tables.crawls.get(crawl) or CrawlState()
+
+    def subsets(self, crawl: str) -> list[str]:
+        """Return the subsets of a crawl of which files are stored, or were requested."""
+        state = self._state(crawl)
+        return sorted({*state.files, *state.failures, *(each for each in state.requested if each in state.listed)})
+
+    def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
+        """Return the subsets that may have files.
+
+        A subset that the manifest of a crawl does not have is complete without files. Without a manifest, each selected
+        subset may have files.
+        """
+        found = {*self.subsets(crawl)}
+        if subsets:
+            found = (found | (self._state(crawl).listed.keys() or {*subsets})) & {*subsets}
+        return sorted(found)
+
+    def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
+        """Return whether files of one of the subsets are stored."""
+        return any(not subsets or subset in subsets for subset in self._state(crawl).files)
+
+    def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
+        """Return whether files of one of the subsets are stored, or the manifest has none."""
+        is_empty = bool(subsets and self._state(crawl).listed) and not self._chosen(crawl, subsets)
+        return is_empty or self.has_files(crawl, subsets)
+
+    def row_groups(self, crawl: str, subsets: Sequence[str]) -> int:
+        """Return the number of row groups of some subsets."""
+        return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
+
+    def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return a sentence for each subset of which files are missing."""
+        return tuple(self._missing(crawl, subsets))
+
+    def _missing(self, crawl: str, subsets: Sequence[str]) -> Iterator[str]:
+        state = self._state(crawl)
+        for subset in self._chosen(crawl, subsets):
+            stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
+            total = max(listed, stored + failed)  # the list may have been deleted
+            run = f"run: {self._dataset.harvest_command(crawl, [subset])}"
+            if not total:
+                yield f"{subset} of {crawl} is not harvested; {run}"
+            elif stored < total:
+                yield f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}"
+
+    def files(
+        self, crawl: str, subsets: Sequence[str] = (), query: "ResolvedQuery | None" = None
+    ) -> "list[FileMetadata]":
+        """Return files with row groups that may match, or whose keys and times are unknown, by path.
+
+        Args:
+            crawl: its name.
+            subsets: of the files.
+            query: the query; None for all row groups.
+        """
+        from catalogue.query.key_intervals import ALL_KEYS
+
+        if (table := self.table(crawl)) is None:
+            return []
+        intervals = query.intervals if query else ALL_KEYS
+        may_match = self._may_match(crawl, query)
+        found = (table.files(subset, intervals, may_match) for subset in self._chosen(crawl, subsets))
+        return sorted((file for files in found for file in files), key=lambda file: file.path)
+
+    def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:
+        """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
+        if query is None or (query.from_ms is None and query.to_ms is None):
+            return bool
+        earliest, latest, times = query.from_ms, query.to_ms, self._times.get(crawl)
+
+        def may_match(values: dict[str, Any]) -> bool:
+            first, last = values["first_fetch"], values["last_fetch"]
+            if first is None or last is None:
+                if times is None or times[0] > times[1]:
+                    return True
+                first, last = times[0] - MARGIN, times[1] + MARGIN
+            return (earliest is None or last >= earliest) and (latest is None or first < latest)
+
+        return may_match
+
+    @cached_property
+    def _times(self) -> dict[str, tuple[float, float]]:
+        """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
+        with suppress(FormatError, StoreDamaged):
+            if document := self._store.get("documents", COLLINFO):
+                return {
+                    crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
+                    for crawl in parse_collinfo(document.data)
+                    if crawl.first_fetch and crawl.last_fetch
+                }
+        return {}
+
+    def gaps(self, crawl: str) -> "list[FileMetadata]":
+        """Return files with their row groups without bounds, by path."""
+        from catalogue.query.key_intervals import Intervals
+
+        table = self.table(crawl) if self._state(crawl).gaps else None
+        found = (table.files(subset, Intervals()) for subset in self.subsets(crawl)) if table else ()
+        return sorted((file for files in found for file in files), key=lambda file: file.path)
+
+    def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
+        """Return a digest of the stored files of some subsets of a crawl, and of how many it has; "" if it has none."""
+        table, known = self.table(crawl), self._state(crawl)
+        if table is None or not self.has_files(crawl, subsets):
+            return ""
+        state = blake2b(digest_size=16)
+        for subset, count in sorted(known.listed.items()):
+            state.update(f"{subset} {count} ".encode())
+        for subset, count in sorted(known.files.items()):
+            if not subsets or subset in subsets:
+                columns = table.columns(subset, ("path", "version"))
+                paths, versions = (column.to_pylist() for column in columns.columns)
+                files = {*zip(map(str.encode, paths), versions, strict=True)}
+                state.update(f"{subset} {count} {sorted(files)}".encode())
+        return state.hexdigest()
+
+    def bounds(self, crawl: str, subset: str) -> "pa.Table | None":
+        """Return the bounds of all row groups of a subset; see ``CrawlTable.bounds``."""
+        table = self.table(crawl)
+        return table.bounds(subset) if table else None
+
+    def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
+        """Return least and greatest key of each row group of a subset that has bounds.
+
+        Returns:
+            The keys, the number of row groups without bounds, and of those with bounds in signed order.
+        """
+        if (bounds := self.bounds(crawl, subset)) is None:
+            return [], 0, 0
+        origins = bounds.column("bounds_from").to_pylist() if "bounds_from" in bounds.column_names else []
+        known = [(least, greatest) for least, greatest, _ in _known(bounds)]
+        return known, bounds.num_rows - len(known), origins.count(SIGNED)
+
+    def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
+        """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
+        found = {subset: self.bounds(crawl, subset) for subset in self._state(crawl).files}
+        groups = {subset: sorted(_known(bounds)) for subset, bounds in found.items() if bounds}
+        return {subset: each for subset, each in groups.items() if each}
+
+
+def _known(bounds: "pa.Table") -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield least key, greatest key and number of rows of the row groups that have bounds."""
+    columns = (bounds.column(name).to_pylist() for name in ("min_key", "max_key", "num_rows"))
+    for least, greatest, rows in zip(*columns, strict=True):
+        if least is not None:
+            yield least.encode(), greatest.encode(), rows
