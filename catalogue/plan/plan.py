@@ -4,11 +4,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any
+from itertools import groupby, zip_longest
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.plan.cost import Cost
@@ -320,3 +321,25 @@ class ReadPlan(ReprMixin):
             "without_bounds": {"row_groups": groups, "bytes": size},
             "warnings": list(self.warnings),
         }
+
+
+class Section(NamedTuple):
+    """The files of a subset of a crawl, or the blocks of a crawl, which have the rows of all subsets."""
+
+    crawl: str
+    subsets: tuple[str, ...]
+    """In the order of the result."""
+    files: tuple[PlannedFile, ...] = ()
+    blocks: tuple[PlannedBlocks, ...] = ()
+
+
+def sections(plan: ReadPlan) -> list[Section]:
+    """Return the sections of a plan; all rows of one come before those of the next."""
+    found: list[Section] = []
+    for each in plan.crawls:
+        of_subsets = groupby(each.files, lambda file: file.file.subset)
+        found += [Section(each.crawl, (subset,), files=tuple(files)) for subset, files in of_subsets]
+        if each.blocks:
+            subsets = tuple(sorted(each.blocks[0].subsets, key=subset_place))
+            found.append(Section(each.crawl, subsets, blocks=each.blocks))
+    return found

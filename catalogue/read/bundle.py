@@ -99,8 +99,10 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
     size = 0.0
     shape: tuple[object, ...] = ()
     for file in plan.files:
+        # Rows of a section are returned before those of the next.
+        section = (file.file.crawl, file.file.subset) if plan.query.is_inorder else None
         for group in file.row_groups:
-            its_shape = _shape(file, group)
+            its_shape = section, _shape(file, group)
             its_rows = sum(map(len, group.rows))
             its_size = sum(_value_bytes(read.chunk) for read in group.columns) * its_rows
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES

@@ -4,20 +4,21 @@ It follows from the returned rows alone, so both indexes return the rows of a cr
 overlap, rows wait until no row with a lower key can follow.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import text
-from catalogue.plan.plan import ReadPlan
-from catalogue.plan.sections import Section, sections
+from catalogue.plan.plan import ReadPlan, Section, sections
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.decode import BATCH_ROWS
-from catalogue.read.row_order import RowOrder
+from catalogue.read.row_order import RowOrder, is_all
 from catalogue.read.waiting_rows import WaitingRows
 from catalogue.surt import END
 
@@ -116,3 +117,54 @@ def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
         yield piece
         if piece.least == END:
             return
+
+
+class GroupsLeft:
+    """Lower bounds of the keys of the row groups of a plan, from each of them on."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        """Use the bounds of a plan."""
+        self._sections: list[Section] = []
+        """By row group."""
+        self._leasts: list[bytes] = []
+        """By row group, of its keys and those of the row groups after it in its section."""
+        for section in sections(plan):
+            leasts = [group.least for file in section.files for group in file.row_groups]
+            self._leasts += reversed([*accumulate(reversed(leasts), min)])
+            self._sections += [section] * len(leasts)
+
+    def after(self, number: int) -> bytes:
+        """Return the same of the row groups after a row group; ``END`` if it is the last one of its section."""
+        following = self._sections[number + 1 : number + 2]
+        return self._leasts[number + 1] if following and following[0] is self._sections[number] else END
+
+
+class KeysLeft:
+    """Lower bounds of the keys of consecutive rows, from each of them on."""
+
+    def __init__(self, pieces: Iterable[pa.BinaryArray]) -> None:
+        """Use the keys in pieces, some of which may be null."""
+        self._pieces = [piece for piece in pieces if len(piece)]
+        self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
+        self._ascend = [_ascends(piece) for piece in self._pieces]
+        leasts = [_least(piece, ascends) for piece, ascends in zip(self._pieces, self._ascend, strict=True)]
+        self._after = [*accumulate(reversed(leasts), min, initial=END)][::-1]
+        """By piece, of its keys and those of the pieces after it."""
+
+    def at(self, row: int) -> bytes:
+        """Return a lower bound of the keys of a row and those after it; ``END`` if there are none."""
+        number = bisect_right(self._starts, row) - 1
+        if number == len(self._pieces) or not self._ascend[number]:
+            return self._after[number]
+        key: bytes = self._pieces[number][row - self._starts[number]].as_py()
+        return min(key, self._after[number + 1])
+
+
+def _ascends(keys: pa.BinaryArray) -> bool:
+    return not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:]))
+
+
+def _least(keys: pa.BinaryArray, ascends: bool) -> bytes:  # noqa: FBT001
+    scalar = keys[0] if ascends else pc.min_max(keys).values()[0]
+    least: bytes = scalar.as_py() if scalar.is_valid else END
+    return least

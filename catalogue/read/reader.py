@@ -22,8 +22,7 @@ from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, batches_of, decode, requested, valid
 from catalogue.read.events import ReadEvents
 from catalogue.read.key_checks import checked
-from catalogue.read.key_order import Piece, result_of
-from catalogue.read.keys_left import GroupsLeft, KeysLeft
+from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
@@ -160,7 +159,7 @@ class _Reading:
                     left.cancel()
 
     def _pieces_of(self, each: _Waiting | LoadedRowGroup, first: int) -> Iterator[Piece]:
-        """Yield the rows of row groups, the first of which has the number ``first`` in the plan, by section."""
+        """Yield the rows of row groups of a section, the first of which has the number ``first`` in the plan."""
         last, left = first + _count(each) - 1, self._left
         if not left:
             yield from (Piece(rows, b"") for rows, _ in self._rows(each))
@@ -169,7 +168,8 @@ class _Reading:
                 yield Piece(rows, min(least, left.after(first)))
             yield Piece(None, left.after(first))
         else:
-            yield from left.pieces([rows for rows, _ in self._rows(each)], range(first, last + 1))
+            found = [rows for rows, _ in self._rows(each)]
+            yield Piece(pa.concat_tables(found) if found else None, left.after(last))
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
         """Choose the rows to decode and request their other columns; yield a large one that is read whole unchanged.

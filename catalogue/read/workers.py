@@ -11,8 +11,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
-from catalogue.plan.plan import ReadPlan
-from catalogue.plan.sections import sections
+from catalogue.plan.plan import ReadPlan, sections
 from catalogue.plan.split import sliced
 from catalogue.read.decode import batches_of
 from catalogue.read.events import ReadEvents
