@@ -63,7 +63,8 @@ def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], ol
             undecodable[path] = f"{path}: {error}"
     table = pa.concat_tables(parts).combine_chunks()
     used = {*table.column("schema").to_pylist()}
-    schemas = {digest: schemas[digest] for digest in sorted(used)}
+    # Columns are shown in the order of the texts, which a rebuilt table has too.
+    schemas = {digest: schemas[digest] for digest in sorted(used, key=schemas.__getitem__)}
     table, gaps = _with_found_bounds(table, store, dataset.key, schemas)
     return MadeTable(table, schemas, undecodable, gaps)
 
