@@ -82,8 +82,8 @@ def test_query_client_parses_all_forms_of_responses(piece: int) -> None:
                 writer.write(response[start : start + piece])
                 await asyncio.sleep(0)
             if b"Connection: close" in response:
-                writer.close()
-                return
+                break
+        writer.close()
 
     async def ask() -> tuple[dict[str, float], list[str]]:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
