@@ -250,7 +250,7 @@ def test_readme_is_short_and_names_every_command() -> None:
 
 
 def test_architecture_lists_the_modules_in_order() -> None:
-    assert re.findall(r"^\|[^|]*\| `(\w+)` \|", text_of(ROOT / "ARCHITECTURE.md"), re.MULTILINE) == ORDER
+    assert re.findall(r"^\| `(\w+)` \|", text_of(ROOT / "ARCHITECTURE.md"), re.MULTILINE) == ORDER
 
 
 @pytest.mark.parametrize("name", catalogue.__all__)
