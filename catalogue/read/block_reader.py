@@ -19,7 +19,7 @@ from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece
-from catalogue.read.prefetch import IN_FLIGHT
+from catalogue.read.prefetch import in_flight
 from catalogue.read.residual import Residual
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source, differ
@@ -92,8 +92,8 @@ def fetch_blocks(
     def fetch(request: BlockRequest) -> Response:
         return source.get(request.read.path, request.read.range, pin=request.pin)
 
-    in_flight = 1 if plan.stops_early else IN_FLIGHT
-    responses = map_in_order(executor, fetch, requests, limit=in_flight, weight=lambda request: len(request.read.range))
+    limit = 1 if plan.stops_early else in_flight(plan)
+    responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
     versions: dict[str, FileVersion] = {}
     with closing(responses):
         for request in requests:

@@ -22,6 +22,11 @@ IN_FLIGHT = 256 << 20
 """Maximum bytes requested or waiting to be decoded; a larger single request goes alone."""
 
 
+def in_flight(plan: ReadPlan) -> int:
+    """Return the maximum for the files of a plan, and for its blocks: half for each if it has both."""
+    return IN_FLIGHT // 2 if plan.files and plan.blocks else IN_FLIGHT
+
+
 @dataclass(slots=True)
 class LoadedRowGroup:
     """A row group and its bytes."""
@@ -144,20 +149,20 @@ class Prefetcher:
         waiting = deque(wave)
         # Cached ranges are read in turn, which is faster than by threads.
         under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
-        in_flight = 0
+        size, most = 0, in_flight(self._plan)
         # With a limit, only one request is made ahead of decoding.
         ahead = 2 if self._plan.stops_early else len(waiting)
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < ahead:
-                    if under_way and in_flight + len(waiting[0].range) > IN_FLIGHT:
+                    if under_way and size + len(waiting[0].range) > most:
                         break
                     fetch = waiting.popleft()
-                    in_flight += len(fetch.range)
+                    size += len(fetch.range)
                     under_way.append((fetch, None if fetch.cached else self.submit(fetch)))
                 fetch, future = under_way.popleft()
                 yield fetch, (future.result() if future else self._get(fetch)).body
-                in_flight -= len(fetch.range)
+                size -= len(fetch.range)
         finally:
             for _, future in under_way:
                 if future:

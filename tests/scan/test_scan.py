@@ -103,11 +103,11 @@ def test_status_excludes_row_groups_by_statistics(counted: Counted, everything: 
 
 
 CONDITIONS = [
-    (pl.col("url_surtkey").str.starts_with("com,example)/"), 0.3),
+    (pl.col("url_surtkey").str.starts_with("com,example)/"), 0.4),
     (pl.col("url_host_registered_domain") == "example.com", 0.4),
     (pl.col("url_host_name").is_in(["shop.example.com", "nowhere.example"]), 0.5),
     (pl.col("url_host_name").str.ends_with(".example.com"), 0.4),
-    (pl.col("url") == "https://example.com/", 0.3),
+    (pl.col("url") == "https://example.com/", 0.4),
     (pl.col("url").str.starts_with("https://shop.example.com/"), 0.4),
     (pl.lit("net,") <= pl.col("url_surtkey"), 0.7),
     (pl.col("crawl") == "CC-MAIN-2018-05", 0.7),
