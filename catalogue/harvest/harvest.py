@@ -134,7 +134,7 @@ class _Run:
         report(self.outcome.progress)
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        """Fetch files."""
+        """Fetch files, and store what was fetched in batches."""
         with closing(_in_parallel(self._fetcher.fetch, missing, self._fetcher.source.connections)) as results:
             for file, result in results:
                 self._note(file, result)

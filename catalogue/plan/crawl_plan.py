@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
@@ -226,10 +225,6 @@ class CrawlPlan:
         """The seconds that the crawl adds to a plan of many requests, with its round trips."""
         requests = self.requests
         return self.cost.price(requests, self.bytes) + (self.round_trips if requests else 0) * self.cost.latency
-
-    @property
-    def is_columnar(self) -> bool:
-        return self.index == COLUMNAR
 
     def __str__(self) -> str:
         return f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
