@@ -1,18 +1,21 @@
-"""Files over HTTP."""
+"""Files over HTTP, by the connections of urllib3."""
 
 import os
+import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from socket import gaierror
-from threading import Condition
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
+
+from urllib3 import HTTPConnectionPool, PoolManager, ProxyManager, Retry, Timeout
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
 
 from catalogue.errors import (
     CatalogueError,
@@ -24,10 +27,14 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
-from catalogue.source.http_connection import Connection, Route
+from catalogue.source.running_requests import RunningRequests
 
 _MIN_SPEED = 100_000
 """Bytes per second; a slower body is an error."""
+_FIRST_ADDRESS_SECONDS = 2.0
+"""Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
+_ONCE = Retry(total=False)
+"""The caller retries and counts requests."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Environment variables of requests and curl for certificates; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
@@ -68,15 +75,15 @@ class HttpSource:
         self._timeouts = timeouts or Timeouts()
         self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         parts = urlsplit(url)
-        self._target = parts.path
         proxy = _proxy(parts)
-        authorization = _authorization(proxy) if proxy else {}
-        if proxy and parts.scheme == "http":
-            self._target = url
-            self._headers |= authorization
         self._proxied = proxy is not None
-        self._pool = _Pool(url, _route(parts, proxy, authorization), connections, self._timeouts)
-        finalize(self, self._pool.close)  # scripts may not close their sources
+        self._host = _address(proxy or parts)[0]
+        self._target = url if proxy and parts.scheme == "http" else parts.path
+        self._running = RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
+        self._pool = _pool(parts, proxy, connections, self._timeouts)
+        of_scheme = _Connection if parts.scheme == "http" else _TlsConnection
+        self._pool.ConnectionCls = partial(of_scheme, self._running)  # type: ignore[assignment] # called for each
+        finalize(self, self._running.close)  # scripts may not close their sources
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         request = Request(f"{self.url}{path}", requested, pin)
@@ -85,124 +92,119 @@ class HttpSource:
             headers["Range"] = range_header(requested)
         if pin and pin.etag and is_strong(pin.etag):
             headers["If-Match"] = pin.etag
-        target = self._target + quote(path, safe="/=+,~")
         try:
-            with self._pool.connection() as connection:
-                return connection.get(request, target, headers, self._timeouts.of(request))
-        except ssl.SSLCertVerificationError as error:
-            message = (
-                f"{self.url} has an untrusted certificate ({error.verify_message}); "
+            with self._running.request(self._timeouts.of(request)):
+                return self._send(request, self._target + quote(path, safe="/=+,~"), headers)
+        except CatalogueError:
+            raise
+        except (HTTPError, HTTPException, OSError, ValueError) as error:
+            raise self._failure(request, _cause(error)) from error
+
+    def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
+        response = self._pool.urlopen(
+            "GET",
+            target,
+            headers=headers,
+            retries=_ONCE,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+        )
+
+        def read(size: int) -> bytes:
+            body = response.read(size)
+            if len(body) < size and response.length_remaining:
+                message = "the connection was closed before the end of the response"
+                raise ConnectionError(message)
+            return body
+
+        try:
+            fields = {name.lower(): value.strip() for name, value in response.headers.itermerged()}
+            return request.read(response.status, fields, read)
+        finally:
+            response.close()  # closes the connection unless the body was read completely
+            response.release_conn()
+
+    def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return SourceUnavailable(
+                f"{self.url} has an untrusted certificate ({cause.verify_message}); "
                 "to trust other authorities, set SSL_CERT_FILE"
             )
-            raise SourceUnavailable(message) from error
-        except ConnectionRefusedError as error:
-            if self._proxied:
-                raise no_answer(request.where, error) from error
-            message = f"nothing listens at {self.url} (connection refused)"
-            raise ConnectionRefused(message) from error
-        except gaierror as error:
-            raise name_not_resolved(self._pool.host) from error
-        except (OSError, HTTPException, ValueError) as error:
-            if isinstance(error, CatalogueError):
-                raise
-            raise no_answer(request.where, error) from error
+        if isinstance(cause, ConnectionRefusedError) and not self._proxied:
+            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
+        if isinstance(cause, socket.gaierror):
+            return name_not_resolved(self._host)
+        return no_answer(request.where, cause)
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
+        self._running.close()
         self._pool.close()
 
 
-class _Pool:
-    """A limited number of connections, each used by one thread at a time."""
+class _Connection(HTTPConnection):
+    """A connection whose running request can be ended by another thread."""
 
-    def __init__(self, url: str, route: Route, connections: int, timeouts: Timeouts) -> None:
-        self._url = url
-        self._route = route
-        self._timeouts = timeouts
-        self._process = os.getpid()
-        self._changed = Condition()
-        self._closed = False
-        self._free = connections
-        self._idle: list[Connection] = []
-        self._borrowed: set[Connection] = set()
+    def __init__(self, running: RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(*arguments, **options)
+        self._running = running
 
-    @property
-    def host(self) -> str:
-        """Return the name to resolve."""
-        return (self._route.proxy or self._route.host)[0]
+    def _new_conn(self) -> socket.socket:
+        infos = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
+        *others, last = [(str(info[4][0]), int(info[4][1])) for info in infos]
+        seconds = float(self.timeout or 0)
+        for address in others:
+            try:
+                return _connect(address, min(seconds, _FIRST_ADDRESS_SECONDS))
+            except OSError:
+                continue
+        return _connect(last, seconds)
 
-    @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Yield a connection for one request; wait until one is free.
+    def connect(self) -> None:
+        super().connect()
+        self._running.use(self.sock)
 
-        Raises:
-            SourceUnavailable: if the pool is closed, before or during the request, or belongs to another process.
-        """
-        if self._process != os.getpid():  # lock and sockets belong to the parent process
-            message = f"{self._url} was opened by another process; open it again in this one"
-            raise SourceUnavailable(message)
-        connection = self._borrow()
-        try:
-            if connection and not connection.is_usable():
-                connection.close()
-                connection = None
-            if connection is None:
-                connection = self._connect()
-            yield connection
-        except Exception as error:
-            if self._closed:
-                message = f"{self._url} was closed during a request"
-                raise SourceUnavailable(message) from error
-            raise
-        finally:
-            self._give_back(connection)
+    def request(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as the base class has it
+        if self.sock:
+            self._running.use(self.sock)
+        super().request(*arguments, **options)
 
-    def _borrow(self) -> Connection | None:
-        """Wait until a connection may be used; return an idle one, or None to open one."""
-        with self._changed:
-            while not self._free and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                message = f"{self._url} was closed"
-                raise SourceUnavailable(message)
-            self._free -= 1
-            connection = self._idle.pop() if self._idle else None
-            if connection:
-                self._borrowed.add(connection)
-            return connection
 
-    def _connect(self) -> Connection:
-        connection = Connection(
-            self._route, connect_seconds=self._timeouts.connect, silence_seconds=self._timeouts.silence
-        )
-        with self._changed:
-            self._borrowed.add(connection)
-            if self._closed:
-                connection.abort()
-        return connection
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
 
-    def _give_back(self, connection: Connection | None) -> None:
-        with self._changed:
-            self._free += 1
-            if connection:
-                self._borrowed.discard(connection)
-                if connection.reusable and not self._closed:
-                    self._idle.append(connection)
-                else:
-                    connection.close()
-            self._changed.notify()
 
-    def close(self) -> None:
-        if self._process != os.getpid():
-            return
-        with self._changed:
-            self._closed = True
-            for connection in self._borrowed:
-                connection.abort()
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
-            self._changed.notify_all()
+def _connect(address: tuple[str, int], seconds: float) -> socket.socket:
+    connected = socket.create_connection(address, seconds)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeouts: Timeouts) -> HTTPConnectionPool:
+    options: dict[str, Any] = {
+        "maxsize": connections,
+        "timeout": Timeout(connect=timeouts.connect, read=timeouts.silence),
+    }
+    if parts.scheme == "https":
+        options["ssl_context"] = _trusted()
+    host, port = _address(parts)
+    if proxy is None:
+        return PoolManager(**options).connection_from_host(host, port, parts.scheme)
+    if proxy.scheme == "https":
+        options["proxy_ssl_context"] = _trusted()
+    name, proxy_port = _address(proxy)
+    proxy_url = f"{proxy.scheme}://{f'[{name}]' if ':' in name else name}:{proxy_port}/"
+    manager = ProxyManager(proxy_url, proxy_headers=_authorization(proxy), **options)
+    return manager.connection_from_host(host, port, parts.scheme)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error that urllib3 wrapped."""
+    while isinstance(error, HTTPError) and (inner := error.__cause__ or error.__context__):
+        error = inner
+    return error
 
 
 def name_not_resolved(host: str) -> NameNotResolved:
@@ -215,19 +217,6 @@ def name_not_resolved(host: str) -> NameNotResolved:
 def no_answer(where: str, error: BaseException) -> Unreachable:
     """Return the error for a failed request. It names only the type of the cause: messages may contain headers."""
     return Unreachable(f"{where}: no usable response ({type(error).__name__})")
-
-
-def _route(parts: SplitResult, proxy: SplitResult | None, authorization: dict[str, str]) -> Route:
-    host = _address(parts)
-    if proxy is None:
-        return Route(host, _trusted() if parts.scheme == "https" else None)
-    proxy_tls = _trusted() if proxy.scheme == "https" else None
-    if parts.scheme == "http":
-        return Route(host, proxy=_address(proxy), proxy_tls=proxy_tls)
-    if proxy_tls:
-        message = "the environment sets an https proxy for https addresses; only http proxies are supported for them"
-        raise QueryError(message)
-    return Route(host, _trusted(), _address(proxy), tunnel_headers=authorization)
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
