@@ -12,6 +12,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import StoreDamaged
+from catalogue.metadata_db.column_chunk_rows import show_column_chunks
 from catalogue.metadata_db.page_rows import show_pages
 from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.parquet.column_types import kind_of
@@ -91,7 +92,7 @@ class Build:
         path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
         if column_chunks:
-            self._run("views/_load_column_chunks.sql", table=path)
+            show_column_chunks(self._db, self._crawls, self._dataset, crawl)
 
     def _make_views(self, lists: list[str]) -> None:
         """Define the views; ``blocks`` reads the files of the stored lists of blocks."""

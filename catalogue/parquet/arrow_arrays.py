@@ -5,7 +5,6 @@ longer than a query.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from struct import pack
 from typing import Any
 
@@ -13,10 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_MOST_BYTES = (1 << 31) - 1
+"""Of the values of an array."""
+
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
-    ends = np.fromiter(accumulate((len(value) for value in values), initial=0), np.int32, len(values) + 1)
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([*map(len, values)], out=ends[1:])
+    if ends[-1] > _MOST_BYTES:
+        message = f"{ends[-1]:,} bytes do not fit into an array"
+        raise OverflowError(message)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def texts(values: Sequence[str | None]) -> pa.StringArray:

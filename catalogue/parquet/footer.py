@@ -11,7 +11,7 @@ from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
@@ -90,13 +90,51 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         raise BadFooter(message) from error
 
 
+def decode_chunks(
+    data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
+) -> LazyChunks:
+    """Decode the column chunks of one row group of a footer that was decoded and checked before.
+
+    Args:
+        data: the footer without length and magic.
+        file_size: bytes of the file.
+        offset: of the row group's struct in the footer.
+        columns: see ``Footer``.
+        created_by: see ``Footer``.
+        ordered: see ``Footer``.
+
+    Raises:
+        BadFooter: if another footer was decoded.
+    """
+    reader = Reader(data, offset)
+    field = 0
+    try:
+        while reader.next_field(field):
+            field = reader.number
+            if field == _COLUMNS and reader.kind == LIST:
+                offsets: list[int] = []
+                for _ in range(reader.list_header()[1]):
+                    offsets.append(reader.position)
+                    read_chunk(reader)
+                data_end = file_size - TRAILER - len(data)
+                context = ChunkContext(data, data_end, columns, created_by.encode(), ordered=ordered)
+                return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
+            reader.skip(reader.kind, 2)
+    except (ThriftError, ValueError, IndexError) as error:
+        message = f"the row group at byte {offset} of the footer cannot be decoded: {error}"
+        raise BadFooter(message) from error
+    message = f"the row group at byte {offset} of the footer has no columns"
+    raise BadFooter(message)
+
+
 class _RowGroup:
     """A row group whose chunks lack what only the end of the footer tells."""
 
-    __slots__ = ("chunks", "compressed", "num_rows", "ordinal", "start", "uncompressed")
+    __slots__ = ("chunks", "compressed", "num_rows", "offset", "ordinal", "start", "uncompressed")
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, offset: int) -> None:
         self.ordinal = ordinal
+        self.offset = offset
         self.num_rows = -1
         self.uncompressed = 0
         self.compressed = 0
@@ -116,6 +154,8 @@ class _Decoder:
         """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
         self.extents: list[tuple[int, int]] = []
         """Start and end of each column chunk."""
+        self.codecs: dict[int, None] = {}
+        """Codecs of column chunks, in the order of their first use."""
 
     def footer(self) -> Footer:
         reader = self._reader()
@@ -169,7 +209,8 @@ class _Decoder:
         self._check_extents()
         created_by = typed(self.top.get(_CREATED_BY, b""), bytes)
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        context = ChunkContext(self.data, self.data_end, self.columns, created_by, ordered=_COLUMN_ORDERS in self.top)
+        ordered = _COLUMN_ORDERS in self.top
+        context = ChunkContext(self.data, self.data_end, self.columns, created_by, ordered=ordered)
         return Footer(
             num_rows,
             created_by.decode("utf-8", "replace"),
@@ -181,11 +222,14 @@ class _Decoder:
                     total_byte_size=group.uncompressed,
                     total_compressed_size=group.compressed,
                     start=group.start,
+                    offset=group.offset,
                     chunks=LazyChunks(group.chunks, context.chunk),
                 )
                 for group in groups
                 if group.num_rows
             ),
+            codecs=tuple(codec_name(codec) for codec in self.codecs),
+            ordered=ordered,
         )
 
     def _row_groups(self, reader: Reader) -> list[_RowGroup]:
@@ -196,7 +240,7 @@ class _Decoder:
         return [self._row_group(reader, ordinal) for ordinal in range(count)]
 
     def _row_group(self, reader: Reader, ordinal: int) -> _RowGroup:
-        group = _RowGroup(ordinal)
+        group = _RowGroup(ordinal, reader.position)
         chunks: list[ChunkFields] = []
         offsets: list[int] = []
         field = 0
@@ -230,6 +274,7 @@ class _Decoder:
         for column, chunk in zip(self.columns.values(), chunks, strict=True):
             start, length = chunk.check(column, group.num_rows, self.data_end), chunk.size
             self.extents.append((start, start + length))
+            self.codecs[chunk.codec] = None
             group.start = start if not group.start or start < group.start else group.start
             group.compressed += length
 

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catalogue.parquet.thrift import Reader
 from catalogue.source.byte_ranges import ByteRange
@@ -119,11 +119,8 @@ class RowGroup:
     """Offset of its first page in the file."""
     chunks: Mapping[str, ColumnChunk]
     """By column name, in the order of the schema."""
-
-    @property
-    def codecs(self) -> tuple[str, ...]:
-        """Return the codecs of its column chunks, each once."""
-        return tuple(dict.fromkeys(chunk.codec_name for chunk in self.chunks.values()))
+    offset: int = field(compare=False)
+    """Offset of its struct in the footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +132,10 @@ class Footer:
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
     """Ascending, without empty ones."""
-
-    @property
-    def codecs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(codec for group in self.row_groups for codec in group.codecs))
+    codecs: tuple[str, ...]
+    """Names of the codecs of its column chunks."""
+    ordered: bool
+    """Whether it states how ``min_value`` and ``max_value`` were compared."""
 
 
 def codec_name(codec: int) -> str:

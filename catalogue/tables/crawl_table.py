@@ -18,19 +18,16 @@ from catalogue.query.key_intervals import KeyIntervals
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.footer_rows import USED, stored_chunks
+from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
-from catalogue.tables.table_schema import CHUNK_PATH, FLAT, decode_columns
+from catalogue.tables.table_schema import TABLE, decode_columns
 
 _Found = TypeVar("_Found")
-_CHUNKS = [CHUNK_PATH + name for name in USED]
-_VALUES = [name for name in FLAT if name not in {"version", "footer_size", "file_codec", "utc_times", "has_page_index"}]
+_VALUES = [name for name in TABLE.names if name not in {"footer_size", "utc_times", "has_page_index"}]
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
-_CHUNK_PARTS = 4
-"""Parts whose column chunks are in memory, of some 1.5 MB each."""
 _ROW_GROUPS = 2048
-"""Row groups in memory, of some 30 kB each."""
+"""Row groups in memory, of some 10 kB each."""
 
 
 _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
@@ -51,13 +48,13 @@ class _Keys(NamedTuple):
 class CrawlTable:
     """The rows of one table."""
 
-    def __init__(self, table: TableFile, repair: Callable[[], TableFile]) -> None:
+    def __init__(self, table: TableFile, footers: StoredFooters, repair: Callable[[], TableFile]) -> None:
         """Use a table; ``repair`` makes it again if it turns out to be damaged."""
         self._table = table
+        self._footers = footers
         self._repair = repair
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
-        self._chunks = lru_cache(_CHUNK_PARTS)(self._read_chunks)
         self._row_groups: dict[tuple[int, int], _Row] = {}
         """By part and row."""
 
@@ -82,20 +79,17 @@ class CrawlTable:
         signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
-    def _read_chunks(self, part: int) -> pa.ListArray:
-        return self._reading(lambda table: table.read(part, _CHUNKS)).column("chunks")
-
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
         known = self._row_groups
         if new := [row for row in rows if (part, row) not in known]:
             flat = self._flat(part).take(positions(np.array(new, np.int64)))
-            known |= {(part, row): self._row(part, row, of) for row, of in zip(new, flat.to_pylist(), strict=True)}
+            known |= {(part, row): self._row(of) for row, of in zip(new, flat.to_pylist(), strict=True)}
         found = [known[part, row] for row in rows]
         for place in [*known][: max(0, len(known) - _ROW_GROUPS)]:
             del known[place]
         return found
 
-    def _row(self, part: int, row: int, of: dict[str, Any]) -> _Row:
+    def _row(self, of: dict[str, Any]) -> _Row:
         columns = decode_columns(self._table.schemas[of["schema"]])
         group = RowGroup(
             ordinal=of["row_group"],
@@ -103,7 +97,8 @@ class CrawlTable:
             total_byte_size=of["total_byte_size"],
             total_compressed_size=of["total_compressed_size"],
             start=of["file_offset"],
-            chunks=stored_chunks(columns, lambda: self._chunks(part)[row].values),
+            offset=of["footer_offset"],
+            chunks=self._footers.chunks(of, columns),
         )
         return of, group
 
@@ -130,7 +125,14 @@ class CrawlTable:
         return FileMetadata(
             IndexFile(of["path"], of["crawl"], of["subset"]),
             FileVersion(of["file_size"], of["etag"]),
-            Footer(of["file_num_rows"], of["created_by"], columns, in_order),
+            Footer(
+                of["file_num_rows"],
+                of["created_by"],
+                columns,
+                in_order,
+                tuple(of["file_codec"].split("+")),
+                of["ordered"],
+            ),
             least=of["file_min_key"],
             stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
         )

@@ -12,11 +12,13 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.arrow_arrays import array_of, positions
 from catalogue.parquet.key_column import SIGNED, examine_footer
+from catalogue.parquet.model import Column
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.footer_rows import rows_of_footer, stored_chunks
+from catalogue.tables.footer_rows import rows_of_footer, table_of
+from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
 
@@ -46,7 +48,8 @@ def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], ol
         old: the present table, whose rows are used; None to decode every footer.
     """
     reused = _reused(old, versions)
-    parts = [reused]
+    rows: list[dict[str, Any]] = []
+    digests: dict[int, tuple[Mapping[str, Column], str]] = {}  # by identity: files of a crawl share few schemas
     schemas = {**old.schemas} if old else {}
     undecodable: dict[str, str] = {}
     for path in sorted(versions.keys() - {*reused.column("path").to_pylist()}):
@@ -55,13 +58,15 @@ def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], ol
             stored = store.get("files", path)
             if stored and file:
                 footer = examine_footer(stored.data, stored.size, dataset.key)
-                schema = encode_columns(footer.columns)
-                schemas[digest_of(schema)] = schema
-                rows = rows_of_footer(dataset.key, file, stored, versions[path], digest_of(schema), footer)
-                parts.append(pa.Table.from_batches([rows]))
+                if id(footer.columns) not in digests:
+                    schema = encode_columns(footer.columns)
+                    digests[id(footer.columns)] = footer.columns, digest_of(schema)
+                    schemas[digest_of(schema)] = schema
+                _, digest = digests[id(footer.columns)]
+                rows += rows_of_footer(dataset.key, file, stored, versions[path], digest, footer)
         except (FormatError, StoreDamaged, OverflowError) as error:
             undecodable[path] = f"{path}: {error}"
-    table = pa.concat_tables(parts).combine_chunks()
+    table = pa.concat_tables([reused, table_of(rows)]).combine_chunks()
     used = {*table.column("schema").to_pylist()}
     # Columns are shown in the order of the texts, which a rebuilt table has too.
     schemas = {digest: schemas[digest] for digest in sorted(used, key=schemas.__getitem__)}
@@ -89,8 +94,9 @@ def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping
     if not gaps:
         return table, 0
     columns: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in _FOUND}
+    footers = StoredFooters(store)
     for row in gaps:
-        found = _found_bounds(table, row, store, key, schemas)
+        found = _found_bounds(table, row, store, footers, key, schemas)
         for name, value in zip(_FOUND, found, strict=True):
             columns[name][row] = value
     for name, values in columns.items():
@@ -100,7 +106,7 @@ def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping
 
 
 def _found_bounds(
-    table: pa.Table, row: int, store: Store, key: str, schemas: Mapping[str, str]
+    table: pa.Table, row: int, store: Store, footers: StoredFooters, key: str, schemas: Mapping[str, str]
 ) -> tuple[str | None, str | None, str]:
     names = ("path", "row_group", "num_rows", "schema", "file_size", "etag", "last_modified", "source", "taken")
     path, ordinal, num_rows, schema, *version = (table.column(name)[row].as_py() for name in names)
@@ -110,7 +116,8 @@ def _found_bounds(
         return None, None, "missing"
     origin, found = "scan", [indexes.bounds] if indexes.bounds else []
     if not found:
-        chunk = stored_chunks(columns, lambda: table.column("chunks")[row].values)[key]
+        (row_of_table,) = table.slice(row, 1).to_pylist()
+        chunk = footers.chunks(row_of_table, columns)[key]
         origin, found = "page index", [bounds for bounds, _ in page_bounds(indexes, chunk, num_rows)]
     if not found:
         return None, None, "missing"

@@ -14,6 +14,7 @@ from catalogue.errors import FormatError, StoreDamaged, StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
 from catalogue.parquet.key_column import SIGNED
 from catalogue.store.database import Store
+from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     TABLES_FOLDER,
@@ -71,6 +72,7 @@ class StoredCrawls:
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
+        self._footers = StoredFooters(store)
         self._opened: dict[str, CrawlTable | None] = {}
 
     @classmethod
@@ -122,7 +124,7 @@ class StoredCrawls:
                     table = self._repaired(crawl)
                 if table.checksum != state.checksum and not self._is_valid(crawl, table):
                     table = self._repaired(crawl)
-                found = CrawlTable(table, lambda: self._repaired(crawl))
+                found = CrawlTable(table, self._footers, lambda: self._repaired(crawl))
             self._opened[crawl] = found
         return self._opened[crawl]
 

@@ -1,8 +1,8 @@
 """Write and read a table, a Parquet file; damage is found before pyarrow reads the damaged bytes.
 
 pyarrow may abort the process on a damaged footer, and checksums of pages do not cover their headers. So a directory
-stands before the footer, where no reader of Parquet looks: it has checksums of the footer, and of the columns of each
-row group of the table. It also has bounds of these row groups, by which a query finds those that it needs.
+stands before the footer, where no reader of Parquet looks: it has checksums of the footer, and of each row group of the
+table. It also has bounds of these row groups, by which a query finds those that it needs.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROWS = 256
 """Rows of a row group of the table at most, so that a query decodes few of them."""
 
-_MAGIC = b"CATTBL3\n"
+_MAGIC = b"CATTBL4\n"
 _NUMBER = 4
 """Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
@@ -52,7 +52,7 @@ class TablePart:
     """The least key of the rows with bounds."""
     greatest: str
     sections: list[list[int]]
-    """Start, end and checksum of the flat columns, of the column chunks, and of a footer of this row group alone.
+    """Start, end and checksum of the columns, and of a footer of this row group alone.
 
     The footer of all row groups takes long to decode.
     """
@@ -63,7 +63,7 @@ class TablePart:
         return self.subset, self.rows, self.unbounded, self.signed, self.least, self.greatest
 
 
-_FLAT, _CHUNKS, _FOOTER = range(3)
+_COLUMNS, _FOOTER = range(2)
 """The sections of a part."""
 
 
@@ -119,11 +119,11 @@ class TableFile:
             TableDamaged: if some are damaged.
         """
         for part in range(len(self.parts)):
-            for section in (_FLAT, _CHUNKS, _FOOTER):
+            for section in (_COLUMNS, _FOOTER):
                 self._check(part, section)
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
-        """Return columns of a row group of the table: flat ones, or of ``chunks``, whose texts have dictionaries.
+        """Return columns of a row group of the table.
 
         Raises:
             TableDamaged: if they are damaged.
@@ -131,14 +131,12 @@ class TableFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from catalogue.tables.table_schema import CHUNK_PATH, CHUNK_TEXTS
-
-        self._check(part, _CHUNKS if columns[0].startswith(CHUNK_PATH) else _FLAT)
+        self._check(part, _COLUMNS)
         if part not in self._parts:
             start, end = self._check(part, _FOOTER)
             metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
-            options = {"metadata": metadata, "read_dictionary": CHUNK_TEXTS, "pre_buffer": False}
-            self._parts[part] = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), **options)
+            content = pa.BufferReader(pa.py_buffer(self._content))
+            self._parts[part] = pq.ParquetFile(content, metadata=metadata, pre_buffer=False)
         (rows,) = self._parts[part].read_row_group(0, columns=columns, use_threads=False).to_batches()
         return rows
 
@@ -150,14 +148,14 @@ class TableFile:
         return pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False)
 
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
-        """Return flat columns of all rows of a subset.
+        """Return columns of all rows of a subset.
 
         Raises:
             TableDamaged: if they are damaged.
         """
         parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
         for part in parts:
-            self._check(part, _FLAT)
+            self._check(part, _COLUMNS)
         return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
 
     def read_all(self) -> "pa.Table":
@@ -188,9 +186,9 @@ def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state
     shifts: list[int] = []
     for part, rows in _sorted_parts(table):
         shifts.append(len(data) - len(MAGIC))
-        pages, footer, ends = _encoded(rows, state)
+        pages, footer = _encoded(rows, state)
         data += pages
-        part.sections = [_section(data, start + shifts[-1], end + shifts[-1]) for start, end in pairwise(ends)]
+        part.sections = [_section(data, len(data) - len(pages), len(data))]
         parts.append(part)
         footers.append(footer)
     for part, footer, shift in zip(parts, footers, shifts, strict=True):
@@ -233,9 +231,8 @@ def _sorted_parts(table: "pa.Table") -> Iterator[tuple[TablePart, "pa.Table"]]:
         start = end
 
 
-def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes, list[int]]:
-    """Return the pages and the footer of a file with one row group, and where its sections start and end."""
-    import pyarrow as pa
+def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes]:
+    """Return the pages and the footer of a file with one row group."""
     import pyarrow.parquet as pq
 
     from catalogue.tables.table_schema import REPEATED
@@ -248,17 +245,4 @@ def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes, list[int]]:
         writer.add_key_value_metadata({"state": state})
     data = buffer.getvalue()
     start = len(data) - _END - int.from_bytes(data[-_END : -_END + _NUMBER], "little")
-    return data[len(MAGIC) : start], data[start:-TRAILER], _ends(pq.read_metadata(pa.BufferReader(data)).row_group(0))
-
-
-def _ends(row_group: Any) -> list[int]:  # noqa: ANN401 - a class without types
-    """Return the start of the first column, of the first one of ``chunks``, and the end of the last."""
-    columns = [row_group.column(number) for number in range(row_group.num_columns)]
-
-    def start(column: Any) -> int:  # noqa: ANN401 - likewise
-        offsets = (column.dictionary_page_offset, column.data_page_offset)
-        return int(min(offset for offset in offsets if offset))
-
-    chunks = next(column for column in columns if column.path_in_schema.startswith("chunks."))
-    last = columns[-1]
-    return [start(columns[0]), start(chunks), start(last) + last.total_compressed_size]
+    return data[len(MAGIC) : start], data[start:-TRAILER]

@@ -16,7 +16,7 @@ from catalogue.store.database import Store
 TABLES_FOLDER = "tables"
 """Name of the folder, next to the store."""
 
-_LAYOUT = 3
+_LAYOUT = 4
 """Version of the tables; those of another version are made again."""
 
 

@@ -1,9 +1,8 @@
--- Add the column chunks of a crawl from its table, the file $table.
+-- Add column chunks; $rows is a list of objects of JSON.
 INSERT INTO derived.column_chunks BY NAME
-SELECT
-  path, crawl, subset, row_group, c.column_name, c.physical_type, c.codec, c.num_values, c.null_count, c.file_offset,
-  c.total_compressed_size, c.total_uncompressed_size,
-  CASE WHEN c.physical_type = 'BYTE_ARRAY' THEN decode(c."min") END AS "min",
-  CASE WHEN c.physical_type = 'BYTE_ARRAY' THEN decode(c."max") END AS "max",
-  c.column_index_offset IS NOT NULL AND c.offset_index_offset IS NOT NULL AS has_page_index
-FROM (SELECT path, crawl, subset, row_group, unnest(chunks) AS c FROM read_parquet($table));
+SELECT unnest(from_json($rows, '[{
+  "path": "VARCHAR", "crawl": "VARCHAR", "subset": "VARCHAR", "row_group": "INTEGER", "column_name": "VARCHAR",
+  "physical_type": "VARCHAR", "codec": "VARCHAR", "num_values": "BIGINT", "null_count": "BIGINT",
+  "file_offset": "BIGINT", "total_compressed_size": "BIGINT", "total_uncompressed_size": "BIGINT", "min": "VARCHAR",
+  "max": "VARCHAR", "has_page_index": "BOOLEAN"
+}]'), recursive := true);
