@@ -3,12 +3,16 @@
 import time
 
 from benchmarks.clients.asking import Task, start
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.harvest.harvest import harvest
 from catalogue.metadata_db.refresh import refresh
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME, load_settings
 from catalogue.source.open import open_source
 from catalogue.store.database import Store
+from catalogue.tables.footer_rows import FooterRows
+from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.update_tables import update_tables
 
 
 def ours(task: Task) -> dict[str, float]:
@@ -17,8 +21,10 @@ def ours(task: Task) -> dict[str, float]:
     source = open_source(task.url, load_settings(source=task.url, rate=task.limit))
     crawl = task.manifest.split("/")[1]
     with Store(task.folder / STORE_NAME, create=True) as store:
-        outcome = harvest(crawl, ["warc"], store=store, source=source)
+        decoded: dict[str, FooterRows] = {}
+        outcome = harvest(crawl, ["warc"], store=store, source=source, decoded=decoded)
         fetched = time.monotonic()
+        update_tables(task.folder / TABLES_FOLDER, store, COMMON_CRAWL, decoded=decoded)
         refresh(task.folder / DATABASE_NAME, store)
         shown = time.monotonic()
     source.close()

@@ -24,8 +24,11 @@ from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed_files, note_requested, stored_paths
+from catalogue.tables.footer_rows import FooterRows
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 3 << 20, 5.0
+_DECODED = 1000
+"""Files whose decoded rows are in memory, of some 30 kB each, until the table is made; others are decoded again."""
 _HOPELESS = 25
 """Failures in a row, before any success, after which the rest is not tried."""
 
@@ -70,6 +73,7 @@ def harvest(  # noqa: PLR0913 - each is named
     source: PoliteSource,
     refresh: bool = False,
     pages: bool = False,
+    decoded: dict[str, FooterRows] | None = None,
     report: Callable[[Progress], None] = lambda _: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Harvested:
@@ -77,7 +81,7 @@ def harvest(  # noqa: PLR0913 - each is named
 
     The store receives results in batches, with the reasons of failures. With ``refresh`` all footers and the manifest
     are fetched again, and files that are no longer listed are removed; with ``pages`` page indexes are fetched too,
-    whose cost is given to ``notify`` first.
+    whose cost is given to ``notify`` first. ``decoded`` receives rows of the first files, see ``update_tables``.
 
     Raises:
         SourceError: if the source failed; what was fetched before is stored.
@@ -104,7 +108,7 @@ def harvest(  # noqa: PLR0913 - each is named
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
         fetcher = FooterFetcher(source, tails, {} if refresh else without_pages, table, pages)
-        run = _Run(crawl, fetcher, store, len(requested), len(missing), report)
+        run = _Run(crawl, fetcher, store, len(requested), len(missing), {} if decoded is None else decoded, report)
         try:
             run.fetch(missing)
         finally:
@@ -122,6 +126,7 @@ class _Run:
         store: Store,
         requested: int,
         missing: int,
+        decoded: dict[str, FooterRows],
         report: Callable[[Progress], None],
     ) -> None:
         """Report progress of ``missing`` of the ``requested`` files."""
@@ -130,6 +135,7 @@ class _Run:
         self.outcome = Harvested(Progress(crawl, requested, requested - missing))
         self._before = fetcher.source.requests, fetcher.source.bytes
         self._started = time.monotonic()
+        self._decoded = decoded
         self._report = report
         report(self.outcome.progress)
 
@@ -144,6 +150,8 @@ class _Run:
         if isinstance(result, FetchedFile):
             if result.is_new:
                 outcome.fetched.add(file.path)
+            if result.rows and len(self._decoded) < _DECODED:
+                self._decoded[file.path] = result.rows
             self.batch.add_file(file.path, result)
             at.done += 1
         else:

@@ -1,10 +1,11 @@
 """Harvest crawls into the store, forget them, and define datasets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from threading import Thread
+from types import MappingProxyType
 
 from catalogue.commoncrawl.crawls import STORED, SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
@@ -28,6 +29,7 @@ from catalogue.store.stored_lists import (
     stored_paths,
 )
 from catalogue.surt import Keys
+from catalogue.tables.footer_rows import FooterRows
 from catalogue.tables.tables_state import TABLES_FOLDER
 
 BOTH = "both"
@@ -112,16 +114,18 @@ def _open_database() -> None:
         pass
 
 
-def _update_tables(session: Session) -> None:
+def _update_tables(session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({})) -> None:
     from catalogue.tables.update_tables import update_tables
 
-    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset)
+    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset, decoded=decoded)
 
 
-def _update_database(session: Session, *, stale: bool = False) -> None:
+def _update_database(
+    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), *, stale: bool = False
+) -> None:
     from catalogue.metadata_db.refresh import refresh
 
-    _update_tables(session)
+    _update_tables(session, decoded)
     refresh(session.database_path, session.store, session.dataset, stale=stale)
 
 
@@ -141,6 +145,7 @@ def harvest_crawls(
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store = session.create_store()
     outcomes: list[Harvested] = []
+    decoded: dict[str, FooterRows] = {}
 
     def harvest_index(crawl: str, of_index: str, progress: Callable[[Progress], None]) -> Harvested:
         if of_index == CDX:
@@ -155,6 +160,7 @@ def harvest_crawls(
             source=session.source,
             refresh=refresh,
             pages=pages,
+            decoded=decoded,
             report=progress,
             notify=session.notify,
         )
@@ -171,10 +177,11 @@ def harvest_crawls(
                     session.notify(str(error))  # a list of crawls runs ahead of their index
                 except BaseException:
                     with suppress(CatalogueError):  # the first error is raised
-                        _update_tables(session)  # so that the next query does not wait for it
+                        _update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
             if added := outcomes[before:]:
-                _update_database(session, stale=any(each.fetched for each in added))
+                _update_database(session, decoded, stale=any(each.fetched for each in added))
+                decoded.clear()
     return outcomes
 
 

@@ -17,8 +17,9 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode, encode_indexes
+from catalogue.store.stored_file import StoredFile, encode, encode_indexes, version_of
 from catalogue.store.stored_lists import stored_response
+from catalogue.tables.footer_rows import FooterRows, rows_of_footer
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than nearly every footer."""
@@ -87,6 +88,8 @@ class FetchedFile:
     """Without the footer."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
+    rows: FooterRows | None = None
+    """Its rows in the table of the crawl."""
 
     @classmethod
     def of_footer(cls, stored: StoredFile, indexes: dict[int, Indexes], *, is_new: bool) -> "FetchedFile":
@@ -139,7 +142,11 @@ class FooterFetcher:
         self.tails.learn(file.subset, version.size, length, ranges)
         with _DECODING:
             stored = stored_response(tail, self.source, data)
-            return FetchedFile.of_footer(stored, indexes, is_new=True)
+            fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
+            with suppress(OverflowError):  # which is reported where the table is made
+                rows = rows_of_footer(self.table.key, file, stored, version_of(fetched.value), footer)
+                return replace(fetched, rows=rows)
+            return fetched
 
     def _indexes(
         self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes

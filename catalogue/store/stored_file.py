@@ -17,9 +17,12 @@ from catalogue.formatting import in_utc
 from catalogue.parquet.stored_indexes import Indexes
 
 try:
-    from isal.isal_zlib import compress
+    from isal import isal_zlib as fast_zlib
 except ImportError:  # some platforms have no wheels
-    from zlib import compress
+    import zlib as fast_zlib  # type: ignore[no-redef]
+
+_INVALID: tuple[type[Exception], ...] = (ValueError, TypeError, RecursionError, fast_zlib.error)  # type: ignore[assignment]
+"""Errors of values that are no JSON or no compressed bytes."""
 
 DIGEST_SIZE = 16
 """Bytes of the digest, after the first byte of a value."""
@@ -86,7 +89,9 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
     """
     large = compress_small or len(stored.data) >= _SMALL
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    return _joined(len(stored.data), header, compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0))
+    return _joined(
+        len(stored.data), header, fast_zlib.compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0)
+    )
 
 
 def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
@@ -155,8 +160,8 @@ def decode(value: object) -> StoredFile:
         if not 0 <= length <= _MAX_VALUE:
             message = f"a value of the store claims {length} bytes"
             raise StoreDamaged(message)
-        stored = StoredFile(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
-    except (ValueError, TypeError, RecursionError, zlib.error) as error:
+        stored = StoredFile(data=fast_zlib.decompressobj().decompress(data, max(1, length)), **fields)
+    except _INVALID as error:
         message = f"a value of the store is damaged: {str(error)[:200]!r}"
         raise StoreDamaged(message) from error
     if invalid := [name for name, kind in _FIELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:

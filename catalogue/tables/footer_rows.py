@@ -1,6 +1,7 @@
 """Turn decoded footers into the rows of a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -8,16 +9,24 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.parquet.arrow_arrays import array_of
 from catalogue.parquet.key_column import has_page_index, key_bounds
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.model import Column, Footer, RowGroup
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.table_schema import TABLE
 
 _LIMIT = 1 << 63
 
 
-def rows_of_footer(
-    key: str, file: IndexFile, stored: StoredFile, version: bytes, schema: str, footer: Footer
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class FooterRows:
+    """The rows of a file, without the digest of its schema."""
+
+    version: bytes
+    """The digest of its value in the store."""
+    columns: Mapping[str, Column]
+    rows: list[dict[str, Any]]
+
+
+def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes, footer: Footer) -> FooterRows:
     """Return the rows of a file; one without row groups has a row, too.
 
     Args:
@@ -25,7 +34,6 @@ def rows_of_footer(
         file: the index file.
         stored: its value in the store.
         version: the digest of this value.
-        schema: the digest of its columns.
         footer: the decoded footer.
 
     Raises:
@@ -47,7 +55,6 @@ def rows_of_footer(
         "file_num_rows": footer.num_rows,
         "created_by": footer.created_by,
         "file_codec": "+".join(footer.codecs),
-        "schema": schema,
         "utc_times": "fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
         "has_page_index": has_page_index(footer, key),
         "ordered": footer.ordered,
@@ -59,7 +66,7 @@ def rows_of_footer(
             if isinstance(value, int) and not -_LIMIT <= value < _LIMIT:
                 message = f"{name} is {value}, which does not fit into 64 bits"
                 raise OverflowError(message)
-    return rows
+    return FooterRows(version, footer.columns, rows)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -17,7 +17,7 @@ from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.footer_rows import rows_of_footer, table_of
+from catalogue.tables.footer_rows import FooterRows, rows_of_footer, table_of
 from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
@@ -38,14 +38,21 @@ class MadeTable:
     """Number of row groups whose footers have no bounds."""
 
 
-def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], old: TableFile | None) -> MadeTable:
+def make_table(
+    store: Store,
+    dataset: Dataset,
+    versions: Mapping[str, bytes],
+    old: TableFile | None,
+    decoded: Mapping[str, FooterRows],
+) -> MadeTable:
     """Make the rows of a crawl.
 
     Args:
         store: the store.
         dataset: the dataset.
         versions: digests of the values of its files, by path.
-        old: the present table, whose rows are used; None to decode every footer.
+        old: the present table, whose rows are used, if there is one.
+        decoded: rows of some files, whose footers need not be decoded again.
     """
     reused = _reused(old, versions)
     rows: list[dict[str, Any]] = []
@@ -53,17 +60,18 @@ def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], ol
     schemas = {**old.schemas} if old else {}
     undecodable: dict[str, str] = {}
     for path in sorted(versions.keys() - {*reused.column("path").to_pylist()}):
-        file = dataset.file(path)
         try:
-            stored = store.get("files", path)
-            if stored and file:
-                footer = examine_footer(stored.data, stored.size, dataset.key)
-                if id(footer.columns) not in digests:
-                    schema = encode_columns(footer.columns)
-                    digests[id(footer.columns)] = footer.columns, digest_of(schema)
-                    schemas[digest_of(schema)] = schema
-                _, digest = digests[id(footer.columns)]
-                rows += rows_of_footer(dataset.key, file, stored, versions[path], digest, footer)
+            found = decoded.get(path)
+            if found is None or found.version != versions[path]:
+                found = _decoded(store, dataset, path, versions[path])
+            if found is None:
+                continue
+            if id(found.columns) not in digests:
+                schema = encode_columns(found.columns)
+                digests[id(found.columns)] = found.columns, digest_of(schema)
+                schemas[digest_of(schema)] = schema
+            _, digest = digests[id(found.columns)]
+            rows += [row | {"schema": digest} for row in found.rows]
         except (FormatError, StoreDamaged, OverflowError) as error:
             undecodable[path] = f"{path}: {error}"
     table = pa.concat_tables([reused, table_of(rows)]).combine_chunks()
@@ -72,6 +80,15 @@ def make_table(store: Store, dataset: Dataset, versions: Mapping[str, bytes], ol
     schemas = {digest: schemas[digest] for digest in sorted(used, key=schemas.__getitem__)}
     table, gaps = _with_found_bounds(table, store, dataset.key, schemas)
     return MadeTable(table, schemas, undecodable, gaps)
+
+
+def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> FooterRows | None:
+    """Return the rows of a file; None if it is not stored any more."""
+    stored, file = store.get("files", path), dataset.file(path)
+    if stored is None or file is None:
+        return None
+    footer = examine_footer(stored.data, stored.size, dataset.key)
+    return rows_of_footer(dataset.key, file, stored, version, footer)
 
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -14,6 +15,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
+from catalogue.tables.footer_rows import FooterRows
 from catalogue.tables.make_table import make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
@@ -36,6 +38,7 @@ def update_tables(
     dataset: Dataset,
     *,
     indexes: bool = False,
+    decoded: Mapping[str, FooterRows] = MappingProxyType({}),
     busy_seconds: float = 600.0,
     notify: Callable[[str], None] = lambda _: None,
 ) -> TablesState:
@@ -46,6 +49,7 @@ def update_tables(
         store: the store.
         dataset: the dataset.
         indexes: whether they must show all page indexes.
+        decoded: rows of some files, whose footers need not be decoded again.
         busy_seconds: longest wait for another process that updates them.
         notify: called with a sentence if this takes long.
 
@@ -57,7 +61,7 @@ def update_tables(
         if not state_path(folder).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
-        return state or _Update(folder, store, dataset).run()
+        return state or _Update(folder, store, dataset, decoded).run()
 
 
 def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, busy_seconds: float = 600.0) -> TableFile:
@@ -69,7 +73,7 @@ def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, bu
     """
     with _writing(folder, busy_seconds):
         table_path(folder, crawl).unlink(missing_ok=True)
-        _Update(folder, store, dataset).run()
+        _Update(folder, store, dataset, {}).run()
         return TableFile(table_path(folder, crawl))
 
 
@@ -104,8 +108,8 @@ def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
 
 
 class _Update:
-    def __init__(self, folder: Path, store: Store, dataset: Dataset) -> None:
-        self._folder, self._store, self._dataset = folder, store, dataset
+    def __init__(self, folder: Path, store: Store, dataset: Dataset, decoded: Mapping[str, FooterRows]) -> None:
+        self._folder, self._store, self._dataset, self._decoded = folder, store, dataset, decoded
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
@@ -177,7 +181,7 @@ class _Update:
             and (before.stored_indexes == stored_indexes or not before.gaps)
         ):
             return replace(before, stored_indexes=stored_indexes), {name: schemas[name] for name in before.schemas}
-        made = make_table(self._store, self._dataset, self._store.versions("files", files), old)
+        made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows.num_rows else 0
         paths = dict.fromkeys(made.rows.column("path").to_pylist())
         groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)
