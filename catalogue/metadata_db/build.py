@@ -147,8 +147,9 @@ class Build:
         """Replace the rows of a small table."""
         kinds = dict(self._db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
-        given = f"unnest(from_json($rows, {literal(json.dumps([kinds]))}), recursive := true)"
-        self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT {given}", {"rows": json.dumps(rows)})
+        # A literal, because DuckDB imports pandas for a parameter.
+        given = f"from_json({literal(json.dumps(rows))}, {literal(json.dumps([kinds]))})"
+        self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
 
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:

@@ -97,11 +97,11 @@ def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
         try:
             rows = old.read_all()
         except TableDamaged:
-            return TABLE.empty_table()
+            return table_of([])
         paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
         same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
         return rows.take(positions(np.flatnonzero(same)))
-    return TABLE.empty_table()
+    return table_of([])
 
 
 def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
