@@ -27,6 +27,7 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
+from catalogue.source.response_head import HeadResponse
 from catalogue.source.running_requests import RunningRequests
 
 _MIN_SPEED = 100_000
@@ -120,8 +121,7 @@ class HttpSource:
             return body
 
         try:
-            fields = {name.lower(): value.strip() for name, value in response.headers.itermerged()}
-            return request.read(response.status, fields, read)
+            return request.read(response.status, {**response.headers}, read)
         finally:
             response.close()  # closes the connection unless the body was read completely
             response.release_conn()
@@ -146,6 +146,8 @@ class HttpSource:
 
 class _Connection(HTTPConnection):
     """A connection whose running request can be ended by another thread."""
+
+    response_class = HeadResponse
 
     def __init__(self, running: RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)

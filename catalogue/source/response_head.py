@@ -1,0 +1,96 @@
+"""The heads of HTTP responses, read for urllib3.
+
+``http.client`` parses headers with the parser of e-mail, which takes longer than everything else of a request, and
+returns informational responses other than 100 as if they were final.
+"""
+
+import re
+from http.client import BadStatusLine, HTTPException, HTTPMessage, HTTPResponse, LineTooLong, RemoteDisconnected
+from typing import IO, Any
+
+_MAX_INTERIM = 5
+"""Interim responses (1xx) to one request."""
+_MAX_LINES, _MAX_LINE = 100, 1 << 16
+"""Header lines of a response, and bytes of a line."""
+_STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: .*)?\r?\n")
+_FOLD = re.compile(r"\r?\n[ \t]+")
+_LENGTH = re.compile("[0-9]{1,18}")
+
+
+class HeadMessage(HTTPMessage):
+    """The headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3)."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        super().__init__()
+        self.fields = fields
+
+    def items(self) -> list[tuple[str, Any]]:
+        return [*self.fields.items()]
+
+    def is_multipart(self) -> bool:
+        """Return True, so that urllib3 does not look for a payload that was not parsed."""
+        return True
+
+
+class HeadResponse(HTTPResponse):
+    """A response whose head is parsed here."""
+
+    def begin(self) -> None:
+        """Read the head.
+
+        Raises:
+            HTTPException: if it is not that of an HTTP/1 response, or too long.
+            ConnectionError: if it is incomplete.
+        """
+        for _ in range(_MAX_INTERIM + 1):
+            minor, self.status = _status(_line(self.fp))
+            fields = _fields(self.fp)
+            if self.status >= 200:  # noqa: PLR2004
+                break
+        self.code = self.status
+        self.reason = ""
+        self.version = 11 if minor else 10
+        self.headers = self.msg = HeadMessage(fields)
+        self.chunked = fields.get("transfer-encoding", "").lower() == "chunked"
+        self.chunk_left = None
+        length = fields.get("content-length", "").partition(",")[0]
+        self.length = int(length) if _LENGTH.fullmatch(length) and not self.chunked else None
+        if self.status in {204, 304} or self.status < 200:  # noqa: PLR2004
+            self.length = 0
+        connection = fields.get("connection", "").lower()
+        keeps = "close" not in connection if self.version > 10 else "keep-alive" in connection  # noqa: PLR2004
+        self.will_close = not keeps or (self.length is None and not self.chunked)
+
+
+def _status(line: bytes) -> tuple[int, int]:
+    """Return the minor version of HTTP/1 and the status."""
+    matched = _STATUS_LINE.fullmatch(line)
+    if not matched:
+        raise BadStatusLine(repr(line[:100]))
+    return int(matched[1]), int(matched[2])
+
+
+def _fields(lines: IO[bytes]) -> dict[str, str]:
+    head = []
+    while (line := _line(lines)) not in {b"\r\n", b"\n"}:
+        head.append(line)
+        if len(head) > _MAX_LINES:
+            message = f"got more than {_MAX_LINES} headers"
+            raise HTTPException(message)
+    fields: dict[str, str] = {}
+    for field in _FOLD.sub(" ", b"".join(head).decode("latin-1")).split("\n")[:-1]:
+        name, _, value = field.partition(":")
+        key, value = name.lower(), value.strip(" \t\r")
+        fields[key] = f"{fields[key]}, {value}" if key in fields else value
+    return fields
+
+
+def _line(lines: IO[bytes]) -> bytes:
+    line = lines.readline(_MAX_LINE + 1)
+    if not line.endswith(b"\n"):
+        if len(line) > _MAX_LINE:
+            what = "head"
+            raise LineTooLong(what)
+        message = "the connection was closed before the end of a head"
+        raise RemoteDisconnected(message)
+    return line
