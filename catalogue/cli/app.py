@@ -214,6 +214,24 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the command; those of all commands are in one line."""
+        own, of_all = [], []
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                if ctx.parent and parameter.name in Common.__dataclass_fields__:
+                    of_all.append(parameter.opts[0])
+                else:
+                    own.append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+        if of_all:
+            formatter.write_paragraph()
+            formatter.write_text(f"Options of all commands: {', '.join(of_all)}; see: catalogue -h")
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+
+
 class Group(Command, click.Group):
     """A group of commands of class ``Command``."""
 

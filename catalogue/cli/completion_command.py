@@ -12,11 +12,11 @@ _SHELLS = ["bash", "zsh", "fish"]
 @click.argument("shell", type=OneOf(_SHELLS))
 @common
 def completion(_: Common, *, shell: str) -> None:
-    """Print a script with which a shell completes commands, options, crawls and columns.
+    """Print a script for completion in a shell.
 
-    Crawls are those of the data folder; no requests are made. Save the script where the shell finds it; for zsh, in a
-    folder of fpath, such as with fpath+=~/.zfunc before compinit in ~/.zshrc. The last example is for the current
-    shell.
+    It completes commands, options, crawls and columns. Crawls are those of the data folder; no requests are made.
+    Save the script where the shell finds it; for zsh, in a folder of fpath, such as with fpath+=~/.zfunc before
+    compinit in ~/.zshrc. The last example is for the current shell.
 
     \b
     catalogue completion bash > ~/.local/share/bash-completion/completions/catalogue

@@ -38,10 +38,11 @@ def export() -> None:
 @json_option
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
-    """Write a DuckLake: one table over all index files at the source, for DuckDB 1.5 and later.
+    """Write a DuckLake, for DuckDB 1.5 and later.
 
-    PATH is its file, by default captures.ducklake in the data folder, which catalogue sql attaches as cc. It has only
-    the crawls of --crawl; another export adds a snapshot for each new or changed crawl.
+    It is one table over all index files at the source. PATH is its file, by default captures.ducklake in the data
+    folder, which catalogue sql attaches as cc. It has only the crawls of --crawl; another export adds a snapshot
+    for each new or changed crawl.
 
     \b
     catalogue export ducklake
@@ -84,11 +85,11 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 @json_option
 @common
 def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
-    """Write an Iceberg table over all index files at the source, for pyiceberg, DuckDB, Spark and others.
+    """Write an Iceberg table, for Spark, pyiceberg and others.
 
-    PATH is its folder. Engines open only the files that can match filters on url_surtkey, crawl and subset. The table
-    contains absolute paths: write it where it will be read. Another export to the same PATH adds a snapshot of the
-    crawls of --crawl; unchanged files are not rewritten.
+    It is over all index files at the source. PATH is its folder. Engines open only the files that can match filters
+    on url_surtkey, crawl and subset. The table contains absolute paths: write it where it will be read. Another
+    export to the same PATH adds a snapshot of the crawls of --crawl; unchanged files are not rewritten.
 
     Times of crawls before CC-MAIN-2021-49 are UTC, but DuckDB reads them in the zone of its session: set TimeZone to
     UTC. pyiceberg alone reads s3 and folders but not https, and filters by crawl or subset only if these are selected;
@@ -113,7 +114,7 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 @json_option
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
-    """A snapshot of what is stored, which others can store by catalogue pull.
+    """Write a snapshot, which others can store by catalogue pull.
 
     PATH_OR_URL is its folder, local or anywhere fsspec can write: a Parquet file for each crawl with its footers and
     page indexes, its list of blocks of the CDX index if that is stored, and the tables files, row_groups and pages for
@@ -162,11 +163,12 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
 @json_option
 @common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
-    """Store a snapshot that somebody else exported, from a folder or an address.
+    """Store a snapshot that somebody else exported.
 
-    What is stored already stays. It can be stopped at any time; run again, it continues with the next crawl. Every
-    file is checked, and some footers, page indexes and parts of lists of blocks are compared with the source; still,
-    the maker of a snapshot could leave files out: pull from people you trust.
+    It is in a folder or at an address. What is stored already stays. It can be stopped at any time; run again, it
+    continues with the next crawl. Every file is checked, and some footers, page indexes and parts of lists of
+    blocks are compared with the source; still, the maker of a snapshot could leave files out: pull from people you
+    trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05

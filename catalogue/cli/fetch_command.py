@@ -164,7 +164,7 @@ def fetch(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Fetch the archived records of captures as WARC, or their text, metadata or payloads.
+    """Fetch archived records as WARC, text, metadata or payloads.
 
     Every record is compared with the index. A ledger next to the output lists its records: after an interruption, the
     same command fetches only the missing ones.

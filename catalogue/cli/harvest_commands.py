@@ -128,9 +128,10 @@ def harvest(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Store the footers of a crawl's index files, or the list of blocks of its CDX index.
+    """Store footers of a crawl, or its list of blocks.
 
-    Makes one small request per file, or about nine large ones for the list. After an interruption, the same command
+    Footers are of the index files of the columnar index, the list of blocks is that of the CDX index. Makes one
+    small request per file, or about nine large ones for the list. After an interruption, the same command
     continues; what is stored is not requested again.
 
     \b
@@ -244,7 +245,7 @@ def backfill(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Find the key ranges of row groups whose footers have no bounds.
+    """Find the bounds that footers of old crawls do not have.
 
     Bounds are the smallest and the largest key of a row group. Old files have row groups without them, which every
     query reads. Page indexes are fetched where the file has them; otherwise the keys are read once. After an
@@ -294,7 +295,9 @@ def backfill(
 @yes_option
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
-    """Delete what is stored of a crawl: footers, page indexes, and the list of blocks of its CDX index.
+    """Delete what is stored of a crawl.
+
+    That is footers, page indexes, and the list of blocks of its CDX index.
 
     \b
     catalogue forget --crawl CC-MAIN-2018-05

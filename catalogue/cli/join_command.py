@@ -82,10 +82,11 @@ def join(  # noqa: PLR0913 - one parameter for each option
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Find which of many URLs, hosts or domains are in which crawls, up to 100 million in bounded memory.
+    """Join a list of URLs, hosts or domains with crawls.
 
-    Several URLs can have one key. inner and latest prefer captures of the URL itself; the column exact is false where
-    there are only those of another URL with the same key.
+    It finds which are in which crawls, for up to 100 million in bounded memory. Several URLs can have one key.
+    inner and latest prefer captures of the URL itself; the column exact is false where there are only those of
+    another URL with the same key.
 
     KEYS is a Parquet, CSV, TSV or JSON-lines file, or text with a URL a line; - for stdin. The result is a folder of
     Parquet files, or one file: row_id is the line or row of the input, whose columns have the prefix input_. Lines that

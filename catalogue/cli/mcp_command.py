@@ -33,11 +33,11 @@ _MAX_REQUESTS = 200
 )
 @common
 def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int, names: tuple[str, ...]) -> None:
-    """Serve assistants by the Model Context Protocol, on the standard streams or over HTTP.
+    """Serve assistants by the Model Context Protocol.
 
-    Its tools list crawls, price queries, find captures, read archived pages, draw samples and run SQL over the
-    metadata. They only read, and the whole process makes at most --max-requests requests. Clients start it themselves;
-    see docs/how-to/assistants.md.
+    It uses the standard streams, or HTTP. Its tools list crawls, price queries, find captures, read archived pages,
+    draw samples and run SQL over the metadata. They only read, and the whole process makes at most --max-requests
+    requests. Clients start it themselves; see docs/how-to/assistants.md.
 
     \b
     catalogue mcp

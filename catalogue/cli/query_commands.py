@@ -62,10 +62,11 @@ def plan(
     output: Path | None,
     **parameters: Any,
 ) -> None:
-    """Print what a query would read: files, row groups, pages, requests, bytes and seconds.
+    """Print what a query would read.
 
-    Makes no requests, except for the list of crawls if latest, a year or a range needs it. Where page indexes are not
-    stored yet, the pages are an estimate; --indexes fetches and stores them.
+    That is files, row groups, pages, requests, bytes and seconds. Makes no requests, except for the list of crawls
+    if latest, a year or a range needs it. Where page indexes are not stored yet, the pages are an estimate;
+    --indexes fetches and stores them.
 
     Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
     path, crawl, subset, row_group, column, start and end (exclusive), bytes. They still have to filter by url_surtkey.
@@ -265,10 +266,10 @@ def _count(found: "Captures", *, by_crawl: bool) -> int:
 def old_index(
     options: Common, *, patterns: tuple[str, ...], path: str | None, limit: int | None, budget: Budget
 ) -> None:
-    """Find captures of the crawl of 2012 in its URL index, as JSON lines for catalogue fetch.
+    """Find captures of the crawl of 2012 in its URL index.
 
-    No harvest is necessary. This index contains exact URLs: www., letter case and a trailing slash matter. It has no
-    times and no statuses.
+    They are JSON lines for catalogue fetch. No harvest is necessary. This index contains exact URLs: www., letter
+    case and a trailing slash matter. It has no times and no statuses.
 
     \b
     catalogue old-index example.com/page www.example.com/page

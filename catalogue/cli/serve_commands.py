@@ -95,11 +95,11 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     access_log: str | None,
     proxied: bool,
 ) -> None:
-    """Serve the CDX API of index.commoncrawl.org, a JSON API and web pages.
+    """Serve the CDX API, a JSON API and web pages.
 
-    Clients of that server need only the new address. They find all crawls, and the captures of harvested ones. The
-    header Catalogue-Incomplete says what is missing from an answer. (cdxt refuses lists of fewer than 60 crawls, such
-    as the demo's.)
+    The CDX API is that of index.commoncrawl.org. Clients of that server need only the new address. They find all
+    crawls, and the captures of harvested ones. The header Catalogue-Incomplete says what is missing from an answer.
+    (cdxt refuses lists of fewer than 60 crawls, such as the demo's.)
 
     \b
     catalogue serve
@@ -142,7 +142,9 @@ def serve(  # noqa: PLR0913 - one parameter for each option
 @click.option("--serve", is_flag=True, help="Keep serving the miniature crawl until Ctrl-C, to try commands on it.")
 @common
 def demo(options: Common, *, keep: bool, serve: bool) -> None:
-    """Run the most important commands on a miniature crawl, offline, in a minute.
+    """Run the main commands on a miniature crawl, offline.
+
+    It takes a minute.
 
     \b
     catalogue demo

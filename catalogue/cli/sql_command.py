@@ -69,11 +69,12 @@ def sql(
     json_: bool,
     chunks_of: tuple[str, ...],
 ) -> None:
-    """Run SQL over the metadata database; without SQL on a terminal, open a DuckDB shell.
+    """Run SQL over the metadata, or open a DuckDB shell.
 
-    SQL is an argument, the name of a file of queries/, or read from stdin. The views are crawls, files, row_groups,
-    pages and column_chunks. After catalogue export ducklake, cc.captures is a table of all captures. DuckDB reads it
-    from the source without a rate limit, so always filter by crawl and by surt_match(url_surtkey, PATTERN).
+    A shell opens without SQL on a terminal. SQL is an argument, the name of a file of queries/, or read from stdin.
+    The views are crawls, files, row_groups, pages and column_chunks. After catalogue export ducklake, cc.captures
+    is a table of all captures. DuckDB reads it from the source without a rate limit, so always filter by crawl and
+    by surt_match(url_surtkey, PATTERN).
 
     \b
     catalogue sql "select crawl, count(*) from row_groups group by 1"

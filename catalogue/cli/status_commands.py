@@ -34,9 +34,10 @@ _LONGEST = 1000
 @json_option
 @common
 def status(options: Common, *, json_: bool) -> None:
-    """Print what is stored: files, row groups, missing bounds, failures and sizes; and what to do next.
+    """Print what is stored, and what to do next.
 
-    Row groups without bounds are read by every query, because their keys are unknown; backfill reads their keys once.
+    It counts files, row groups, missing bounds and failures, and adds up sizes. Row groups without bounds are read
+    by every query, because their keys are unknown; backfill reads their keys once.
 
     \b
     catalogue status
@@ -206,11 +207,11 @@ def _summary(done: "Checked", cost: str) -> list[str]:
 @json_option
 @common
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
-    """Examine the source and this installation, and explain what they mean for cost.
+    """Examine the source and this installation.
 
-    Makes ten requests at most: how the source answers ranges, how it identifies versions of files, and how one index
-    file is laid out. Nothing has to be harvested. The output contains no secret, contact or credential and can be
-    pasted into a bug report.
+    It explains what they mean for cost. Makes ten requests at most: how the source answers ranges, how it
+    identifies versions of files, and how one index file is laid out. Nothing has to be harvested. The output
+    contains no secret, contact or credential and can be pasted into a bug report.
 
     Exit status 75 if the source does not answer; the installation is examined all the same.
 

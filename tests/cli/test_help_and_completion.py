@@ -75,6 +75,26 @@ def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[s
 # ---- completion ----
 
 
+@pytest.mark.parametrize("group", [(), ("export",)])
+def test_summaries_are_complete(tmp_path: Path, group: tuple[str, ...]) -> None:
+    command = Command(tmp_path / "data", "https://data.example/", tmp_path)
+    _, _, listed = command(*group, "--help", COLUMNS="80").out.partition("Commands:\n")
+    assert listed.count("\n") >= 3
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines())
+
+
+def test_options_of_all_commands_are_in_one_line(tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", "https://data.example/", tmp_path)
+    assert "Maximum requests per second" in command("--help").out
+    for words, each in all_commands():
+        if words and not isinstance(each, click.Group):
+            shown = command(*words, "--help", COLUMNS="100").out
+            assert "Maximum requests per second" not in shown
+            _, _, last = shown.partition("Options of all commands: ")
+            names = "--data, --table, --source, --rate, --contact, --quiet, --verbose, --trace"
+            assert " ".join(last.split()) == f"{names}; see: catalogue -h"
+
+
 @pytest.fixture
 def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
     return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
