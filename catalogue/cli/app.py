@@ -213,7 +213,6 @@ class Command(click.Command):
                     ctx.fail(f"{option.opts[0]} takes one value, but is given {times} times.")
         return super().parse_args(ctx, args)
 
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of the command; those of all commands are in one line."""
         own, of_all = [], []

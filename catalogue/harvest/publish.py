@@ -86,9 +86,9 @@ def publish(  # noqa: PLR0913 - one parameter for each part
             with_list = {CRAWL_LIST: [], **crawls} if store.get("documents", COLLINFO) else crawls
             for crawl, paths in with_list.items():
                 digest, footers = write_rows(part, _rows(store, crawl, paths))
-                file = existing.get(f"crawls/{crawl}.{digest}.parquet")
+                file = existing.get(f"crawls/{crawl}.{digest}.zst")
                 if file is None or place.size(file.name) != file.size:
-                    file = _put(place, part, f"crawls/{crawl}.{digest}.parquet", footers)
+                    file = _put(place, part, f"crawls/{crawl}.{digest}.zst", footers)
                 files.append(file)
                 report(file)
             blocks = []

@@ -1,69 +1,64 @@
-"""The format of a snapshot: a manifest, which lists its files, and Parquet files with the stored values of a crawl.
+"""The format of a snapshot: a manifest, which lists its files, and files with the stored values of a crawl.
 
 ::
 
     snapshot.json                                    the manifest
-    crawls/CC-MAIN-2022-05.<contents>.parquet        what is stored of a crawl
-    crawls/crawls.<contents>.parquet                 the list of crawls
+    crawls/CC-MAIN-2022-05.<contents>.zst            what is stored of a crawl
+    crawls/crawls.<contents>.zst                     the list of crawls
     blocks/CC-MAIN-2022-05.<contents>.idx.gz         the list of blocks of the crawl's CDX index; see snapshot_lists
     tables/files.parquet, row_groups.parquet, pages.parquet
 
-The files of crawls have required columns, PLAIN values and ZSTD pages without dictionaries, so that decoding them here
-needs no Parquet library: files from outside can crash one.
+The file of a crawl is a stream of values: a line of JSON with ``length`` and ``digest``, then so many bytes. It needs
+no Parquet library, which a file from outside could crash.
 """
 
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, get_type_hints
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from catalogue.cdx.cluster import MAX_LIST
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first, select_crawls
-from catalogue.errors import BadSnapshot, FormatError, UnknownCrawl
+from catalogue.errors import BadSnapshot, UnknownCrawl
 from catalogue.formatting import join_first
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
-from catalogue.parquet.model import ColumnChunk, Footer
-from catalogue.parquet.thrift import Reader, typed
+from catalogue.parquet.thrift import typed
 from catalogue.store.stored_file import StoredFile
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MANIFEST = "snapshot.json"
 FORMAT = "catalogue snapshot"
-VERSION = 2
+VERSION = 3
 CRAWL_LIST = "crawls"
 """Stands for the crawl in the name of the file with the list of crawls."""
 TABLES = ("files", "row_groups", "pages")
 
 _MAX_FILE = 4 << 30
 _HEX = re.compile("[0-9a-f]{64}")
-_CRAWL_FILE = re.compile(r"crawls/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.parquet")
+_CRAWL_FILE = re.compile(r"crawls/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.zst")
 _LIST_FILE = re.compile(r"blocks/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.idx\.gz")
 _TABLE_FILE = re.compile(rf"tables/({'|'.join(TABLES)})\.parquet")
 
 _KINDS = ("manifest", "footer", "page_index")
 NO_ROW_GROUP = -1
-_INTEGERS = ("row_group", "file_size")
-_TEXTS = ("kind", "path", *_INTEGERS, "etag", "last_modified", "source", "harvested_at")
-SCHEMA = pa.schema(
-    [
-        *(pa.field(name, pa.int64() if name in _INTEGERS else pa.string(), nullable=False) for name in _TEXTS),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("digest", pa.string(), nullable=False),
-    ]
-)
-_COLUMNS = [(name, "INT64" if name in _INTEGERS else "BYTE_ARRAY", False, True) for name in SCHEMA.names]
-
-_ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 10_000
+_PART_BYTES, _PART_ROWS = 16 << 20, 10_000
+"""Values that are read at a time, and somewhat more: those of a file stay together."""
 _MAX_BYTES, _MAX_ROWS = 256 << 20, 100_000
-"""Of a decompressed row group from outside, which is in memory at once."""
-_ZSTD, _LEVEL = 6, 3
-_DATA_PAGE = _PLAIN = 0
+"""Values of a file of the source, which are in memory at once."""
+_MAX_LINE, _PIECE = 16 << 10, 1 << 20
+_LEVEL = 3
+_LARGEST_WINDOW = {int(zstd.DecompressionParameter.window_log_max): 23}
+"""8 MB, what the level has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,111 +203,84 @@ class Row(NamedTuple):
     row_group: int
     stored: StoredFile
 
-    def fields(self) -> tuple[str | int | bytes, ...]:
-        stored, digest = self.stored, hashlib.sha256(self.stored.data).hexdigest()
-        about = (stored.size, stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
-        return (self.kind, self.path, self.row_group, *about, stored.data, digest)
+    def line(self) -> bytes:
+        """Return the line before the bytes of the value."""
+        stored = self.stored
+        fields = {
+            "kind": self.kind,
+            "path": self.path,
+            "row_group": self.row_group,
+            "file_size": stored.size,
+            "etag": stored.etag,
+            "last_modified": stored.last_modified,
+            "source": stored.source,
+            "harvested_at": stored.taken,
+            "length": len(stored.data),
+            "digest": hashlib.sha256(stored.data).hexdigest(),
+        }
+        return json.dumps(fields).encode() + b"\n"
 
 
 def write_rows(path: Path, files: Iterable[list[Row]]) -> tuple[str, int]:
-    """Write a file; rows of one list stay in one row group.
+    """Write a file; rows of one file of the source are together, its footer first.
 
     Returns:
         A digest of the rows, and the number of footers.
     """
     digest, footers = hashlib.blake2b(digest_size=16), 0
-    options: dict[str, Any] = {"compression": "zstd", "compression_level": _LEVEL, "data_page_size": _ROW_GROUP_BYTES}
-    with pq.ParquetWriter(path, SCHEMA, use_dictionary=False, store_schema=False, **options) as writer:
-        pending: list[tuple[Any, ...]] = []
-        size = 0
-        for rows in files:
-            more = sum(len(row.stored.data) for row in rows)
-            if pending and (size + more > _ROW_GROUP_BYTES or len(pending) + len(rows) > _ROW_GROUP_ROWS):
-                writer.write_table(_table(pending))
-                pending, size = [], 0
-            size += more
-            for row in rows:
-                *about, data, data_digest = row.fields()
-                pending.append((*about, data, data_digest))
-                digest.update(repr((about, data_digest)).encode())
-                footers += row.kind == "footer"
-        writer.write_table(_table(pending))
+    with zstd.open(path, "wb", level=_LEVEL) as output:
+        for row in chain.from_iterable(files):
+            line = row.line()
+            output.write(line + row.stored.data)
+            digest.update(line)
+            footers += row.kind == "footer"
     return digest.hexdigest(), footers
 
 
-def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
-    columns = zip(*rows, strict=True)
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
-
-
 def read_rows(path: Path) -> Iterator[list[Row]]:
-    """Decode a file from outside, one row group after the other."""
+    """Decode a file from outside, some megabytes at a time.
+
+    Raises:
+        BadSnapshot: if it is invalid.
+    """
     try:
-        with path.open("rb") as file:
-            for group in _footer(file).row_groups:
-                left, columns = _MAX_BYTES, []
-                for chunk in group.chunks.values():
-                    values, size = _values(file, chunk, left)
-                    left -= size
-                    columns.append(values)
-                yield [_row(*fields) for fields in zip(*columns, strict=True)]
-    except (FormatError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        with zstd.open(path, options=_LARGEST_WINDOW) as file:
+            yield from _parts(file)
+    except (zstd.ZstdError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"is damaged or has another form: {str(error)[:200]}"
         raise BadSnapshot(message) from error
 
 
-def _footer(file: BinaryIO) -> Footer:
-    size = file.seek(0, 2)
-    file.seek(max(0, size - TRAILER))
-    length = footer_length(file.read())
-    file.seek(max(0, size - TRAILER - length))
-    footer = decode_footer(file.read(length), size)
-    columns = [(each.name, each.physical_type, each.optional, each.flat) for each in footer.columns.values()]
-    if columns != _COLUMNS or any(group.num_rows > _MAX_ROWS for group in footer.row_groups):
-        raise ValueError("it has other columns, or a row group has too many rows")
-    return footer
-
-
-def _values(file: BinaryIO, chunk: ColumnChunk, limit: int) -> tuple[list[Any], int]:
-    """Decode a column chunk; returns its values and the bytes of its decompressed pages."""
-    if len(chunk.range) > _MAX_BYTES or chunk.codec != _ZSTD:
-        raise ValueError(f"a column chunk of {chunk.column.name} with codec {chunk.codec}")
-    file.seek(chunk.range.start)
-    reader = Reader(file.read(len(chunk.range)))
-    values: list[Any] = []
+def _parts(file: zstd.ZstdFile) -> Iterator[list[Row]]:
+    rows: list[Row] = []
     size = 0
-    while reader.position < len(reader.data):
-        header = reader.struct()  # PageHeader: 1 type, 2 size, 3 compressed size, 5 DataPageHeader with 2 encoding
-        body = reader.data[reader.position : reader.position + header[3]]
-        reader.position += header[3]
-        size += header[2]
-        is_plain = (header[1], header.get(5, {}).get(2)) == (_DATA_PAGE, _PLAIN)
-        if not is_plain or header[2] < 0 or size > limit or header[3] != len(body):
-            raise ValueError(f"a page of {chunk.column.name}")
-        try:
-            page = pa.decompress(body, header[2], "zstd", asbytes=True)
-        except OSError as error:
-            raise ValueError(str(error)) from error
-        values += memoryview(page).cast("q") if chunk.column.physical_type == "INT64" else _byte_arrays(page)
-    if len(values) != chunk.num_values:
-        raise ValueError(f"{len(values):,} values of {chunk.column.name}")
-    return values, size
+    while line := file.readline(_MAX_LINE):
+        row = _row(json.loads(line), file)
+        if row.kind != "page_index" and (size >= _PART_BYTES or len(rows) >= _PART_ROWS):
+            yield rows
+            rows, size = [], 0
+        rows.append(row)
+        size += len(row.stored.data)
+        if size > _MAX_BYTES or len(rows) > _MAX_ROWS:
+            raise ValueError(f"too many page indexes of {row.path[:100]!r}")
+    yield rows
 
 
-def _byte_arrays(page: bytes) -> Iterator[bytes]:
-    position = 0
-    while position < len(page):
-        start = position + 4
-        position = start + int.from_bytes(page[position:start], "little")
-        if position > len(page):
-            raise ValueError("a value does not fit into its page")
-        yield page[start:position]
+def _row(fields: dict[str, Any], file: zstd.ZstdFile) -> Row:
+    kind, path, length = typed(fields["kind"], str), typed(fields["path"], str), typed(fields["length"], int)
+    etag, last_modified = (each and typed(each, str) for each in (fields["etag"], fields["last_modified"]))
+    source, taken = (typed(fields[name], str) for name in ("source", "harvested_at"))
+    if kind not in _KINDS or not 0 <= length <= _MAX_BYTES:
+        raise ValueError(f"unknown kind {kind[:20]!r}, or a length of {length}")
+    data = b"".join(iter(partial(_piece, file, [length]), b""))
+    if hashlib.sha256(data).hexdigest() != fields["digest"]:
+        raise ValueError(f"another digest of {path[:100]!r}")
+    stored = StoredFile(data, typed(fields["file_size"], int), etag or None, last_modified or None, source, taken)
+    return Row(kind, path, typed(fields["row_group"], int), stored)
 
 
-def _row(kind: bytes, path: bytes, row_group: int, size: int, *rest: bytes) -> Row:
-    etag, last_modified, source, harvested_at = (text.decode() for text in rest[:4])
-    data, digest = rest[4:]
-    if kind.decode() not in _KINDS or hashlib.sha256(data).hexdigest().encode() != digest:
-        raise ValueError(f"unknown kind {kind[:20]!r}, or another digest of {path[:100]!r}")
-    stored = StoredFile(data, size, etag or None, last_modified or None, source, harvested_at)
-    return Row(kind.decode(), path.decode(), row_group, stored)
+def _piece(file: zstd.ZstdFile, left: list[int]) -> bytes:
+    """Return the next bytes; a false length would demand any amount of memory."""
+    piece = file.read(min(left[0], _PIECE))
+    left[0] -= len(piece)
+    return piece

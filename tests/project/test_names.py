@@ -68,10 +68,10 @@ def _in_collinfo(name: str) -> bool:
 def _in_snapshot(name: str) -> bool:
     reported = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
     about = {"size": 1, "sha256": "0" * 64, "count": 1}
-    file = {"name": f"crawls/CC-MAIN-2022-05.{'0' * 32}.parquet", **about}
+    file = {"name": f"crawls/CC-MAIN-2022-05.{'0' * 32}.zst", **about}
     table = {"name": "tables/files.parquet", **about}
     assert unpack_snapshot(json.dumps(reported | {"files": [file], "tables": [table]}).encode())
-    parts = (name, f"crawls/{name}.{'0' * 32}.parquet", f"crawls/CC-MAIN-2022-05.{name}.parquet")
+    parts = (name, f"crawls/{name}.{'0' * 32}.zst", f"crawls/CC-MAIN-2022-05.{name}.zst")
     changes = [{"files": [file | {"name": each}]} for each in parts] + [{"files": [file | {"sha256": name}]}]
     changes += [{"tables": [table | {"name": each}]} for each in (name, f"tables/{name}.parquet")]
     unpack = _refused(lambda data: unpack_snapshot(data.encode()))
