@@ -72,7 +72,8 @@ IMPURE_MODULES = {
 HOMES = {
     "anyio": {"mcp_server"},
     "aiohttp": {"source"},
-    "backports": {"records"},
+    "backports": {"harvest", "records"},
+    "urllib3": {"source"},
     "botocore": {"source"},
     "brotli": {"records"},
     "chardetng_py": {"records"},
