@@ -9,10 +9,11 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Pipe, wait
 from multiprocessing.context import SpawnProcess
 from threading import Thread
@@ -84,6 +85,8 @@ def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
     Raises:
         QueryError: if it cannot listen there, or open the access log.
     """
+    # If a signal comes before the event loop runs.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     access_log, figures = options.open_access_log(), Figures(options.workers)
     with closing(options.service(figures)) as service, _listen(options) as listening:
         address = listening.getsockname()
@@ -145,6 +148,7 @@ class _OtherProcesses:
         arguments = self._options, self._figures.of_process(number)
         process = get_context("spawn").Process(target=_serve, args=arguments)
         # Ctrl-C reaches all processes of a terminal; this one stops the others. They inherit what is blocked here.
+        resource_tracker.ensure_running()  # which start() would do otherwise, and unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -93,6 +93,21 @@ def test_all_answer(asking: Command, crawl: str) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
+    """All processes receive it; the second one is still importing."""
+    with asking.start_anew("serve", "--port", "0", "--workers", "2") as process:
+        try:
+            wait_until(process, lambda: bool(children(process.pid)), pause=0.01)
+            for number in (*children(process.pid), process.pid):
+                os.kill(number, signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert err.splitlines()[-1] == b"stopped"
+
+
 def test_all_end_when_the_first_is_killed(asking: Command) -> None:
     with started(asking.start) as (process, address):
         (other,) = children(process.pid)
