@@ -48,7 +48,7 @@ def run_query(
     """Find the captures of a resolved query.
 
     Args:
-        session: of the store and the source.
+        session: opens the store and the source.
         query: the query.
         selection: its crawls and subsets.
         index: which index answers; ``auto`` for the cheaper one for each crawl.

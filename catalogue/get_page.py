@@ -45,7 +45,7 @@ class GetEstimate:
     spent: int
     """Requests so far."""
     requests: int
-    """With those so far."""
+    """Total, including ``spent``."""
     bytes: int
     seconds: float
     empty: tuple[str, ...] = ()

@@ -51,7 +51,6 @@ class ReadRange:
     """Bytes of the file."""
     etag: str | None
     sha256: str
-    """Of the range."""
     reason: str
     source: str
     """Address of the source."""

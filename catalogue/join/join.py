@@ -163,7 +163,7 @@ class _Run:
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
         self._scope = Scope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
-        """Of all crawls, in the order in which they are read."""
+        """Slices of all crawls, in reading order."""
         self._cut: list[tuple[str, str, str, list[Slice]]] = []
         """Crawl, index, state and slices of crawls that are not in the ledger yet."""
         self._ledger = JoinLedger(work / _LEDGER, self._described())

@@ -37,13 +37,13 @@ class JoinLedger:
         self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
         """State, index and slices."""
         self.parts: dict[str, Part] = {}
-        """By name of the slice."""
+        """Parts by name of the slice."""
         self.failed: dict[str, str] = {}
         """Reasons, by name of the slice."""
         self.input: dict[str, Any] = {}
         """What is known of the input; empty until its keys are sorted."""
         self.rows: int | None = None
-        """Of the complete result; None until it is on disk."""
+        """Rows of the complete result; None until it is on disk."""
         self._files: dict[str, int] = {}
         """Names and sizes of its files."""
         self._file: BinaryIO = resume(path)

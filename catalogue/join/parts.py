@@ -46,14 +46,7 @@ def write_part(
     keys: JoinKeys,
     path: Path,
 ) -> Part:
-    """Read the captures of a slice, and write its part.
-
-    Args:
-        kind: of the join.
-        captures: of the slice.
-        lookups: the intervals of the slice.
-        keys: of the join.
-        path: of the file; it is not written if it would be empty.
+    """Read the captures of a slice, and write its part if it has rows.
 
     Raises:
         SourceError: if a request fails.
@@ -162,9 +155,9 @@ def result_of(
     """Return the result for some patterns.
 
     Args:
-        kind: of the join, which is no inner one.
-        schema: of captures.
-        keys: of the join.
+        kind: kind of join, except ``inner``.
+        schema: schema of captures.
+        keys: keys of the join.
         parts: files that may have the patterns.
         unread: ascending numbers of patterns for which not everything was read.
         span: least and greatest number of the patterns.
@@ -214,7 +207,7 @@ def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]
     """Remove captures of other URLs from rows of the input that have exact ones in any file.
 
     Args:
-        files: of an inner join.
+        files: files of an inner join.
         count: rows of the input.
 
     Yields:

@@ -46,9 +46,8 @@ class Slice:
     crawl: str
     index: str
     subset: str
-    """Of the columnar index, whose subsets are sorted separately; empty for those of the query."""
+    """Subset of the columnar index, sorted separately; empty for all subsets of the query."""
     number: int
-    """From 0 on."""
     keys: KeyInterval
 
     @property
@@ -69,8 +68,8 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
     """Yield the pieces of row groups, given by their least and greatest keys.
 
     Args:
-        bounds: of the row groups.
-        keys: of a join whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
+        bounds: bounds of the row groups.
+        keys: keys whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
     """
 
     def piece() -> Piece:

@@ -20,7 +20,6 @@ from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit
 
 MAX_BYTES = 1_000_000_000
-"""Of a call."""
 _MAX_WAIT = 60.0
 """Seconds that a request may wait for the source; clients wait little longer."""
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
@@ -165,8 +164,8 @@ class Calls:
         """Prepare; nothing is opened yet.
 
         Args:
-            settings: with the data folder and the source.
-            max_requests: of all calls.
+            settings: select the data folder and the source.
+            max_requests: limit of all calls together.
             notify: called with sentences for the user, which are part of the answer, too.
             observer: called after each request.
         """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from catalogue.plan.plan import ReadPlan
 
 MAX_CHARACTERS = 40_000
-"""Of the rows of an answer, as JSON."""
+"""Length of an answer's rows as JSON."""
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"offsets end at {MAX_OFFSET:,}, so narrow the patterns, the times or the crawls"

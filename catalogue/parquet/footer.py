@@ -22,7 +22,7 @@ MAX_FOOTER = 4 << 20
 """Bytes; Common Crawl's footers have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
 MAX_ROWS = 1 << 25
-"""Of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
+"""Rows of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
 
 # Fields of FileMetaData
 _SCHEMA: Final = 2
@@ -98,7 +98,7 @@ def decode_chunks(
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file.
-        offset: of the row group's struct in the footer.
+        offset: the offset of the row group's struct in the footer.
         columns: see ``Footer``.
         created_by: see ``Footer``.
         ordered: see ``Footer``.

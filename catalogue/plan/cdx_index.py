@@ -53,7 +53,6 @@ class _Run(NamedTuple):
     start: int
     stop: int
     first_number: int
-    """Of the first block."""
     last_number: int
     first: tuple[int, int]
     """Shard and offset of the first block."""
@@ -94,10 +93,10 @@ class CdxIndex:
 
         Args:
             crawl: name of the crawl.
-            subsets: in the order of the result.
+            subsets: subsets in the order of the result.
             lists: the lists of blocks.
             source: returns the source of blocks.
-            cost: of the source.
+            cost: cost of the source.
         """
         self.crawl = crawl
         self._subsets = tuple(subsets)

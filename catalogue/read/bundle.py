@@ -13,7 +13,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.read.prefetch import LoadedRowGroup
 
 MOST_ROW_GROUPS = 64
-"""Of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
+"""Size of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
 MOST_ROWS = 1 << 16
 """That may match in a bundle; a larger row group is a bundle of its own."""
 MOST_BYTES = 2 << 20

@@ -33,21 +33,14 @@ class WaitingRows:
     """Rows of a crawl and subset, which are returned by key."""
 
     def __init__(self, schema: pa.Schema, order: RowOrder, most: int = _MOST) -> None:
-        """Keep at most about ``most`` bytes in memory.
-
-        Args:
-            schema: of the rows.
-            order: of the rows.
-            most: bytes.
-        """
+        """Keep at most about ``most`` bytes in memory."""
         self._schema, self._order, self._most = schema, order, most
         self._runs: list[deque[Ascending | _Spilled]] = []
         """Parts, each of which has no lower keys than the one before it."""
         self._bytes = 0
-        """In memory."""
         self._stack = ExitStack()
         self._end = 0
-        """Of the file."""
+        """End of the file."""
 
     def close(self) -> None:
         self._stack.close()

@@ -98,7 +98,7 @@ def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[
 
     Args:
         plan: its page indexes have been fetched.
-        settings: for each worker.
+        settings: settings of each worker.
         size: about the bytes of a task.
     """
     return (Task(each, settings) for each in sliced(plan, size))
@@ -112,7 +112,7 @@ class Workers:
 
         Args:
             executor: its workers must have this package.
-            settings: for each worker, with its machine's share of the rate.
+            settings: settings of each worker, with its machine's share of the rate.
             at_once: maximum tasks that are submitted at a time.
         """
         self.settings = settings

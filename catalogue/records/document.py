@@ -44,7 +44,7 @@ class Documents:
         Args:
             main_content: leave out navigation, footers and the like.
             markdown: convert pages to Markdown, too.
-            processes: at most; by default one for each core.
+            processes: limit; by default one for each core.
             seconds: that one document may take.
         """
         self._main_content, self._markdown = main_content, markdown

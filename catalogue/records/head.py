@@ -28,7 +28,7 @@ class Head:
     """A parsed head."""
 
     status_line: str
-    """Without its protocol."""
+    """The status line, except its protocol."""
     headers: Headers
     end: int
     """Where the content begins."""

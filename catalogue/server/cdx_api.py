@@ -26,7 +26,7 @@ from catalogue.surt import KeyInterval
 from catalogue.tables.stored_crawls import MARGIN
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
-"""Of an answer that the thread of the event loop writes, in some milliseconds."""
+"""Size of an answer that the thread of the event loop writes, in some milliseconds."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 

@@ -32,7 +32,7 @@ _MAX_INDEXED = 300
 _PART_BLOCKS = 5
 """Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
-"""Of a part, which is sorted in memory."""
+"""Size of a part, which is sorted in memory."""
 _MAX_LISTED = 50_000
 """Blocks of a result that is cut by the list of blocks."""
 _BATCH_ROWS = 8192

@@ -144,7 +144,7 @@ class Server(uvicorn.Server):
         """Create a server with ``Connection`` as its protocol.
 
         Args:
-            config: of uvicorn.
+            config: settings of uvicorn.
             max_connections: see ``Connection``.
             notify: called once if it cannot accept a connection.
             tick: called ten times a second.

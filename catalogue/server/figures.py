@@ -91,7 +91,7 @@ class Totals:
 
     routes: Sequence[RouteTotals]
     requests: int
-    """To the source since the server was started, with the bytes received."""
+    """Requests to the source since the server was started, with the bytes received."""
     bytes: int
     state: State
     processes: int

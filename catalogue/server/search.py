@@ -212,7 +212,7 @@ class SearchResult:
     """None if reading them would take too long."""
     more: bool
     first_plan: ReadPlan
-    """Before page indexes were fetched."""
+    """The plan before page indexes were fetched."""
     plan: ReadPlan
     seconds: float
     files: int

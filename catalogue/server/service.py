@@ -59,16 +59,16 @@ class Service:
 
         Args:
             data: the folder.
-            settings: of its source.
+            settings: select the source.
             at_once: queries answered in parallel.
             max_queued: queries that may wait.
             patience: seconds that a request to the source may wait.
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
             memory: bytes that the CDX API keeps in memory.
-            figures: of this process; others of the same server may add them to theirs.
+            figures: figures of this process; others of the same server may add them to theirs.
             notify: called with messages.
-            clock: of the rate limit.
+            clock: clock of the rate limit.
         """
         self.strict = strict
         self.crawls = CrawlList()

@@ -37,7 +37,7 @@ class RequestEvent:
     reason: str
     """What it is for, such as ``footer`` or ``pages of url``."""
     seconds: float
-    """Without waits for the rate limit."""
+    """Duration, except waits for the rate limit."""
     response: Response | None = None
     """None if it failed."""
     error: str = ""

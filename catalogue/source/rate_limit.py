@@ -92,9 +92,9 @@ class Limiter:
         """Prepare; the file is opened at the first request.
 
         Args:
-            policy: of the host.
-            clock: for waits.
-            file: of the state that all processes of the user share; None to share nothing.
+            policy: the host's policy.
+            clock: measures time and waits.
+            file: the state that all processes of the user share; None to share nothing.
         """
         self.policy = policy
         self.clock = clock

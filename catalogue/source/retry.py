@@ -63,13 +63,13 @@ class PoliteSource:
 
         Args:
             inner: makes the requests.
-            limiter: of the source's host.
+            limiter: limits requests to the source's host.
             notify: called with a sentence before a long wait.
             jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
             attempts: requests for one range before it fails.
             max_wait: longest wait in seconds for one range.
             observer: called after each request.
-            limit: of the number of requests.
+            limit: number of requests.
         """
         self.inner = inner
         self.limiter = limiter

@@ -18,7 +18,7 @@ from catalogue.errors import SourceUnavailable
 @dataclass(slots=True)
 class _Run:
     deadline: float
-    """In seconds of ``time.monotonic``."""
+    """Seconds of ``time.monotonic``."""
     connected: socket.socket | None = None
     is_late: bool = False
 
@@ -41,7 +41,6 @@ class RunningRequests:
         self._ended = Condition(self._lock)
         self._free = most
         self._running: dict[int, _Run] = {}
-        """By thread."""
         self._watch: Thread | None = None
         self._closed = False
 
