@@ -435,9 +435,9 @@ class Catalogue(ReprMixin):
         from catalogue.read.dataframes import check_polars
 
         check_polars()
-        from catalogue.scan.lazy_frame import Budget, scan
+        from catalogue.scan.lazy_frame import ScanBudget, scan
 
-        return scan(self.session, Query.of(patterns, match=match, **query), Budget(max_requests, max_bytes))
+        return scan(self.session, Query.of(patterns, match=match, **query), ScanBudget(max_requests, max_bytes))
 
     def join(
         self,

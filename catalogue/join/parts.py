@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, put_in_place, whole_file
 from catalogue.join.exact import EXACT, are_true, latest_of_rows, with_exact
-from catalogue.join.join_ledger import Part
+from catalogue.join.join_ledger import JoinPart
 from catalogue.join.keys import ROW, JoinKeys
 from catalogue.join.kinds import Kind, distinct, pairs
 from catalogue.join.lookups import NUMBER, Lookups
@@ -45,7 +45,7 @@ def write_part(
     lookups: Lookups,
     keys: JoinKeys,
     path: Path,
-) -> Part:
+) -> JoinPart:
     """Read the captures of a slice, and write its part if it has rows.
 
     Raises:
@@ -62,9 +62,9 @@ def write_part(
                 else _write_joined(kind, found, keys, temporary)
             )
         if of is None:
-            return Part("", 0, 0, 0, 0)
+            return JoinPart("", 0, 0, 0, 0)
         put_in_place(temporary, path)
-        return Part(path.name, of.rows, path.stat().st_size, of.first, of.last)
+        return JoinPart(path.name, of.rows, path.stat().st_size, of.first, of.last)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -47,7 +47,7 @@ class Way:
     slices: list[Slice]
 
 
-class Scope:
+class JoinScope:
     """What a join reads."""
 
     def __init__(self, session: Session, query: Query, kind: Kind, sizes: Sizes) -> None:

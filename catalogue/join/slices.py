@@ -55,7 +55,7 @@ class Slice:
         return "-".join(filter(None, [self.crawl, self.subset, f"{self.number:05}"]))
 
 
-class Piece(NamedTuple):
+class SlicePiece(NamedTuple):
     """Row groups or blocks that are in the same slice, because a key may be in several of them."""
 
     least: bytes
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
     """Returns whether a slice may start here."""
 
 
-def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[Piece]:
+def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[SlicePiece]:
     """Yield the pieces of row groups, given by their least and greatest keys.
 
     Args:
@@ -72,8 +72,8 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
         keys: keys whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
     """
 
-    def piece() -> Piece:
-        return Piece(least, count, partial(keys.lacks, least)) if keys else Piece(least, count)
+    def piece() -> SlicePiece:
+        return SlicePiece(least, count, partial(keys.lacks, least)) if keys else SlicePiece(least, count)
 
     least, reached, count = b"", b"", 0
     for low, high in sorted(bounds):
@@ -86,15 +86,15 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
         yield piece()
 
 
-def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[Piece]:
+def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[SlicePiece]:
     """Yield runs of blocks; a slice may not start with a key of the join, which the block before can have, too."""
     for part in listed.parts():
         for place in range(0, len(part), run):
             key = part.key(place)
-            yield Piece(key, min(run, len(part) - place), partial(keys.lacks, key))
+            yield SlicePiece(key, min(run, len(part) - place), partial(keys.lacks, key))
 
 
-def cut(crawl: str, index: str, subset: str, pieces: Iterable[Piece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
+def cut(crawl: str, index: str, subset: str, pieces: Iterable[SlicePiece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
     """Cut keys between pieces; return the slices that have keys."""
     if len(keys) <= sizes.few:
         pieces = ()

@@ -10,8 +10,8 @@ from catalogue.errors import FormatError, SourceError
 from catalogue.formatting import plural, to_json
 from catalogue.mcp_server.answers import (
     CapturesAnswer,
-    CrawlPrice,
     CrawlsAnswer,
+    IndexChoice,
     ListedCrawl,
     NotRead,
     PlanAnswer,
@@ -94,7 +94,7 @@ def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
     with call.within(call.left):
         planned = call.catalogue.captures(**arguments.options(), columns=["url"]).explain()
     prices = [
-        CrawlPrice(
+        IndexChoice(
             crawl=each.crawl,
             chosen=_price(each),
             other=_price(each.other) if each.other else None,

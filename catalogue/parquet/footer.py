@@ -82,7 +82,7 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         Encrypted: if columns are encrypted.
     """
     try:
-        return _Decoder(data, file_size).footer()
+        return _FooterDecoder(data, file_size).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
@@ -143,7 +143,7 @@ class _RowGroup:
         """Offsets in the footer, by name of the column."""
 
 
-class _Decoder:
+class _FooterDecoder:
     """The state for decoding one footer."""
 
     def __init__(self, data: bytes, file_size: int) -> None:

@@ -77,7 +77,7 @@ def requests_for(reason: str) -> Iterator[None]:
         _reason.reset(token)
 
 
-class Observation:
+class RequestObservation:
     """Reports one request to an observer when it has ended."""
 
     def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:

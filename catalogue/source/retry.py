@@ -21,7 +21,7 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
-from catalogue.source.observe import Observation, Observer, RequestLimit
+from catalogue.source.observe import Observer, RequestLimit, RequestObservation
 from catalogue.source.rate_limit import Limiter, long_wait_error
 
 ATTEMPTS = 12
@@ -180,7 +180,7 @@ class PoliteSource:
     def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
         if not self._observer:
             return self.inner.get(path, requested, pin=pin)
-        observation = Observation(self._observer, self.url, path, requested)
+        observation = RequestObservation(self._observer, self.url, path, requested)
         try:
             response = self.inner.get(path, requested, pin=pin)
         except CatalogueError as error:
