@@ -310,8 +310,8 @@ class Catalogue(ReprMixin):
         Works with nothing harvested, and if the source does not answer. Only what is known about the host is stored.
 
         Args:
-            crawl: whose index file is examined, or ``latest``; by default the newest stored one, or else the newest
-                listed.
+            crawl: a crawl whose index file is examined, or ``latest``; by default the newest stored one, or else
+                the newest listed.
 
         Raises:
             UnknownCrawl: if the source does not have the crawl.
@@ -563,7 +563,7 @@ class Catalogue(ReprMixin):
             at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
             follow: follow archived redirects, first in the same crawl.
-            max_requests: that need no approval.
+            max_requests: requests that need no approval.
             approve: called with the estimated cost before more requests are made; by default raises TooExpensive.
 
         Raises:
@@ -598,7 +598,7 @@ class Catalogue(ReprMixin):
         """Fetch records into a file. If it is stopped, the same call continues; later it fetches only what is missing.
 
         Args:
-            captures: whose records are fetched.
+            captures: captures to fetch.
             output: a file, such as ``found.warc.gz``, with its ledger next to it; or the URL of one that fsspec can
                 write to, which one machine at a time may write; or an open file for ``warc``, ``text`` and
                 ``metadata``, which cannot be resumed.
@@ -643,7 +643,7 @@ class Catalogue(ReprMixin):
         warning.
 
         Args:
-            captures: whose records are fetched.
+            captures: captures to fetch.
             main_content: leave out navigation, footers and the like from texts.
 
         Raises:
@@ -812,8 +812,7 @@ class Catalogue(ReprMixin):
         Args:
             path: the folder.
             crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; by default the
-                source.
+            location: address of the files for engines, such as ``s3a://commoncrawl/`` for Spark; by default the source.
 
         Raises:
             QueryError: if the path is something else, a path or the location cannot be written into tables, nothing is

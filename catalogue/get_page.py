@@ -101,7 +101,7 @@ class _Candidate:
     time: int
     """Milliseconds since 1970."""
     target: str | None
-    """Where it redirects to, if the index says it."""
+    """The URL it redirects to, if the index has it."""
     distance: float
     """Milliseconds from the requested time."""
     exact: bool
@@ -177,7 +177,7 @@ def _nearer(known: _Candidate | None, found: _Candidate) -> _Candidate:
 class _Search:
     session: Session
     crawls: list[Crawl]
-    """Newest first."""
+    """Crawls, newest first."""
     allowed: int
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)

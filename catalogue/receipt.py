@@ -46,7 +46,7 @@ class ReadRange:
     path: str
     start: int
     end: int
-    """Exclusive."""
+    """The end is exclusive."""
     size: int
     """Bytes of the file."""
     etag: str | None

@@ -41,7 +41,7 @@ class Selection:
     """The crawls and subsets of a question."""
 
     crawls: tuple[str, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     subsets: tuple[str, ...]
     """Subsets in the order of the result; empty for all of a dataset other than Common Crawl's index."""
     missing: tuple[str, ...] = ()

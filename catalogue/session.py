@@ -76,7 +76,7 @@ class Session:
             folder: the data folder.
             settings: select the source and its use.
             dataset: name of a dataset other than Common Crawl's index.
-            executor: whose workers read.
+            executor: workers that read.
             notify: called with sentences for the user.
             max_wait: seconds that a request may wait for the rate limit; longer waits raise ``Throttled`` at once.
             clock: makes the clock of a source.

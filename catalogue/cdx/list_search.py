@@ -39,7 +39,7 @@ _COMPLETE_GAP = 192 << 10
 _PIECE = 8 << 20
 """Largest range of one request."""
 _MAX_PROBES = 64
-"""More than bisection of the largest list needs."""
+"""Bisection of the largest list needs fewer."""
 _TRUSTED = 4
 """Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
 

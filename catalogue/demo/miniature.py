@@ -40,7 +40,7 @@ _FEWEST_PAGES = 1000
 """The traps would be most of a smaller crawl."""
 
 _ROW_GROUP = 190
-"""About the rows of a row group; Common Crawl's have a million."""
+"""Rows of a row group; Common Crawl's have a million."""
 
 _REQUIRED = (
     *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path"),

@@ -30,6 +30,7 @@ class Joined(ReprMixin):
     """A folder with Parquet files, or one file."""
     how: str
     rows: int
+    """Rows of the result."""
     input_rows: int
     patterns: int
     """Different keys, hosts, domains or prefixes."""
@@ -46,7 +47,7 @@ class Joined(ReprMixin):
     requests: int
     """Requests of this run."""
     bytes: int
-    """Received by this run."""
+    """Bytes that this run received."""
     failed: dict[str, str] = field(default_factory=dict)
     """Reasons why slices could not be read, by name."""
     missing: tuple[str, ...] = ()

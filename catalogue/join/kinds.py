@@ -21,7 +21,7 @@ from catalogue.surt import Match
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
 """Pairs of captures and rows of the input that are made at a time, and about their bytes."""
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""Instead of times that are unknown."""
+"""Replace unknown times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,10 +206,6 @@ def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> 
 def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
     """Remove captures of other URLs from rows of the input that have exact ones in any file.
 
-    Args:
-        files: files of an inner join.
-        count: rows of the input.
-
     Yields:
         Each file that was replaced, and the number of its rows.
     """

@@ -37,7 +37,7 @@ class JoinEstimate(ReprMixin):
     patterns: int
     """Different ones."""
     crawls: tuple[CrawlPrice, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     requests: int
     bytes: int
     seconds: float

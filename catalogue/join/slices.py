@@ -17,9 +17,9 @@ class Sizes:
     """How large the parts of a join are, which decides about its memory and what an interruption costs."""
 
     keys: int = 100_000
-    """About the most keys of a slice."""
+    """Limit of the keys of a slice, about."""
     row_groups: int = 32
-    """About the most row groups that a slice may have to read: some GB."""
+    """Limit of the row groups that a slice reads, about: some GB."""
     blocks: int = 500
     """The same of the CDX index, of whose rows some wait in memory."""
     run: int = 16

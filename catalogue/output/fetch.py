@@ -33,7 +33,7 @@ class FetchEstimate(ReprMixin):
     captures: int
     requests: int
     bytes: int
-    """Including gaps between records that are fetched by one request."""
+    """Bytes, including gaps between records that are fetched by one request."""
     seconds: float
     """Duration at the source's rate limit."""
     hosts: dict[str, int]

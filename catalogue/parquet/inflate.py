@@ -78,7 +78,6 @@ class _Page(NamedTuple):
     """Header of the decompressed page, without a checksum."""
     start: int
     end: int
-    """Where its compressed bytes are."""
     inflated: int
     crc: int | None
 

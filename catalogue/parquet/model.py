@@ -131,7 +131,7 @@ class Footer:
     created_by: str
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
-    """Ascending, without empty ones."""
+    """Row groups in ascending order, except empty ones."""
     codecs: tuple[str, ...]
     """Names of the codecs of its column chunks."""
     ordered: bool

@@ -43,7 +43,7 @@ class PageHeader:
     inflated: int
     """Uncompressed bytes without this header, as stated; decoders allocate them."""
     num_values: int
-    """Including nulls; rows of a flat column."""
+    """Values, including nulls; rows of a flat column."""
     encoding: int | None
     """Encoding of the values; None for other pages, or if unknown."""
     has_crc: bool

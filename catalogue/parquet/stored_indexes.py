@@ -152,14 +152,7 @@ def _bounds_of_pages(column_index: bytes) -> Bounds | None:
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
-    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index.
-
-    Args:
-        footer: the file's footer.
-        key_column: its name.
-        body: bytes of the file.
-        start: their offset in the file.
-    """
+    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index."""
     stored = ByteRange(start, start + len(body))
     found = {}
     for group in footer.row_groups:

@@ -45,7 +45,7 @@ _LONGEST_VARINT_BYTES: Final = 10
 _LONGEST_SHIFT: Final = 49
 """A byte's shift in a varint whose value fits into 64 bits with a sign."""
 _MAX_FIELD: Final = 1 << 40
-"""Far beyond the 16 bits of the specification."""
+"""The specification has 16 bits."""
 
 
 class ThriftError(ValueError):

@@ -46,7 +46,7 @@ class ReadPlan(ReprMixin):
     """Schema before the residual filter: everything that is read."""
     cost: Cost
     crawls: tuple[CrawlPlan, ...]
-    """Newest first. With a limit, crawls are left out that are not needed for certain."""
+    """Crawls, newest first. A limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
 

@@ -21,7 +21,7 @@ from catalogue.read.prefetch import LoadedRowGroup
 BATCH_ROWS = 1 << 16
 """Maximum rows decoded at a time."""
 BATCH_BYTES = 64 << 20
-"""About the uncompressed bytes decoded at a time."""
+"""Uncompressed bytes decoded at a time, about."""
 MAX_PAGE = 256 << 20
 """Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024

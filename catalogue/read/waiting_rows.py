@@ -15,7 +15,7 @@ from catalogue.read.row_order import Ascending, RowOrder
 
 _MOST = 64 << 20
 _BATCH_BYTES, _LEAST_BATCH_BYTES = 1 << 20, 1 << 16
-"""About the bytes of a batch in the file, the second where there are many runs: a batch of each is in memory."""
+"""Bytes of a batch in the file, and where there are many runs: a batch of each is in memory."""
 
 
 class _Spilled(NamedTuple):

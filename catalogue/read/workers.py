@@ -22,7 +22,7 @@ from catalogue.source.open import open_source
 from catalogue.surt import END
 
 SLICE = 64 << 20
-"""About the bytes of a task: some seconds of work, and a table of modest size."""
+"""Bytes of a task, about: some seconds of work, and a table of modest size."""
 
 
 class _Result(Protocol):
@@ -99,7 +99,7 @@ def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[
     Args:
         plan: its page indexes have been fetched.
         settings: settings of each worker.
-        size: about the bytes of a task.
+        size: bytes of a task, about.
     """
     return (Task(each, settings) for each in sliced(plan, size))
 

@@ -45,7 +45,7 @@ class Documents:
             main_content: leave out navigation, footers and the like.
             markdown: convert pages to Markdown, too.
             processes: limit; by default one for each core.
-            seconds: that one document may take.
+            seconds: time limit of a document.
         """
         self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds

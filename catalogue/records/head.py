@@ -31,7 +31,7 @@ class Head:
     """The status line, except its protocol."""
     headers: Headers
     end: int
-    """Where the content begins."""
+    """Start of the content."""
 
 
 def parse_warc_head(data: bytes) -> Head:

@@ -55,6 +55,7 @@ class Record(ReprMixin):
     kind: str
     """``response``, ``revisit`` and so on."""
     headers: Headers
+    """Headers of the record."""
     status_line: str
     """The HTTP status line, except its protocol; empty if there is none."""
     http_headers: Headers

@@ -29,7 +29,7 @@ class ResultBlock:
     """A part of a result between two keys."""
 
     intervals: tuple[KeyInterval, ...]
-    """Disjoint and ascending."""
+    """The intervals are disjoint and ascending."""
     size: int
     """Approximate number of blocks of the CDX index, at least 1."""
 
@@ -43,7 +43,7 @@ class ResultPage:
     blocks: int = 0
     """Blocks of all pages."""
     parts: tuple[tuple[KeyInterval, ...], ...] = ()
-    """Read one after the other; empty if the page does not exist."""
+    """Intervals to read in turn; empty if the page does not exist."""
     missing: tuple[str, ...] = ()
     """Messages about files that are not stored."""
 

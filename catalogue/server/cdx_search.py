@@ -28,7 +28,7 @@ from catalogue.server.memory import Memory, size_of
 from catalogue.surt import KeyInterval, Match, merge
 
 _MAX_INDEXED = 300
-"""Above this number of row groups, pages are cut between row groups, without page indexes."""
+"""Row groups; more are cut between row groups, without page indexes."""
 _PART_BLOCKS = 5
 """Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29

@@ -207,7 +207,7 @@ class SearchResult:
     """Captures of a page, and their cost."""
 
     crawls: tuple[str, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
     more: bool

@@ -159,7 +159,7 @@ class _Update:
         Args:
             crawl: its name.
             files: paths of its stored files, with the numbers of their rows.
-            indexes: the same of the page indexes.
+            indexes: keys of the page indexes, with the numbers of their rows.
             before: its state in the last update.
             schemas: schemas of the last update.
             state: the tables' state, with the state of the store.
