@@ -51,7 +51,7 @@ class Captures(ReprMixin):
         """Take a query and the indexes of its crawls.
 
         Args:
-            session: which reads.
+            session: the session that reads.
             question: the query and the indexes.
             workers: reads plans; None for threads of this process.
             distinct: how duplicates are removed; None to keep them.

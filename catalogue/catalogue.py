@@ -281,7 +281,7 @@ class Catalogue(ReprMixin):
             crawls: stored crawls whose values are checked: names, years, ranges ``A..B``, ``latest`` or ``all``.
             read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
                 ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
-            seed: of the random share; by default a new one each time.
+            seed: selects the random share; by default a new one each time.
             repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata
                 database.
             report: called with the progress, instead of a progress bar.
@@ -310,8 +310,8 @@ class Catalogue(ReprMixin):
         Works with nothing harvested, and if the source does not answer. Only what is known about the host is stored.
 
         Args:
-            crawl: whose index file is examined, or ``latest``; by default the newest stored one, or else the newest
-                listed.
+            crawl: a crawl whose index file is examined, or ``latest``; by default the newest stored one, or else
+                the newest listed.
 
         Raises:
             UnknownCrawl: if the source does not have the crawl.
@@ -350,7 +350,7 @@ class Catalogue(ReprMixin):
                 default.
             subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
                 ``warc``, or with ``status`` those that can have it.
-            columns: of the result, ``*`` for all; by default those of the CDX index, or all of another dataset.
+            columns: result columns, ``*`` for all; by default those of the CDX index, or all of another dataset.
                 ``crawl`` and ``subset`` are always added, if the paths have them.
             where: boolean expressions over the columns in DuckDB's SQL; all must be true.
             status: ``200``, ``"2xx"``, ``"200,404"`` or a list of these.
@@ -359,7 +359,7 @@ class Catalogue(ReprMixin):
             lang: languages in ISO 639-3, such as ``"isl"``; a capture needs one of them.
             from_: first time, inclusive: ``2022``, ``20220131``, ``2022-01-31T12:00:00`` (UTC), or a date or datetime.
             to: last time, inclusive; a day, month or year includes all of it.
-            limit: of rows; reading stops when they are found.
+            limit: number of rows; reading stops when they are found.
             match: ``exact``, ``prefix``, ``host`` or ``domain``, instead of the wildcards of patterns.
             exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
             ordered: sort by key, time and crawl, then by the other columns; the whole result is in memory.
@@ -422,8 +422,8 @@ class Catalogue(ReprMixin):
         Args:
             patterns: see ``captures``.
             match: see ``captures``.
-            max_requests: of one ``collect``.
-            max_bytes: of one ``collect``.
+            max_requests: limit of one ``collect``.
+            max_bytes: limit of one ``collect``.
             query: see ``captures``, without ``limit``, ``unique`` and ``latest``, for which polars has ``head`` and
                 ``unique``; columns are by default all that the index has.
 
@@ -435,9 +435,9 @@ class Catalogue(ReprMixin):
         from catalogue.read.dataframes import check_polars
 
         check_polars()
-        from catalogue.scan.lazy_frame import Budget, scan
+        from catalogue.scan.lazy_frame import ScanBudget, scan
 
-        return scan(self.session, Query.of(patterns, match=match, **query), Budget(max_requests, max_bytes))
+        return scan(self.session, Query.of(patterns, match=match, **query), ScanBudget(max_requests, max_bytes))
 
     def join(
         self,
@@ -559,11 +559,11 @@ class Catalogue(ReprMixin):
         page is false.
 
         Args:
-            url: of the page; scheme, case of the host, default port and percent-encoding do not matter.
+            url: scheme, case of the host, default port and percent-encoding do not matter.
             at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
             follow: follow archived redirects, first in the same crawl.
-            max_requests: that need no approval.
+            max_requests: requests that need no approval.
             approve: called with the estimated cost before more requests are made; by default raises TooExpensive.
 
         Raises:
@@ -598,7 +598,7 @@ class Catalogue(ReprMixin):
         """Fetch records into a file. If it is stopped, the same call continues; later it fetches only what is missing.
 
         Args:
-            captures: whose records are fetched.
+            captures: captures to fetch.
             output: a file, such as ``found.warc.gz``, with its ledger next to it; or the URL of one that fsspec can
                 write to, which one machine at a time may write; or an open file for ``warc``, ``text`` and
                 ``metadata``, which cannot be resumed.
@@ -643,7 +643,7 @@ class Catalogue(ReprMixin):
         warning.
 
         Args:
-            captures: whose records are fetched.
+            captures: captures to fetch.
             main_content: leave out navigation, footers and the like from texts.
 
         Raises:
@@ -657,7 +657,7 @@ class Catalogue(ReprMixin):
         """Open the URL index of the crawl of 2012, which has no columnar index.
 
         Args:
-            path: of the index file, relative to the source; by default that of Common Crawl.
+            path: the index file, relative to the source; by default that of Common Crawl.
         """
         from catalogue.url_index_2012.lookup import PATH, OldIndex
 
@@ -775,7 +775,7 @@ class Catalogue(ReprMixin):
         attaches the one in the data folder as ``cc``.
 
         Args:
-            path: of the file; by default ``captures.ducklake`` in the data folder.
+            path: the file; by default ``captures.ducklake`` in the data folder.
             crawls: stored crawls: names, ranges ``A..B``, ``latest`` or ``all``.
             backend: ``sqlite`` or ``duckdb``; by default that of the existing lake, else ``sqlite``.
 
@@ -810,10 +810,9 @@ class Catalogue(ReprMixin):
             index.where("url_surtkey LIKE 'com,example)/%'")
 
         Args:
-            path: of its folder.
+            path: the folder.
             crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; by default the
-                source.
+            location: address of the files for engines, such as ``s3a://commoncrawl/`` for Spark; by default the source.
 
         Raises:
             QueryError: if the path is something else, a path or the location cannot be written into tables, nothing is

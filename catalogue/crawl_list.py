@@ -35,7 +35,7 @@ class CrawlList:
     """Crawls, newest first, and how complete the list is."""
 
     crawls: list[Crawl]
-    """Of the list, and found by their manifests."""
+    """Listed crawls, and those found by their manifests."""
     found: tuple[str, ...] = ()
     """Names of crawls found by their manifests."""
     warning: str | None = None

@@ -48,10 +48,10 @@ def run_query(
     """Find the captures of a resolved query.
 
     Args:
-        session: of the store and the source.
+        session: opens the store and the source.
         query: the query.
         selection: its crawls and subsets.
-        index: which index answers; ``auto`` for the cheaper one for each crawl.
+        index: name of the index that answers; ``auto`` for the cheaper one for each crawl.
         distinct: how duplicates are removed.
 
     Raises:

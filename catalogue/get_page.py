@@ -45,7 +45,7 @@ class GetEstimate:
     spent: int
     """Requests so far."""
     requests: int
-    """With those so far."""
+    """Total, including ``spent``."""
     bytes: int
     seconds: float
     empty: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class _Enough(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Candidate:
     """A capture, and how well it answers."""
 
     capture: Capture
@@ -101,7 +101,7 @@ class _Found:
     time: int
     """Milliseconds since 1970."""
     target: str | None
-    """Where it redirects to, if the index says it."""
+    """The URL it redirects to, if the index has it."""
     distance: float
     """Milliseconds from the requested time."""
     exact: bool
@@ -135,14 +135,14 @@ class _Candidates:
 
     first_crawl: bool
     """Whether the captures of the first crawl that has some are better than those of others."""
-    usable: dict[bool, _Found] = field(default_factory=dict)
+    usable: dict[bool, _Candidate] = field(default_factory=dict)
     """Pages and redirects: the best one that is exact, and the best other one."""
-    failed: dict[bool, _Found] = field(default_factory=dict)
+    failed: dict[bool, _Candidate] = field(default_factory=dict)
     """The same of captures with another status."""
 
-    def add(self, of_crawl: Iterable[_Found]) -> bool:
+    def add(self, of_crawl: Iterable[_Candidate]) -> bool:
         """Add the captures of a crawl; return whether one is usable."""
-        usable: dict[bool, _Found] = {}
+        usable: dict[bool, _Candidate] = {}
         for found in of_crawl:
             if not (found.is_page or found.is_redirect):
                 self.failed[found.exact] = _nearer(self.failed.get(found.exact), found)
@@ -164,12 +164,12 @@ class _Candidates:
         return self.first_crawl or distance >= best.distance
 
     @property
-    def best(self) -> _Found | None:
+    def best(self) -> _Candidate | None:
         kinds = ((kind, exact) for exact in (True, False) for kind in (self.usable, self.failed))
         return next((kind[exact] for kind, exact in kinds if exact in kind), None)
 
 
-def _nearer(known: _Found | None, found: _Found) -> _Found:
+def _nearer(known: _Candidate | None, found: _Candidate) -> _Candidate:
     return min(known or found, found, key=lambda each: each.nearness)
 
 
@@ -177,7 +177,7 @@ def _nearer(known: _Found | None, found: _Found) -> _Found:
 class _Search:
     session: Session
     crawls: list[Crawl]
-    """Newest first."""
+    """Crawls, newest first."""
     allowed: int
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
@@ -218,14 +218,14 @@ class _Search:
             record, found.crawl, found.subset, tuple(redirects), requests, received, notes, files, substitutions
         )
 
-    def record(self, found: _Found) -> Record:
+    def record(self, found: _Candidate) -> Record:
         try:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
             message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
             raise NotFound(message) from error
 
-    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Found:
+    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
         """Return the best capture of a URL, or of another URL with the same key if the URL has none.
 
         The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
@@ -260,7 +260,7 @@ class _Search:
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
-    def captures(self, url: str, crawl: str, at: tuple[int, int] | None, *, only_exact: bool) -> Iterator[_Found]:
+    def captures(self, url: str, crawl: str, at: tuple[int, int] | None, *, only_exact: bool) -> Iterator[_Candidate]:
         """Yield the captures of a crawl, of all subsets, that were not visited.
 
         Raises:
@@ -289,7 +289,7 @@ class _Search:
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
-                yield _Found(capture, crawl, row["subset"], time, target, _distance(time, at), *alike, is_revisit)
+                yield _Candidate(capture, crawl, row["subset"], time, target, _distance(time, at), *alike, is_revisit)
         self.notes.update(dict.fromkeys(found.plan.missing))
         if not (rows or found.plan.missing):
             self.empty.append(crawl)
@@ -308,7 +308,7 @@ class _Search:
             self.allowed = max(2 * self.allowed, requests)
 
 
-def _target(found: _Found, location: str) -> str:
+def _target(found: _Candidate, location: str) -> str:
     try:
         return redirect_target(found.capture.url or "", location)
     except QueryError as error:
@@ -316,7 +316,7 @@ def _target(found: _Found, location: str) -> str:
         raise NotArchived(f"{message}; --no-follow prints the redirect itself") from error
 
 
-def _substitution(url: str, found: _Found, where: str) -> str:
+def _substitution(url: str, found: _Candidate, where: str) -> str:
     other = printable(found.capture.url or "another URL")
     return f"no capture of {printable(url)}{where}; this is {other}, which has the same key"
 

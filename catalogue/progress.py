@@ -31,7 +31,7 @@ class Progress:
     """Items done, including files that were stored before."""
     failed: int = 0
     bytes: int = 0
-    """Received so far."""
+    """Bytes received."""
     requests: int = 0
     seconds: float = 0.0
 

@@ -46,12 +46,11 @@ class ReadRange:
     path: str
     start: int
     end: int
-    """Exclusive."""
+    """The end is exclusive."""
     size: int
     """Bytes of the file."""
     etag: str | None
     sha256: str
-    """Of the range."""
     reason: str
     source: str
     """Address of the source."""

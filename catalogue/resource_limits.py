@@ -9,7 +9,7 @@ def limit_resources(*, memory: int, open_files: int | None = None, written: int 
 
     Args:
         memory: bytes of address space, in addition to what it has now.
-        open_files: at most, those that are open now included.
+        open_files: limit, including those that are open now.
         written: bytes of any file that it writes.
     """
     with suppress(ImportError, OSError, ValueError):  # not every system has these limits

@@ -41,9 +41,9 @@ class Selection:
     """The crawls and subsets of a question."""
 
     crawls: tuple[str, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     subsets: tuple[str, ...]
-    """In the order of the result; empty for all of a dataset other than Common Crawl's index."""
+    """Subsets in the order of the result; empty for all of a dataset other than Common Crawl's index."""
     missing: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
 
@@ -170,7 +170,7 @@ def select_stored(
     ``all``, years and ranges select among the stored crawls.
 
     Args:
-        session: of the store.
+        session: opens the store.
         words: words for crawls.
         stored: the stored crawls; by default those of ``stored_crawls``.
         subsets: the subsets that a message advises to harvest.

@@ -74,15 +74,15 @@ class Session:
 
         Args:
             folder: the data folder.
-            settings: with the source and how to use it.
+            settings: select the source and its use.
             dataset: name of a dataset other than Common Crawl's index.
-            executor: whose workers read.
+            executor: workers that read.
             notify: called with sentences for the user.
             max_wait: seconds that a request may wait for the rate limit; longer waits raise ``Throttled`` at once.
             clock: makes the clock of a source.
             bars: makes progress bars.
             observer: called after each request, except those of workers.
-            limit: of the number of requests, except those of workers.
+            limit: number of requests, except those of workers.
         """
         self.settings = settings
         self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset

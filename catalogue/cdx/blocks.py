@@ -36,9 +36,8 @@ class FoundLines(NamedTuple):
     """Consecutive lines of a block."""
 
     path: str
-    """Of the shard."""
     offset: int
-    """Of the block in the shard."""
+    """Offset in the shard."""
     line: int
     """Number of the first of these lines in the block, from 1 on."""
     data: bytes
@@ -50,11 +49,6 @@ class Block:
 
     def __init__(self, path: str, offset: int, data: bytes) -> None:
         """Check the order of the lines.
-
-        Args:
-            path: of the shard.
-            offset: of the block in the shard.
-            data: the inflated block.
 
         Raises:
             BadCdx: if it has no lines, the last line does not end, or they are not in order.

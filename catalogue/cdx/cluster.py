@@ -98,7 +98,6 @@ class BlockRead(NamedTuple):
     """Neighbouring blocks of a shard, which one request reads."""
 
     path: str
-    """Of the shard."""
     range: ByteRange
     blocks: Places
 

@@ -66,7 +66,7 @@ class KnownLines:
 
         Args:
             crawl: name of the crawl.
-            version: of the list.
+            version: the list's version.
             fragments: the parts.
             shards: number of shards of the crawl, if known; the list must end with the last of them.
 

@@ -10,7 +10,7 @@ KEY, TIME = "urlkey", "timestamp"
 _RENAMED = {"charset": "encoding"}
 """The server renames this field, and writes it last."""
 _CHARSET = re.compile(r'"charset": ("(?:[^"\\]|\\.)*")(?:, )?')
-"""In JSON as ``lines_of`` writes it; in a value its quotation marks would be escaped."""
+"""JSON as ``lines_of`` writes it; in a value its quotation marks would be escaped."""
 
 
 class Output(enum.Enum):

@@ -39,7 +39,7 @@ _COMPLETE_GAP = 192 << 10
 _PIECE = 8 << 20
 """Largest range of one request."""
 _MAX_PROBES = 64
-"""More than bisection of the largest list needs."""
+"""Bisection of the largest list needs fewer."""
 _TRUSTED = 4
 """Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
 
@@ -55,13 +55,13 @@ class SearchCost(NamedTuple):
 
 
 START = SearchCost(3, 30_000)
-"""Of the end of the list, and what a first key takes longer than others; nothing where the size is estimated."""
+"""Cost of finding the list's end, and of the extra reads for a first key; the estimated size needs none."""
 NEXT_SEARCH = SearchCost(9, 330_000)
-"""Of a key."""
+"""Cost of one key."""
 PREDICTED_SEARCH = SearchCost(3, 400_000)
-"""Of a key whose place the list of another crawl predicts."""
+"""Cost of a key whose place the list of another crawl predicts."""
 SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
-"""Of a key whose place row groups predict."""
+"""Cost of a key whose place row groups predict."""
 
 
 class Predictor(NamedTuple):
@@ -79,7 +79,7 @@ def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[s
     Args:
         groups: least key, greatest key and number of rows of each row group of some subsets, in any order. Half of a
             group that may have the key counts as before it. Lines of the list are as long as the bounds around them.
-        subsets: of the row groups; the rows of the others are estimated.
+        subsets: the row groups' subsets; the rows of the others are estimated.
     """
     listed = [(first, last, rows * (2 * _LINE + len(first) + len(last))) for first, last, rows in groups]
     firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
@@ -109,7 +109,7 @@ class ClusterSearch:
         """Take what is known.
 
         Args:
-            source: of the list.
+            source: reads the list.
             crawl: name of the crawl.
             known: lines that earlier searches read.
             predict: makes searches shorter, and never wrong.

@@ -50,7 +50,7 @@ _SHORT = re.compile("0*([0-9]{1,5})")
 _GREATEST = (1 << 15) - 1
 _STAMP = len("YYYYMMDDHHMMSS")
 _PARTS = 3
-"""Of a line: key, time and JSON object, which may have blanks."""
+"""Parts of a line: key, time and JSON object, which may have blanks."""
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:

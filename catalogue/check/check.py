@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from catalogue.check.check_lists import check_lists
-from catalogue.check.compare_files import Comparison
+from catalogue.check.compare_files import FileComparison
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
@@ -213,7 +213,7 @@ class _Check:
             and (self.crawls is None or file.crawl in self.crawls)
         ]
         checked.seed = None if share.part else seed
-        comparison = Comparison(self.session.store, self.dataset, source)
+        comparison = FileComparison(self.session.store, self.dataset, source)
         chosen = share.choose(paths, comparison.length, seed) if paths else []
         if not chosen:
             checked.empty = True

@@ -16,7 +16,7 @@ from catalogue.store.stored_file import StoredFile
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FileComparison:
     """Compares a file with what the source has."""
 
     store: Store

@@ -338,7 +338,7 @@ def main() -> NoReturn:
 
 
 _resumable: list[bool] = []
-"""Not empty while the same command can resume the running work."""
+"""Has an item while the same command can resume the running work."""
 _CLOSED_PIPE = 141
 """128 plus the number of SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000

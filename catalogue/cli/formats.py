@@ -1,4 +1,4 @@
-"""Which format an output has."""
+"""The format of an output."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From the options of a command to captures."""
+"""Captures selected by the options of a command."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence

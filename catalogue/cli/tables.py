@@ -77,7 +77,7 @@ def table(
     On a terminal, texts are cut and columns are left out until lines fit. The first 1,000 rows determine the widths.
 
     Args:
-        names: of the columns.
+        names: column names.
         rows: a value for each column.
         min_widths: lengths to which the texts of a column may be cut, if not 20.
         drop_first: columns that are left out before others.

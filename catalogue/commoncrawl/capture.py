@@ -66,7 +66,7 @@ class Capture:
     url: str | None = None
     time: datetime | None = None
     digest: str | None = None
-    """Of the payload: SHA-1 in base 32, or with the name of another algorithm."""
+    """The payload's SHA-1 in base 32, or the name and value of another algorithm."""
     status: int | None = None
     mime: str | None = None
     """The detected media type."""
@@ -75,7 +75,7 @@ class Capture:
     old_folder: str = field(default="", repr=False, compare=False)
     """Folder before ``filename`` in the index, which only old sources have."""
     precision: timedelta = field(default=timedelta(seconds=1), repr=False, compare=False)
-    """Of ``time``."""
+    """Unit of ``time``."""
 
     @property
     def range(self) -> ByteRange:

@@ -3,4 +3,4 @@
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
 AUTO = "auto"
-"""For whichever is cheaper."""
+"""Selects the cheaper index."""

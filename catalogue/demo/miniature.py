@@ -37,10 +37,10 @@ from catalogue.demo.cdx_index import cdx_files
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 
 _FEWEST_PAGES = 1000
-"""With fewer pages the traps would be most of a crawl."""
+"""The traps would be most of a smaller crawl."""
 
 _ROW_GROUP = 190
-"""About the rows of a row group; Common Crawl's have a million."""
+"""Rows of a row group; Common Crawl's have a million."""
 
 _REQUIRED = (
     *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path"),
@@ -113,7 +113,7 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
 
     Args:
         folder: files of the same names are replaced, others stay.
-        seed: of all made-up data.
+        seed: selects the made-up data.
         pages_per_crawl: rows of each of the two larger crawls, all subsets together; 1,000 or more.
     """
     if pages_per_crawl < _FEWEST_PAGES:

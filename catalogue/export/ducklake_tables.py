@@ -53,7 +53,7 @@ DEFINITIONS = tuple(
     f"CREATE TABLE ducklake_{name}({columns})"
     for name, columns in (line.split(": ", 1) for line in _TABLES.strip().splitlines())
 )
-"""For DuckDB; see ``for_sqlite``."""
+"""DuckDB's SQL; see ``for_sqlite``."""
 
 
 @dataclass(slots=True)

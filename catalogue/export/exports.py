@@ -31,7 +31,7 @@ class Exported(ReprMixin):
 
     place: str
     crawls: tuple[str, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     files: int
     missing: tuple[str, ...]
     """What was not harvested of these crawls, in sentences."""

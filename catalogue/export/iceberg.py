@@ -60,7 +60,7 @@ class _Before:
 
     metadata: TableMetadata
     manifests: dict[str, tuple[str, ManifestFile]]
-    """By crawl, with their digests; see ``Writing.digest``."""
+    """Paths and manifests by crawl; see ``Writing.digest``."""
 
 
 class TableFolder:

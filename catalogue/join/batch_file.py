@@ -53,7 +53,7 @@ class BatchFile:
         self.counts: list[int] = [count for count, _ in entries]
         """Rows of each batch."""
         self.places: list[Any] = [place for _, place in entries]
-        """Of each batch, as they were written."""
+        """Places of the batches, as they were written."""
         self.starts: list[int] = [0, *accumulate(self.counts)]
         """Number of the first row of each batch, and the number of rows."""
 

@@ -17,7 +17,7 @@ from catalogue.atomic_files import errors_of, make_folder
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
-from catalogue.join.join_ledger import JoinLedger, Part
+from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, distinct, kind_of
@@ -32,7 +32,7 @@ from catalogue.join.parts import (
     write_tables,
 )
 from catalogue.join.price import JoinEstimate
-from catalogue.join.scope import Scope
+from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import sort_keys
 from catalogue.join.spilling import SPILLED
@@ -79,7 +79,7 @@ def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
     """Estimate the cost of a join; nothing is read from the source."""
     work = session.new_temporary_folder()
     try:
-        with closing(_Run(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
+        with closing(_JoinRun(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
             return run.estimate()
     finally:
         shutil.rmtree(work)
@@ -109,7 +109,7 @@ def join(
     with errors_of(output, folder.parent):
         make_folder(work)
     with locked(work / "lock", output), session.reporting(report, "slices") as bar:
-        with closing(_Run(session, asked, keys, work, invalid, bar, sizes)) as run:
+        with closing(_JoinRun(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, agree, math.inf if budget is None else budget)
         if is_file:
             concatenate(done.files, output)
@@ -145,7 +145,7 @@ def _is_file(output: Path, keys: Input) -> bool:
     return is_file
 
 
-class _Run:
+class _JoinRun:
     """A join whose keys are sorted when they are needed."""
 
     def __init__(
@@ -161,9 +161,9 @@ class _Run:
         """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
         self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
-        self._scope = Scope(session, asked.query, asked.kind, sizes)
+        self._scope = JoinScope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
-        """Of all crawls, in the order in which they are read."""
+        """Slices of all crawls, in reading order."""
         self._cut: list[tuple[str, str, str, list[Slice]]] = []
         """Crawl, index, state and slices of crawls that are not in the ledger yet."""
         self._ledger = JoinLedger(work / _LEDGER, self._described())
@@ -333,7 +333,7 @@ class _Run:
             known = self._ledger.parts[each.name]
             if not rows:
                 path.unlink()
-            part = known._replace(rows=rows, size=path.stat().st_size) if rows else Part("", 0, 0, 0, 0)
+            part = known._replace(rows=rows, size=path.stat().st_size) if rows else JoinPart("", 0, 0, 0, 0)
             self._ledger.add_part(each, part)
 
     def _write(self, folder: Path) -> int:

@@ -12,7 +12,7 @@ from catalogue.join.slices import Slice
 from catalogue.surt import KeyInterval
 
 
-class Part(NamedTuple):
+class JoinPart(NamedTuple):
     """What a slice has found."""
 
     file: str
@@ -36,14 +36,14 @@ class JoinLedger:
         self._path = path
         self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
         """State, index and slices."""
-        self.parts: dict[str, Part] = {}
-        """By name of the slice."""
+        self.parts: dict[str, JoinPart] = {}
+        """Parts by name of the slice."""
         self.failed: dict[str, str] = {}
         """Reasons, by name of the slice."""
         self.input: dict[str, Any] = {}
         """What is known of the input; empty until its keys are sorted."""
         self.rows: int | None = None
-        """Of the complete result; None until it is on disk."""
+        """Rows of the complete result; None until it is on disk."""
         self._files: dict[str, int] = {}
         """Names and sizes of its files."""
         self._file: BinaryIO = resume(path)
@@ -90,7 +90,7 @@ class JoinLedger:
                 self._crawls[crawl] = state, index, slices
                 self.rows = None
             case {"done": name, **part}:
-                self.parts[name] = Part(**part)
+                self.parts[name] = JoinPart(**part)
                 self.failed.pop(name, None)
             case {"failed": name, "reason": reason}:
                 self.failed[name] = reason
@@ -130,7 +130,7 @@ class JoinLedger:
         keys = [[each.subset, each.number, each.keys.start.hex(), each.keys.end.hex()] for each in slices]
         self._enter({"crawl": crawl, "index": index, "state": state, "slices": keys})
 
-    def add_part(self, each: Slice, part: Part) -> None:
+    def add_part(self, each: Slice, part: JoinPart) -> None:
         """Note the part of a slice, whose file is on disk."""
         self._enter({"done": each.name, **part._asdict()})
 
@@ -145,7 +145,7 @@ class JoinLedger:
         """Return whether the files of the complete result are there as they were written."""
         return all(_is_file(folder / name, size) for name, size in self._files.items())
 
-    def parts_of(self, first: int, last: int) -> Iterator[Part]:
+    def parts_of(self, first: int, last: int) -> Iterator[JoinPart]:
         """Yield the parts that have patterns with numbers between two numbers, inclusive."""
         for part in self.parts.values():
             if part.rows and part.first <= last and part.last >= first:

@@ -30,7 +30,7 @@ class Joined(ReprMixin):
     """A folder with Parquet files, or one file."""
     how: str
     rows: int
-    """Of the result."""
+    """Rows of the result."""
     input_rows: int
     patterns: int
     """Different keys, hosts, domains or prefixes."""
@@ -45,9 +45,9 @@ class Joined(ReprMixin):
     slices: int
     """Parts in which the keys were read, of all crawls."""
     requests: int
-    """Of this run."""
+    """Requests of this run."""
     bytes: int
-    """Received by this run."""
+    """Bytes that this run received."""
     failed: dict[str, str] = field(default_factory=dict)
     """Reasons why slices could not be read, by name."""
     missing: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Joined(ReprMixin):
     left: int = 0
     """Slices for which the budget was not enough."""
     next_bytes: int = 0
-    """Of the next one of these."""
+    """Bytes of the next one of these."""
     other_urls: int = 0
     """Rows with captures of other URLs, which have the same key; the URL of the list has none."""
 

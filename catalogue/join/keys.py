@@ -17,7 +17,6 @@ from catalogue.surt import KeyInterval
 ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""
 PREFIX = "input_"
-"""Of the columns of the input."""
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
 _SAME = {b"values": b"keys"}
 """Metadata of a column without values."""
@@ -35,9 +34,9 @@ class JoinKeys:
         """Use the files that ``sort_keys`` wrote.
 
         Args:
-            folder: of the files.
+            folder: the files' folder.
             patterns: number of different ones.
-            column: with the patterns, of the rows of the input.
+            column: the input's column of patterns.
             is_ascii: whether all keys are ASCII.
         """
         self.patterns = patterns
@@ -52,7 +51,7 @@ class JoinKeys:
         self.are_keys = self._same is not None
         """Whether the patterns are keys, and not URLs."""
         self.input_schema = schema
-        """Of the rows of the input, with the number of their pattern."""
+        """Schema of the input's rows, with the number of their pattern."""
         if self._same is not None:
             self.input_schema = schema.set(self._same, pa.field(schema[self._same].name, pa.string()))
         self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T

@@ -21,7 +21,7 @@ from catalogue.surt import Match
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
 """Pairs of captures and rows of the input that are made at a time, and about their bytes."""
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""Instead of times that are unknown."""
+"""Replace unknown times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Kind:
 
     name: str
     columns: tuple[str, ...] | None = None
-    """Of captures that are read; None for those that the user chooses."""
+    """Columns of captures that are read; None for the user's choice."""
     collect: Callable[[pa.Table], pa.Table] | None = None
     """Returns what is kept of some captures, which have the number of a pattern, and of what was kept of others.
 
@@ -63,7 +63,7 @@ def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
     """Yield each capture with each row of the input that has its pattern, some at a time.
 
     Args:
-        captures: with the numbers of their patterns.
+        captures: captures with the numbers of their patterns.
         inputs: the rows, sorted by the number of their pattern.
     """
     of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
@@ -218,7 +218,7 @@ def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
     """Return the newest capture of each group; of several at the same time the one with the greatest place.
 
     Args:
-        captures: with times.
+        captures: captures with times.
         groups: arrays of equal length whose values make the groups; the result is sorted by them.
     """
     if not len(captures):

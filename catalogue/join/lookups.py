@@ -48,7 +48,7 @@ class Lookups(ABC):
         """Yield rows with the number of each pattern that they match as the first column, once for each.
 
         Args:
-            batches: of rows.
+            batches: the rows.
             key: name of the column with their keys.
             alone: yield the numbers alone, each at least once.
         """

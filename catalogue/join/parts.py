@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, put_in_place, whole_file
 from catalogue.join.exact import EXACT, are_true, latest_of_rows, with_exact
-from catalogue.join.join_ledger import Part
+from catalogue.join.join_ledger import JoinPart
 from catalogue.join.keys import ROW, JoinKeys
 from catalogue.join.kinds import Kind, distinct, pairs
 from catalogue.join.lookups import NUMBER, Lookups
@@ -45,15 +45,8 @@ def write_part(
     lookups: Lookups,
     keys: JoinKeys,
     path: Path,
-) -> Part:
-    """Read the captures of a slice, and write its part.
-
-    Args:
-        kind: of the join.
-        captures: of the slice.
-        lookups: the intervals of the slice.
-        keys: of the join.
-        path: of the file; it is not written if it would be empty.
+) -> JoinPart:
+    """Read the captures of a slice, and write its part if it has rows.
 
     Raises:
         SourceError: if a request fails.
@@ -69,9 +62,9 @@ def write_part(
                 else _write_joined(kind, found, keys, temporary)
             )
         if of is None:
-            return Part("", 0, 0, 0, 0)
+            return JoinPart("", 0, 0, 0, 0)
         put_in_place(temporary, path)
-        return Part(path.name, of.rows, path.stat().st_size, of.first, of.last)
+        return JoinPart(path.name, of.rows, path.stat().st_size, of.first, of.last)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -162,9 +155,9 @@ def result_of(
     """Return the result for some patterns.
 
     Args:
-        kind: of the join, which is no inner one.
-        schema: of captures.
-        keys: of the join.
+        kind: kind of join, except ``inner``.
+        schema: schema of captures.
+        keys: keys of the join.
         parts: files that may have the patterns.
         unread: ascending numbers of patterns for which not everything was read.
         span: least and greatest number of the patterns.
@@ -212,10 +205,6 @@ def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> 
 
 def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
     """Remove captures of other URLs from rows of the input that have exact ones in any file.
-
-    Args:
-        files: of an inner join.
-        count: rows of the input.
 
     Yields:
         Each file that was replaced, and the number of its rows.

@@ -33,11 +33,11 @@ class JoinEstimate(ReprMixin):
     """The cost of what a join has not done yet."""
 
     rows: int
-    """Of the input."""
+    """Rows of the input."""
     patterns: int
     """Different ones."""
     crawls: tuple[CrawlPrice, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     requests: int
     bytes: int
     seconds: float
@@ -65,11 +65,11 @@ def price(
 
     Args:
         crawl: the crawl.
-        index: by which it is read.
-        slices: of the crawl.
+        index: name of the index that is read.
+        slices: slices of the crawl.
         plan: returns the plan of a slice.
         keys: returns how many intervals start in an interval of keys.
-        cost: of the source.
+        cost: cost of the source.
         planned: most slices that are planned.
     """
     step = max(1, math.ceil(len(slices) / planned))

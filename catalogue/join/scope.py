@@ -47,7 +47,7 @@ class Way:
     slices: list[Slice]
 
 
-class Scope:
+class JoinScope:
     """What a join reads."""
 
     def __init__(self, session: Session, query: Query, kind: Kind, sizes: Sizes) -> None:
@@ -69,7 +69,7 @@ class Scope:
         columns = newest_columns(columns) if kind.name == "latest" else columns
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
-        """Without keys."""
+        """The query, without intervals of keys."""
         self._indexes_of = cache(crawl_indexes(session, self.query, self.selection, query.index))
 
     @property
@@ -91,7 +91,6 @@ class Scope:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of captures."""
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:

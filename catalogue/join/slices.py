@@ -17,9 +17,9 @@ class Sizes:
     """How large the parts of a join are, which decides about its memory and what an interruption costs."""
 
     keys: int = 100_000
-    """About the most keys of a slice."""
+    """Limit of the keys of a slice, about."""
     row_groups: int = 32
-    """About the most row groups that a slice may have to read: some GB."""
+    """Limit of the row groups that a slice reads, about: some GB."""
     blocks: int = 500
     """The same of the CDX index, of whose rows some wait in memory."""
     run: int = 16
@@ -46,9 +46,8 @@ class Slice:
     crawl: str
     index: str
     subset: str
-    """Of the columnar index, whose subsets are sorted separately; empty for those of the query."""
+    """Subset of the columnar index, sorted separately; empty for all subsets of the query."""
     number: int
-    """From 0 on."""
     keys: KeyInterval
 
     @property
@@ -56,7 +55,7 @@ class Slice:
         return "-".join(filter(None, [self.crawl, self.subset, f"{self.number:05}"]))
 
 
-class Piece(NamedTuple):
+class SlicePiece(NamedTuple):
     """Row groups or blocks that are in the same slice, because a key may be in several of them."""
 
     least: bytes
@@ -65,16 +64,16 @@ class Piece(NamedTuple):
     """Returns whether a slice may start here."""
 
 
-def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[Piece]:
+def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[SlicePiece]:
     """Yield the pieces of row groups, given by their least and greatest keys.
 
     Args:
-        bounds: of the row groups.
-        keys: of a join whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
+        bounds: bounds of the row groups.
+        keys: keys whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
     """
 
-    def piece() -> Piece:
-        return Piece(least, count, partial(keys.lacks, least)) if keys else Piece(least, count)
+    def piece() -> SlicePiece:
+        return SlicePiece(least, count, partial(keys.lacks, least)) if keys else SlicePiece(least, count)
 
     least, reached, count = b"", b"", 0
     for low, high in sorted(bounds):
@@ -87,15 +86,15 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
         yield piece()
 
 
-def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[Piece]:
+def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[SlicePiece]:
     """Yield runs of blocks; a slice may not start with a key of the join, which the block before can have, too."""
     for part in listed.parts():
         for place in range(0, len(part), run):
             key = part.key(place)
-            yield Piece(key, min(run, len(part) - place), partial(keys.lacks, key))
+            yield SlicePiece(key, min(run, len(part) - place), partial(keys.lacks, key))
 
 
-def cut(crawl: str, index: str, subset: str, pieces: Iterable[Piece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
+def cut(crawl: str, index: str, subset: str, pieces: Iterable[SlicePiece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
     """Cut keys between pieces; return the slices that have keys."""
     if len(keys) <= sizes.few:
         pieces = ()

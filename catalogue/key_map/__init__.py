@@ -1,1 +1,1 @@
-"""Where the files, row groups and pages of a crawl lie among its keys."""
+"""Places of files, row groups and pages of a crawl among its keys."""

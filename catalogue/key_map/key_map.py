@@ -52,7 +52,7 @@ class FileExtent:
     without_bounds: int
     """Row groups without known bounds."""
     groups: tuple[tuple[int, Extent], ...] = ()
-    """By ordinal; only of files that are shown in detail."""
+    """Row groups by ordinal; only in files that are shown in detail."""
 
 
 class State(enum.Enum):

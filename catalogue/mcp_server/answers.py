@@ -10,7 +10,7 @@ JsonValue = Any
 """A value of JSON."""
 
 
-class Cost(BaseModel):
+class CallCost(BaseModel):
     """What a call took, and what is left."""
 
     requests: Annotated[int, Field(description="requests to the source that this call made")]
@@ -22,7 +22,7 @@ class Answer(BaseModel):
     """What all answers have."""
 
     notes: Annotated[list[str], Field(description="what is incomplete or remarkable")]
-    cost: Cost
+    cost: CallCost
 
 
 class ListedCrawl(BaseModel):
@@ -55,7 +55,7 @@ class Price(BaseModel):
     seconds: float
 
 
-class CrawlPrice(BaseModel):
+class IndexChoice(BaseModel):
     """The price of a query of one crawl."""
 
     crawl: str
@@ -82,7 +82,7 @@ class PlanAnswer(Answer):
         Field(description="estimate: places must be found first; maximum: reading stops when there are enough rows"),
     ]
     affordable: Annotated[bool, Field(description="whether the requests that are left suffice")]
-    crawls: Annotated[list[CrawlPrice], Field(description="the first 50 crawls, newest first")]
+    crawls: Annotated[list[IndexChoice], Field(description="the first 50 crawls, newest first")]
     crawl_count: int
     incomplete: Annotated[list[NotRead], Field(description="crawls of which files are not stored")]
 
@@ -165,4 +165,4 @@ class ErrorAnswer(BaseModel):
 
     error: str
     kind: Literal["budget", "too_expensive", "invalid", "not_stored", "source", "other"]
-    cost: Cost
+    cost: CallCost

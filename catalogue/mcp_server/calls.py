@@ -14,13 +14,12 @@ import anyio
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, LimitReached, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
-from catalogue.mcp_server.answers import Cost
+from catalogue.mcp_server.answers import CallCost
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit
 
 MAX_BYTES = 1_000_000_000
-"""Of a call."""
 _MAX_WAIT = 60.0
 """Seconds that a request may wait for the source; clients wait little longer."""
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
@@ -35,13 +34,13 @@ class OverBudget(TooExpensive):
 class CallFailed(Exception):
     """A call failed; the reason, and what it took."""
 
-    def __init__(self, reason: Exception, cost: Cost) -> None:
+    def __init__(self, reason: Exception, cost: CallCost) -> None:
         super().__init__(str(reason))
         self.reason = reason
         self.cost = cost
 
 
-class Memory(Generic[T]):
+class RecentValues(Generic[T]):
     """The latest few values."""
 
     def __init__(self, most: int) -> None:
@@ -62,7 +61,7 @@ class Call:
     """A call of a tool: its catalogue, its price and its notes."""
 
     def __init__(
-        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: Memory[object]
+        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: RecentValues[object]
     ) -> None:
         self.catalogue = Catalogue(session)
         self.notes = notes
@@ -91,9 +90,9 @@ class Call:
         return self._budget - self._limit.used
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> CallCost:
         received = self._session.bytes - self._received
-        return Cost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
+        return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
         """Raise TooExpensive if a plan takes more requests than ``most`` in this call, or than are left."""
@@ -165,8 +164,8 @@ class Calls:
         """Prepare; nothing is opened yet.
 
         Args:
-            settings: with the data folder and the source.
-            max_requests: of all calls.
+            settings: select the data folder and the source.
+            max_requests: limit of all calls together.
             notify: called with sentences for the user, which are part of the answer, too.
             observer: called after each request.
         """
@@ -176,7 +175,7 @@ class Calls:
         self._notify = notify
         self._observer = observer
         self._notes: list[str] = []
-        self._texts: Memory[object] = Memory(8)
+        self._texts: RecentValues[object] = RecentValues(8)
         self._session: Session | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
         self._turn = anyio.Lock()
@@ -192,9 +191,9 @@ class Calls:
         self._executor.shutdown(wait=False)
 
     @property
-    def free(self) -> Cost:
+    def free(self) -> CallCost:
         """The cost of a call that does nothing."""
-        return Cost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
+        return CallCost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
 
     async def run(self, tool: Callable[[Call], T]) -> T:
         """Run a tool in the thread; if it is cancelled, return when its thread has ended.

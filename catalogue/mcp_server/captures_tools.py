@@ -10,8 +10,8 @@ from catalogue.errors import FormatError, SourceError
 from catalogue.formatting import plural, to_json
 from catalogue.mcp_server.answers import (
     CapturesAnswer,
-    CrawlPrice,
     CrawlsAnswer,
+    IndexChoice,
     ListedCrawl,
     NotRead,
     PlanAnswer,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from catalogue.plan.plan import ReadPlan
 
 MAX_CHARACTERS = 40_000
-"""Of the rows of an answer, as JSON."""
+"""Length of an answer's rows as JSON."""
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"offsets end at {MAX_OFFSET:,}, so narrow the patterns, the times or the crawls"
@@ -94,7 +94,7 @@ def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
     with call.within(call.left):
         planned = call.catalogue.captures(**arguments.options(), columns=["url"]).explain()
     prices = [
-        CrawlPrice(
+        IndexChoice(
             crawl=each.crawl,
             chosen=_price(each),
             other=_price(each.other) if each.other else None,

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from catalogue.errors import CatalogueError, NotHarvested, QueryError, SourceError, TooExpensive
-from catalogue.mcp_server.answers import Answer, Cost, ErrorAnswer, PageAnswer
+from catalogue.mcp_server.answers import Answer, CallCost, ErrorAnswer, PageAnswer
 from catalogue.mcp_server.arguments import first_error
 from catalogue.mcp_server.calls import CallFailed, Calls, OverBudget
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
@@ -93,7 +93,7 @@ def _result(answer: Answer) -> types.CallToolResult:
     return _as_result(shown, failed=failed)
 
 
-def _failed(kind: Any, problem: str, cost: Cost) -> types.CallToolResult:  # noqa: ANN401 - validated here
+def _failed(kind: Any, problem: str, cost: CallCost) -> types.CallToolResult:  # noqa: ANN401 - validated here
     error = ErrorAnswer(error=problem, kind=kind, cost=cost)
     return _as_result(visible_values(error.model_dump(mode="json")), failed=True)
 

@@ -62,7 +62,7 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     """Serve clients over streamable HTTP.
 
     Args:
-        calls: of all clients.
+        calls: calls of all clients.
         host: the address to listen at.
         port: 0 for any free one.
         names: hosts that the header ``Host`` may name, in addition to those of this machine.

@@ -19,7 +19,7 @@ _READ = 1 << 16
 _WRITTEN = 4096
 """Bytes that can be written to a pipe that is writable, without a wait."""
 _LAST_SECONDS = 1.0
-"""For the last answers, if the client does not read them."""
+"""Time for the last answers, if the client does not read them."""
 
 
 @asynccontextmanager

@@ -77,7 +77,7 @@ def run_isolated(
         sql: the statement.
         rows: most rows of the result.
         characters: most characters of the result.
-        seconds: that it may take.
+        seconds: time limit.
         started: called with a function for any thread that ends the process.
 
     Raises:

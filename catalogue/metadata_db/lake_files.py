@@ -37,10 +37,10 @@ class LakeFile:
     subset: str
     file_size: int
     footer_size: int
-    """Without length and magic."""
+    """Bytes without length and magic."""
     num_rows: int
     column_names: tuple[str, ...]
-    """In the order of the file, without crawl and subset."""
+    """Columns in the order of the file, except crawl and subset."""
     column_kinds: tuple[str, ...]
     """See ``catalogue.parquet.column_types``."""
     utc_times: bool

@@ -33,9 +33,9 @@ class FetchEstimate(ReprMixin):
     captures: int
     requests: int
     bytes: int
-    """Including gaps between records that are fetched by one request."""
+    """Bytes, including gaps between records that are fetched by one request."""
     seconds: float
-    """At the source's rate limit."""
+    """Duration at the source's rate limit."""
     hosts: dict[str, int]
     """Number of captures by host, in descending order."""
 

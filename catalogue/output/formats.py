@@ -53,7 +53,7 @@ _EXTENSIONS = {
     "text/xml": "xml",
     "video/mp4": "mp4",
 }
-"""By detected media type. No others: a server must not choose the program that opens a file."""
+"""Extensions by detected media type. No others: a server must not choose the program that opens a file."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_SLUG = 60
 

@@ -44,7 +44,7 @@ def open_output(
 
     Args:
         output: a path, a URL that fsspec can write to, or an open file.
-        format_: of the records.
+        format_: format of the records.
         about: identifies the output, as JSON values.
         most: approximate bytes of a file; None for a single file, or for 1 GB at a URL.
         cache: folder below which remote files are staged.
@@ -109,7 +109,7 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
 
 @contextmanager
 def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """After an error delete an empty ledger, unless ``files`` may exist that it does not list, and name the output."""
+    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list; name the output."""
     try:
         yield
     except BaseException as error:

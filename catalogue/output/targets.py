@@ -1,4 +1,4 @@
-"""Where finished files go: a local folder, or any store that fsspec can write to."""
+"""Places for finished files: a local folder, or any store that fsspec can write to."""
 
 import hashlib
 import os

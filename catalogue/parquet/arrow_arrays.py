@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOST_BYTES = (1 << 31) - 1
-"""Of the values of an array."""
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:

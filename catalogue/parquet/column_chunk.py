@@ -81,7 +81,7 @@ class ChunkFields:
 
     def __init__(self) -> None:
         self.numbers = _NO_NUMBERS.copy()
-        """Of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
+        """Numbers of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
         self.encodings = 0
         """Offset of the list in the footer; 0 without."""
         self.path = b""
@@ -269,7 +269,6 @@ class _Statistics:
     def __init__(self, reader: Reader) -> None:
         self._numbers = [_MISSING] * (_NULL_COUNT + 1)
         self.texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
-        """By field."""
         self.cut = False
         """See ``Bounds``."""
         field = 0

@@ -19,7 +19,7 @@ NESTED = "nested"
 _NULL = "null"
 
 _DECIMAL, _DATE, _TIME, _TIMESTAMP, _INTEGER, _UNKNOWN, _FLOAT16 = 5, 6, 7, 8, 10, 11, 15
-"""Of ``LogicalType``; the first two have the same numbers as ``ConvertedType``."""
+"""Fields of ``LogicalType``; the first two have the same numbers as ``ConvertedType``."""
 _TEXTS, _CONVERTED_TEXTS = {1, 4, 12}, {0, 4, 19}
 """STRING, ENUM and JSON."""
 _CONVERTED_TIMES, _CONVERTED_MILLIS, _CONVERTED_MICROS = {7, 8}, 9, 10

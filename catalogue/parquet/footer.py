@@ -22,7 +22,7 @@ MAX_FOOTER = 4 << 20
 """Bytes; Common Crawl's footers have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
 MAX_ROWS = 1 << 25
-"""Of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
+"""Rows of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
 
 # Fields of FileMetaData
 _SCHEMA: Final = 2
@@ -82,7 +82,7 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         Encrypted: if columns are encrypted.
     """
     try:
-        return _Decoder(data, file_size).footer()
+        return _FooterDecoder(data, file_size).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
@@ -98,7 +98,7 @@ def decode_chunks(
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file.
-        offset: of the row group's struct in the footer.
+        offset: the offset of the row group's struct in the footer.
         columns: see ``Footer``.
         created_by: see ``Footer``.
         ordered: see ``Footer``.
@@ -143,7 +143,7 @@ class _RowGroup:
         """Offsets in the footer, by name of the column."""
 
 
-class _Decoder:
+class _FooterDecoder:
     """The state for decoding one footer."""
 
     def __init__(self, data: bytes, file_size: int) -> None:

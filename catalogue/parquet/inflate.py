@@ -20,7 +20,6 @@ PART_BYTES: Final = 4 << 20
 
 _UNCOMPRESSED, _GZIP = CODECS.index("UNCOMPRESSED"), CODECS.index("GZIP")
 _DATA_PAGE, _DICTIONARY_PAGE = DATA_PAGES[0], 2
-"""Of ``PageType``."""
 _TYPE, _INFLATED, _STORED, _CRC = 1, 2, 3, 4
 """Fields of ``PageHeader``."""
 _DETAILS: Final = {_DATA_PAGE: (5, range(1, 5)), _DICTIONARY_PAGE: (7, range(1, 3))}
@@ -32,12 +31,7 @@ class NotInflatedError(Exception):
 
 
 def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader]]]:
-    """Divide the data pages of a column chunk into parts of about ``PART_BYTES``, each with the headers of its pages.
-
-    Args:
-        piece: pages of a column chunk.
-        headers: of its pages, in order.
-    """
+    """Divide the data pages of a column chunk into parts of about ``PART_BYTES``, each with its page headers."""
     if sum(header.inflated for header in headers) <= PART_BYTES:
         yield piece, headers
         return
@@ -62,10 +56,6 @@ def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[Ch
 def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
     """Return the same pages without compression; they are decompressed when ``splice`` takes them.
 
-    Args:
-        piece: pages of a column chunk.
-        headers: of its pages, in order.
-
     Raises:
         NotInflatedError: if that is not possible. Taking the pages raises it, too.
     """
@@ -85,10 +75,9 @@ def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
 
 class _Page(NamedTuple):
     header: bytes
-    """Of the page without compression, without a checksum."""
+    """Header of the decompressed page, without a checksum."""
     start: int
     end: int
-    """Where its compressed bytes are."""
     inflated: int
     crc: int | None
 

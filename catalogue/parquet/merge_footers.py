@@ -25,8 +25,8 @@ def merge_footers(footers: Sequence[bytes], shifts: Sequence[int]) -> bytes:
     """Return the footer of a file with the row groups of several files, in this order.
 
     Args:
-        footers: of the files, which have the same schema; without length and magic.
-        shifts: for each file, by how many bytes its pages are further from the start.
+        footers: footers of the same schema; without length and magic.
+        shifts: number of bytes by which each file's pages are further from the start.
 
     Raises:
         BadFooter: if a footer is invalid, or the schemas differ.

@@ -9,15 +9,15 @@ from catalogue.source.byte_ranges import ByteRange
 
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 DATA_PAGES = (0, 3)
-"""Of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
+"""Values of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
 DICTIONARY_ENCODINGS = (2, 8)
-"""Of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
+"""Values of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 _EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 in milliseconds since 1970."""
 _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
-"""Of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
+"""Values of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
 
 
 class Order(enum.Enum):
@@ -56,7 +56,7 @@ class Column:
     converted_type: int | None
     """0 is UTF8, 9 TIMESTAMP_MILLIS."""
     timestamp_unit: int | None
-    """Of a logical timestamp: 1 is MILLIS."""
+    """Unit of a logical timestamp: 1 is MILLIS."""
     utc: bool
     """Whether it is declared an instant."""
 
@@ -118,7 +118,7 @@ class RowGroup:
     start: int
     """Offset of its first page in the file."""
     chunks: Mapping[str, ColumnChunk]
-    """By column name, in the order of the schema."""
+    """Chunks by column name, in the order of the schema."""
     offset: int = field(compare=False)
     """Offset of its struct in the footer."""
 
@@ -131,7 +131,7 @@ class Footer:
     created_by: str
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
-    """Ascending, without empty ones."""
+    """Row groups in ascending order, except empty ones."""
     codecs: tuple[str, ...]
     """Names of the codecs of its column chunks."""
     ordered: bool

@@ -11,7 +11,6 @@ from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
-"""Of ``Encoding``."""
 # Fields of PageHeader. Decoders skip fields of other types, even a checksum, so a wrong type is an error here.
 _TYPE: Final = 1
 _UNCOMPRESSED_PAGE_SIZE: Final = 2
@@ -32,7 +31,6 @@ _DEFINITION_LEVEL_ENCODING: Final = 3
 _ENCODING_V2: Final = 4
 _UNKNOWN: Final = -1
 _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
-"""By field number."""
 
 
 @dataclass(init=False, slots=True)
@@ -45,9 +43,9 @@ class PageHeader:
     inflated: int
     """Uncompressed bytes without this header, as stated; decoders allocate them."""
     num_values: int
-    """Including nulls; rows of a flat column."""
+    """Values, including nulls; rows of a flat column."""
     encoding: int | None
-    """Of the values; None for other pages, or if unknown."""
+    """Encoding of the values; None for other pages, or if unknown."""
     has_crc: bool
     levels: int | None
     """Encoding of the definition levels, in a data page of version 1."""
@@ -161,7 +159,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     """Check page headers against each other and the footer; a page's checksum does not cover its header.
 
     Args:
-        headers: of the pages to decode, in order.
+        headers: headers of the pages to decode, in order.
         chunk: their column chunk.
         num_rows: rows in these pages.
 
@@ -188,7 +186,7 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
 
     Args:
         data: bytes of the pages.
-        index: of their column.
+        index: the column's index.
         pages: their numbers.
         dictionary: whether the dictionary page is available.
 

@@ -51,11 +51,6 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
 def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> ColumnIndex:
     """Decode a ``ColumnIndex`` of texts and check it against its column chunk.
 
-    Args:
-        data: its bytes.
-        chunk: of the pages.
-        num_pages: number of pages.
-
     Raises:
         BadPageIndex: if it contradicts itself or the footer.
     """

@@ -29,7 +29,7 @@ class ChunkPages(NamedTuple):
     num_rows: int
     """Rows of the data pages."""
     codec: int
-    """Of the pages, by number."""
+    """Number of the pages' codec."""
 
 
 def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
@@ -37,7 +37,7 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
 
     Args:
         pieces: pages of chunks of one column, which have the same ``column.element``.
-        created_by: of the original files; readers work around known bugs of writers.
+        created_by: writer of the original files; readers work around known bugs.
     """
     start = len(MAGIC)
     groups = []
@@ -88,11 +88,7 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
 
 
 def splice_dictionary(chunk: ColumnChunk, page: bytes) -> pa.Buffer:
-    """Return a Parquet file whose data page is the dictionary page of a column of byte strings.
-
-    Args:
-        chunk: of the page.
-        page: with its header.
+    """Return a Parquet file whose data page is a dictionary page of byte strings; ``page`` has its header.
 
     Raises:
         ThriftError: if it has no header.

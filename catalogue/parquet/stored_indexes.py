@@ -19,7 +19,7 @@ class OffsetIndex:
     """Offsets and rows of the data pages of a column chunk; pages are numbered from 0."""
 
     offsets: tuple[int, ...]
-    """Of each page in the file, and of the end of the last one."""
+    """Offset of each page in the file, and the end of the last one."""
     first_rows: tuple[int, ...]
     """First row of each page in the row group, and the number of rows."""
 
@@ -55,9 +55,9 @@ class ColumnIndex:
     """Bounds of the data pages of a column chunk."""
 
     bounds: tuple[Bounds | None, ...]
-    """By page; None for a page of nulls. Often cut, but valid."""
+    """Bounds by page; None for a page of nulls. Often cut, but valid."""
     null_counts: tuple[int, ...] | None
-    """By page, if the writer counted."""
+    """Counts by page, if the writer counted."""
 
     def __reduce__(self) -> tuple[type["ColumnIndex"], tuple[object, ...]]:
         return ColumnIndex, (self.bounds, self.null_counts)
@@ -68,11 +68,11 @@ class Indexes:
     """The encoded page indexes of one row group, and the bounds of its keys if a backfill read them."""
 
     column_index: bytes | None = None
-    """Of the key column."""
+    """Index of the key column."""
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
-    """By column."""
+    """Indexes by column."""
     bounds: Bounds | None = None
-    """Of all keys that were read, where the footer has none."""
+    """Bounds of all keys that were read, where the footer has none."""
 
     def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
         return Indexes, (self.column_index, self.offset_indexes, self.bounds)
@@ -152,14 +152,7 @@ def _bounds_of_pages(column_index: bytes) -> Bounds | None:
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
-    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index.
-
-    Args:
-        footer: of the file.
-        key_column: its name.
-        body: bytes of the file.
-        start: their offset in the file.
-    """
+    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index."""
     stored = ByteRange(start, start + len(body))
     found = {}
     for group in footer.row_groups:

@@ -26,9 +26,9 @@ MAP: Final = 11
 STRUCT: Final = 12
 
 MAX_DEPTH = 16
-"""Of nested structs and containers; Parquet's metadata needs 7."""
+"""Depth of nested structs and containers; Parquet's metadata needs 7."""
 MAX_ELEMENTS = 20_000
-"""Of one container."""
+"""Elements of one container."""
 MAX_VALUES = 1_500_000
 """Decoded by one ``Reader`` by default, which bounds the memory that a few megabytes can claim. A footer has about one
 value in four bytes.
@@ -43,9 +43,9 @@ _SMALL_LIST: Final = 15
 _LONGEST_VARINT: Final = 63
 _LONGEST_VARINT_BYTES: Final = 10
 _LONGEST_SHIFT: Final = 49
-"""Of a varint's byte; its value fits into 64 bits with a sign."""
+"""A byte's shift in a varint whose value fits into 64 bits with a sign."""
 _MAX_FIELD: Final = 1 << 40
-"""Far beyond the 16 bits of the specification."""
+"""The specification has 16 bits."""
 
 
 class ThriftError(ValueError):
@@ -62,9 +62,9 @@ class Reader:
         self.position = position
         """Offset of the next byte."""
         self.number = 0
-        """Of the current field; see ``next_field``."""
+        """Number of the current field; see ``next_field``."""
         self.kind = 0
-        """Of its value."""
+        """Type of its value."""
         self._budget = budget
 
     def struct(self, depth: int = 0) -> Struct:

@@ -51,7 +51,7 @@ class BlockLists:
         """Crawls whose lists are stored, newest first."""
         self._predictors: dict[str, Predictor | None] = {}
         self._versions: dict[str, dict[str, FileVersion]] = {}
-        """Of the files with blocks, by crawl and path."""
+        """Versions of the files with blocks, by crawl and path."""
         self._unsaved: set[str] = set()
         """Crawls of which new versions are known."""
         self._state = ""

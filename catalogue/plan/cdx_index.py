@@ -47,13 +47,12 @@ _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
 
 
-class _Run(NamedTuple):
+class _IntervalRun(NamedTuple):
     """Consecutive intervals whose blocks are read together."""
 
     start: int
     stop: int
     first_number: int
-    """Of the first block."""
     last_number: int
     first: tuple[int, int]
     """Shard and offset of the first block."""
@@ -61,7 +60,7 @@ class _Run(NamedTuple):
     """Shard and end of the last block."""
 
     @classmethod
-    def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_Run":
+    def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_IntervalRun":
         """Take some intervals and their blocks in a part of the list."""
         first, last = blocks[0], blocks[-1]
         begin, end = found.extent(first).start, found.extent(last).end
@@ -69,7 +68,7 @@ class _Run(NamedTuple):
             start, stop, found.number(first), found.number(last), (found.shard(first), begin), (found.shard(last), end)
         )
 
-    def joined(self, after: "_Run", gap: int) -> "list[_Run]":
+    def joined(self, after: "_IntervalRun", gap: int) -> "list[_IntervalRun]":
         """Return this run and the next one, as one if no more than some bytes of a shard are between them."""
         is_near = self.end[0] == after.first[0] and after.first[1] - self.end[1] <= gap
         if after.first_number > self.last_number + 1 and not is_near:
@@ -94,10 +93,10 @@ class CdxIndex:
 
         Args:
             crawl: name of the crawl.
-            subsets: in the order of the result.
+            subsets: subsets in the order of the result.
             lists: the lists of blocks.
             source: returns the source of blocks.
-            cost: of the source.
+            cost: cost of the source.
         """
         self.crawl = crawl
         self._subsets = tuple(subsets)
@@ -156,7 +155,7 @@ class CdxIndex:
         """Yield the blocks to read; intervals whose blocks are read by one request together."""
         search, intervals = self._lists.get(self.crawl), query.intervals
         assert search is not None  # noqa: S101 - everything needed of it is known
-        runs: list[_Run] = []
+        runs: list[_IntervalRun] = []
         at = 0
         while at < len(intervals):
             interval = intervals[at]
@@ -169,7 +168,7 @@ class CdxIndex:
                 if blocks.stop < len(found):  # other intervals that end in the same block
                     after = bisect_right(intervals, found.key(blocks.stop), lo=after, key=_end)
                 gap = self._cost.max_gap if isinstance(search, StoredList) else 0
-                run = _Run.of(at, after, found, blocks)
+                run = _IntervalRun.of(at, after, found, blocks)
                 runs += runs.pop().joined(run, gap) if runs else [run]
             at = after
         for run in runs:

@@ -36,7 +36,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     """Plan a query of a crawl by the cheaper index.
 
     Args:
-        indexes: of the crawl.
+        indexes: indexes of the crawl.
         query: the query.
         explain: whether the cost of the other index is always found.
 

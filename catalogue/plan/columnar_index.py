@@ -37,7 +37,7 @@ class PageIndexes:
         self.store = store
         self.dataset = dataset
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
-        """By path, row group, version of the file and states of the store; None for those without."""
+        """Indexes by path, row group, version of the file and states of the store; None if there are none."""
 
     @property
     def states(self) -> tuple[str, str]:
@@ -74,7 +74,7 @@ class Scope:
     missing: tuple[str, ...] = ()
     """A sentence for each subset that is not completely stored."""
     drawn: Mapping[str, Mapping[int, DrawnRows]] | None = field(default=None, compare=False)
-    """By path and row group, the drawn rows of a sample; None for all."""
+    """Drawn rows of a sample, by path and row group; None for all."""
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
         """Return the files and row groups of which rows are drawn."""
@@ -94,7 +94,7 @@ class ColumnarIndex:
         self._files: dict[str, FileMetadata] = {}
         """The files of the last plan, by path."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
-        """By path and row group, for the case that they cannot be stored."""
+        """Indexes by path and row group, in case they cannot be stored."""
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         """Plan a query."""

@@ -137,11 +137,10 @@ class ListSearch:
     """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
 
     requests: int
-    """With those of the blocks."""
+    """Requests for the list and the blocks."""
     bytes: int
-    """With those of the blocks."""
+    """Bytes of the list and the blocks."""
     round_trips: int
-    """Of the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +166,9 @@ class CrawlPlan:
     """``columnar`` or ``cdx``."""
     cost: Cost
     files: tuple[PlannedFile, ...] = ()
-    """In the order of the result; of the columnar index."""
+    """Files of the columnar index, in the order of the result."""
     blocks: tuple[PlannedBlocks, ...] = ()
-    """By key; of the CDX index."""
+    """Blocks of the CDX index, by key."""
     waves: tuple[tuple[PlannedRequest, ...], ...] = ()
     """Requests that can be sent at the same time; the second wave is what may be needed after the first."""
     considered: int = 0

@@ -43,10 +43,10 @@ class ReadPlan(ReprMixin):
     query: ResolvedQuery
     schema: pa.Schema
     row_schema: pa.Schema
-    """Of the rows before the residual filter: everything that is read."""
+    """Schema before the residual filter: everything that is read."""
     cost: Cost
     crawls: tuple[CrawlPlan, ...]
-    """Newest first. With a limit, crawls are left out that are not needed for certain."""
+    """Crawls, newest first. A limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
 
@@ -328,7 +328,7 @@ class Section(NamedTuple):
 
     crawl: str
     subsets: tuple[str, ...]
-    """In the order of the result."""
+    """Subsets in the order of the result."""
     files: tuple[PlannedFile, ...] = ()
     blocks: tuple[PlannedBlocks, ...] = ()
 

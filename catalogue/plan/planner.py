@@ -43,7 +43,7 @@ def plan_files(
         query: the query.
         crawl: name of the crawl.
         metadata: files that may contain matching rows.
-        cost: of the source.
+        cost: cost of the source.
         considered: number of row groups of the requested subsets.
         missing: sentences about subsets that are not completely stored.
     """
@@ -178,7 +178,6 @@ class _Odds:
     def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int) -> None:
         holders = HOLDERS * len(query.intervals)
         self._partial: dict[str, float] = {}
-        """By subset."""
         for choice in choices:
             pool = choice.metadata.file.subset
             if choice.bounded:

@@ -54,7 +54,7 @@ class Choice:
     """A lower bound of the keys that may match; by the bounds in the footer, if it has them, which reading checks."""
     key_index: ColumnIndex | None = None
     offset_indexes: dict[str, OffsetIndex] = field(default_factory=dict)
-    """Of the columns to read; empty if it is not read by pages."""
+    """Indexes of the columns to read; empty if pages are not read."""
     missing: tuple[Part, ...] = ()
     """Page indexes that the file has and that are not stored."""
     defect: str = ""

@@ -39,7 +39,7 @@ class Question:
             indexes_of: returns the indexes that can answer for a crawl; called once, when they are needed.
             source: returns the source.
             lists: the lists of blocks.
-            cost: of the source.
+            cost: cost of the source.
             unlisted: sentences about crawls that may exist and are not known.
         """
         self.query = query

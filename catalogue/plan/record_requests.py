@@ -19,7 +19,7 @@ class RecordFetch:
     path: str
     range: ByteRange
     captures: tuple[Capture, ...]
-    """By offset; bytes between their records are dropped."""
+    """Captures by offset; bytes between their records are dropped."""
 
 
 def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:

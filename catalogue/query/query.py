@@ -47,7 +47,7 @@ class Query:
     unique: str | None = None
     latest: bool = False
     index: str = AUTO
-    """Which index answers, of ``INDEXES``; ``auto`` for the cheaper one for each crawl."""
+    """Name of the index that answers, of ``INDEXES``; ``auto`` for the cheaper one for each crawl."""
     within: tuple[KeyInterval, ...] | None = None
     """Disjoint ascending intervals in which keys must be, as well as in those of the patterns; None for no others."""
 

@@ -66,7 +66,7 @@ class ResolvedQuery:
 
     intervals: KeyIntervals
     patterns: tuple[str, ...]
-    """As typed, for messages."""
+    """Patterns in the user's spelling, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None

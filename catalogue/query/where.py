@@ -40,7 +40,7 @@ _MORE_THAN_A_ROW = {
     "POSITIONAL_REFERENCE": "a column's number",
     "PARAMETER": "a parameter",
 }
-"""By class of syntax node: what an expression over one row may not contain."""
+"""Names by class of syntax node: what an expression over one row may not contain."""
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 

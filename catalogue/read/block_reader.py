@@ -55,9 +55,9 @@ def block_pieces(
 
     Args:
         plan: the plan, whose searches are done.
-        source: of the blocks.
+        source: reads the blocks.
         executor: threads that make requests.
-        connection: for ``where``.
+        connection: evaluates ``where``.
         events: callbacks.
 
     Raises:

@@ -13,11 +13,11 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.read.prefetch import LoadedRowGroup
 
 MOST_ROW_GROUPS = 64
-"""Of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
+"""Size of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
 MOST_ROWS = 1 << 16
-"""That may match in a bundle; a larger row group is a bundle of its own."""
+"""Rows that may match in a bundle; a larger row group is a separate bundle."""
 MOST_BYTES = 2 << 20
-"""About the uncompressed values of these rows; a larger row group is a bundle of its own."""
+"""Uncompressed bytes of these rows, about; a larger row group is a separate bundle."""
 
 
 class Bundle:

@@ -31,7 +31,7 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterato
     """Yield the workers of a Dask cluster as an executor.
 
     Args:
-        address: of the scheduler, such as ``tcp://host:8786``.
+        address: the scheduler's address, such as ``tcp://host:8786``.
         patience: seconds to wait for it.
 
     Raises:

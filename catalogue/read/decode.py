@@ -21,7 +21,7 @@ from catalogue.read.prefetch import LoadedRowGroup
 BATCH_ROWS = 1 << 16
 """Maximum rows decoded at a time."""
 BATCH_BYTES = 64 << 20
-"""About the uncompressed bytes decoded at a time."""
+"""Uncompressed bytes decoded at a time, about."""
 MAX_PAGE = 256 << 20
 """Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024
@@ -32,7 +32,6 @@ _SMALL_PAGE = 16 << 10
 _STATUS = "fetch_status"
 _MEDIA_TYPE, _UNKNOWN_TYPE = "content_mime_type", "unk"
 _DELTA_BYTE_ARRAY = 7
-"""Of the format's ``Encoding``."""
 
 Numbered = tuple[np.ndarray, pa.Array]
 """Values of a column, and the ascending numbers of their rows."""
@@ -47,7 +46,7 @@ def decode(
 
     Args:
         bundle: the row groups; those of which no row is requested are skipped.
-        reads: of the column, by row group.
+        reads: reads of the column, by row group.
         kind: type of the result.
         rows: ascending numbers of rows; what comes after the last one is not decoded. None for all.
 
@@ -195,7 +194,7 @@ def aligned(
     Args:
         columns: pieces of the columns that are read.
         rows: numbers of the rows of all tables together.
-        schema: of each table.
+        schema: the tables' schema.
         bundle: the row groups.
         path_columns: columns whose value is derived from the file's path.
 

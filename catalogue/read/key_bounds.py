@@ -32,7 +32,6 @@ class BoundsResult:
     """The result of a task."""
 
     bounds: dict[int, Bounds]
-    """By row group."""
     messages: tuple[str, ...]
     requests: int
     bytes: int

@@ -21,7 +21,7 @@ def checked(bundle: Bundle, reads: Sequence[ColumnRead], numbered: Iterable[Numb
 
     Args:
         bundle: the row groups.
-        reads: of the key column, by row group.
+        reads: reads of the key column, by row group.
         numbered: the keys and the numbers of their rows.
 
     Raises:
@@ -47,7 +47,6 @@ class _RowGroupCheck:
         self._index, self._offsets = group.read.key_index, read.index
         pages = len(read.index) if read.index else 0
         self._rows, self._nulls = [0] * pages, [0] * pages
-        """Of each page so far."""
 
     def __call__(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
         """Check the keys of rows with these ascending numbers."""

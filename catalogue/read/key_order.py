@@ -57,7 +57,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
 
     Args:
         plan: the plan.
-        pieces: for each section of the plan an iterator, whose next pieces are those of the section.
+        pieces: an iterator for each section of the plan, whose next pieces are those of the section.
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
@@ -88,13 +88,7 @@ def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> No
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows sorted by key, time, crawl and the other columns of the result; all of them are in memory.
-
-    Args:
-        plan: the plan.
-        schema: of the tables.
-        tables: the rows.
-    """
+    """Yield rows sorted by key, time, crawl and the other columns of the result; all of them are in memory."""
     table = plan.query.table
     # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
@@ -125,9 +119,8 @@ class GroupsLeft:
     def __init__(self, plan: ReadPlan) -> None:
         """Use the bounds of a plan."""
         self._sections: list[Section] = []
-        """By row group."""
         self._leasts: list[bytes] = []
-        """By row group, of its keys and those of the row groups after it in its section."""
+        """Least key of each row group and the row groups after it in its section."""
         for section in sections(plan):
             leasts = [group.least for file in section.files for group in file.row_groups]
             self._leasts += reversed([*accumulate(reversed(leasts), min)])
@@ -149,7 +142,7 @@ class KeysLeft:
         self._ascend = [_ascends(piece) for piece in self._pieces]
         leasts = [_least(piece, ascends) for piece, ascends in zip(self._pieces, self._ascend, strict=True)]
         self._after = [*accumulate(reversed(leasts), min, initial=END)][::-1]
-        """By piece, of its keys and those of the pieces after it."""
+        """Least key of each piece and the pieces after it."""
 
     def at(self, row: int) -> bytes:
         """Return a lower bound of the keys of a row and those after it; ``END`` if there are none."""

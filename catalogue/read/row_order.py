@@ -120,7 +120,7 @@ def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
     """Return which rows come after the row next to them."""
     found = np.zeros(len(rows), np.bool_)
     places = np.arange(len(rows))
-    """Of rows whose first columns are equal to those of the next row."""
+    """Places of rows whose first columns are equal to those of the next row."""
     for column in columns.columns:
         values = column.combine_chunks()
         one, other = (values.take(positions(rows[places] + step)) for step in (0, 1))

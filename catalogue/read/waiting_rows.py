@@ -15,7 +15,7 @@ from catalogue.read.row_order import Ascending, RowOrder
 
 _MOST = 64 << 20
 _BATCH_BYTES, _LEAST_BATCH_BYTES = 1 << 20, 1 << 16
-"""About the bytes of a batch in the file, the second where there are many runs: a batch of each is in memory."""
+"""Bytes of a batch in the file, and where there are many runs: a batch of each is in memory."""
 
 
 class _Spilled(NamedTuple):
@@ -33,21 +33,14 @@ class WaitingRows:
     """Rows of a crawl and subset, which are returned by key."""
 
     def __init__(self, schema: pa.Schema, order: RowOrder, most: int = _MOST) -> None:
-        """Keep at most about ``most`` bytes in memory.
-
-        Args:
-            schema: of the rows.
-            order: of the rows.
-            most: bytes.
-        """
+        """Keep at most about ``most`` bytes in memory."""
         self._schema, self._order, self._most = schema, order, most
         self._runs: list[deque[Ascending | _Spilled]] = []
         """Parts, each of which has no lower keys than the one before it."""
         self._bytes = 0
-        """In memory."""
         self._stack = ExitStack()
         self._end = 0
-        """Of the file."""
+        """End of the file."""
 
     def close(self) -> None:
         self._stack.close()

@@ -22,7 +22,7 @@ from catalogue.source.open import open_source
 from catalogue.surt import END
 
 SLICE = 64 << 20
-"""About the bytes of a task: some seconds of work, and a table of modest size."""
+"""Bytes of a task, about: some seconds of work, and a table of modest size."""
 
 
 class _Result(Protocol):
@@ -98,8 +98,8 @@ def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[
 
     Args:
         plan: its page indexes have been fetched.
-        settings: for each worker.
-        size: about the bytes of a task.
+        settings: settings of each worker.
+        size: bytes of a task, about.
     """
     return (Task(each, settings) for each in sliced(plan, size))
 
@@ -112,7 +112,7 @@ class Workers:
 
         Args:
             executor: its workers must have this package.
-            settings: for each worker, with its machine's share of the rate.
+            settings: settings of each worker, with its machine's share of the rate.
             at_once: maximum tasks that are submitted at a time.
         """
         self.settings = settings

@@ -91,7 +91,7 @@ def decode(data: bytes, charset: str) -> str:
     """Decode bytes; each invalid sequence becomes one U+FFFD.
 
     Args:
-        data: without byte order mark.
+        data: bytes without byte order mark.
         charset: a result of ``charset_of``.
     """
     if charset == _REPLACEMENT:  # of a few charsets that browsers do not decode, because they hide ASCII

@@ -33,12 +33,12 @@ _MAX_MEMBERS = 100
 _NOT_CODINGS = {"", "-", "7bit", "8bit", "aws-chunked", "binary", "identity", "none", "null", "off", "plain", "text"}
 """Values that servers send for bodies without a coding."""
 _NO_NAME = re.compile(r"[/=]")
-"""In media types and parameters, which some servers send instead."""
+"""Characters of media types and parameters, which some servers send instead."""
 _GZIP_SIGNATURE = b"\x1f\x8b"
 _EMPTY_BROTLI = b";"
 """What most servers send for an empty page; other bytes that mean one are digits, which may be a page."""
 _ZSTD_SIGNATURE = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
-"""Of a frame or a skippable frame."""
+"""Start of a frame or a skippable frame."""
 _ZSTD_WINDOW = 26
 """Largest window as a power of two; the specification of the coding (RFC 9659) allows 23."""
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
@@ -67,8 +67,8 @@ def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = 
     """Remove the codings that the headers name, from the last one to the first one.
 
     Args:
-        body: of an HTTP response, as archived.
-        headers: of the response; all lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
+        body: body of an HTTP response, as archived.
+        headers: the response's; all lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
         cut: whether the record says that the body is truncated. Then its first part is decoded.
 
     Raises:

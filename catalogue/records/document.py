@@ -44,14 +44,14 @@ class Documents:
         Args:
             main_content: leave out navigation, footers and the like.
             markdown: convert pages to Markdown, too.
-            processes: at most; by default one for each core.
-            seconds: that one document may take.
+            processes: limit; by default one for each core.
+            seconds: time limit of a document.
         """
         self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds
         self._count = processes or os.cpu_count() or 1
         self._closed = False
-        self._idle: LifoQueue[_Parser | None] = LifoQueue()
+        self._idle: LifoQueue[_ParserProcess | None] = LifoQueue()
         for _ in range(self._count):
             self._idle.put(None)
 
@@ -95,7 +95,7 @@ class Documents:
         try:
             while True:
                 attempt += 1
-                parser = parser or _Parser(self._seconds)
+                parser = parser or _ParserProcess(self._seconds)
                 try:
                     answer = parser.call(request)
                 except _ParserDied as death:
@@ -119,7 +119,7 @@ class _ParserDied(Exception):
         self.timed_out = timed_out
 
 
-class _Parser:
+class _ParserProcess:
     """A process that runs ``extract.serve``."""
 
     def __init__(self, seconds: float) -> None:

@@ -48,7 +48,7 @@ def fetch_records(
 
     Args:
         fetches: the requests.
-        source: of the archives.
+        source: reads the archives.
         convert: called for each record.
         parallel: whether to convert in threads, one for each core. They are worth it if a conversion takes much longer
             than to inflate and check a record, which the calling thread does otherwise while other threads fetch.

@@ -28,10 +28,10 @@ class Head:
     """A parsed head."""
 
     status_line: str
-    """Without its protocol."""
+    """The status line, except its protocol."""
     headers: Headers
     end: int
-    """Where the content begins."""
+    """Start of the content."""
 
 
 def parse_warc_head(data: bytes) -> Head:

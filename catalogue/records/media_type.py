@@ -85,7 +85,7 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _HTML_ELEMENT = re.compile(rb"<(?:html|head|body|title|meta)[\s>]", re.IGNORECASE)
-"""In a page that begins with something else, such as a server's warning."""
+"""An element in a page that begins with something else, such as a server's warning."""
 _XML = re.compile(rb"\s*<\?xml\s")
 _XML_TYPES = {
     "feed": "application/atom+xml",
@@ -94,7 +94,6 @@ _XML_TYPES = {
     "rss": "application/rss+xml",
     "svg": "image/svg+xml",
 }
-"""By root element."""
 _LONGEST_PROLOG = 1 << 14
 _PROLOG = re.compile(
     rb"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!doctype[^>\[]*(?:\[.*?\]\s*)?>)\s*)*", re.DOTALL | re.IGNORECASE

@@ -30,7 +30,7 @@ _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 """What may follow a record's content: usually two line ends in WARC files; one or none in ARC."""
 _STRAY = b"\r\n"
-"""Between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
+"""Bytes between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
@@ -55,14 +55,14 @@ class Record(ReprMixin):
     kind: str
     """``response``, ``revisit`` and so on."""
     headers: Headers
-    """Of the record."""
+    """Headers of the record."""
     status_line: str
-    """Of the HTTP response, without its protocol; empty if there is none."""
+    """The HTTP status line, except its protocol; empty if there is none."""
     http_headers: Headers
     http_head: bytes
     """Status line and headers as archived, with the blank line."""
     body: bytes
-    """Of the response, as archived; see ``payload``."""
+    """The response's body, as archived; see ``payload``."""
 
     def _line(self) -> str:
         return f"of {self.url}: {self.kind}, {size(len(self.body))}"

@@ -21,7 +21,7 @@ def redirect_target(url: str, location: str) -> str:
     """Return the URL that a redirect leads to, without user and password.
 
     Args:
-        url: of the redirect.
+        url: the redirecting URL.
         location: value of its header ``Location``; may be relative, and may contain spaces and other characters that
             are not allowed in URLs.
 

@@ -50,7 +50,7 @@ _BY_PYTHON_NAME = {"cp874": "windows-874"}
 """Names from the detector that are not labels of the encoding standard."""
 _TOP_LEVEL_DOMAIN = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]{1,59}")
 _ESCAPE = b"\x1b"
-"""In ASCII text a sign of iso-2022-jp."""
+"""ASCII text with this byte may be iso-2022-jp."""
 _INVALID = "\ufffd"
 
 
@@ -71,7 +71,7 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
         data: the document without content codings.
         syntax: determines which declarations in the document count.
         content_type: all values of this header of the response, separated by commas.
-        url: of the document; its top-level domain helps to detect a charset.
+        url: the document's URL; its top-level domain helps to detect a charset.
     """
     for mark, charset in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):

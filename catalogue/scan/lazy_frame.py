@@ -31,7 +31,7 @@ _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or rai
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ScanBudget:
     """Requests and bytes that a scan may take."""
 
     requests: int
@@ -48,7 +48,7 @@ class Budget:
             raise TooExpensive(message)
 
 
-def scan(session: Session, query: Query, budget: Budget) -> pl.LazyFrame:
+def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
     _check_options(query)
     select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
@@ -72,7 +72,7 @@ def _check_options(query: Query) -> None:
 
 
 class _Source:
-    def __init__(self, session: Session, query: Query, schema: pa.Schema, budget: Budget) -> None:
+    def __init__(self, session: Session, query: Query, schema: pa.Schema, budget: ScanBudget) -> None:
         self._session = session
         self._query = query
         self._schema = schema

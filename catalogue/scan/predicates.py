@@ -25,7 +25,7 @@ class Comparison:
     operator: str
     """One of ``_COMPARISONS`` or ``_TEXT``, ``in``, ``null`` or ``valid``."""
     values: tuple[Any, ...] = ()
-    """Not null; several for ``in`` only."""
+    """Constants, not null; several for ``in`` only."""
 
 
 @dataclass(frozen=True, slots=True)

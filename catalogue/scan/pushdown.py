@@ -44,7 +44,7 @@ class Pushdown:
     """Conditions that hold for every row for which a predicate of polars is true; polars applies the predicate too."""
 
     keys: tuple[KeyInterval, ...] | None = None
-    """Where keys are; None for anywhere."""
+    """Intervals of keys; None for all."""
     from_ms: int | None = None
     """First time, inclusive."""
     to_ms: int | None = None

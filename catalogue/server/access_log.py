@@ -24,7 +24,7 @@ class AccessLog:
         """Open the file, or standard error for ``-``.
 
         Args:
-            path: of the file.
+            path: the file.
             proxied: whether the last address of ``X-Forwarded-For`` is the client, because a proxy has added it.
             notify: called with a message if lines cannot be written.
 

@@ -55,7 +55,7 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9][A-Za-z0-9._:+-]{0,39})[
 _MULTIPART = ("multipart/", "message/")
 """Some browsers obey headers in parts of these types, such as Set-Cookie."""
 _MAX_HEADERS, _MAX_VALUE, _MAX_BYTES = 50, 1000, 6000
-"""Of archived headers; some clients accept 100 headers, and some proxies 8 kB."""
+"""Limits of archived headers; some clients accept 100 headers, and some proxies 8 kB."""
 
 SANDBOX = {
     "Access-Control-Allow-Origin": "*",  # without Origin too, since answers are cached
@@ -98,7 +98,7 @@ async def archived_page(request: Request) -> Response:
 
 
 ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
-"""For any path of three segments or more that no other route has."""
+"""Matches any path of three segments or more that no other route has."""
 ROUTES[0].path_regex = re.compile(ROUTES[0].path_regex.pattern, re.DOTALL)  # URLs may contain %0A
 
 

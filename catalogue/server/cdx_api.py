@@ -16,7 +16,7 @@ from catalogue.cdx.line_formats import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.cdx_filters import Operator
-from catalogue.server.cdx_paging import Page
+from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
 from catalogue.server.cdx_search import CdxSearch, select_lines
 from catalogue.server.memory import size_of
@@ -26,7 +26,7 @@ from catalogue.surt import KeyInterval
 from catalogue.tables.stored_crawls import MARGIN
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
-"""Of an answer that the thread of the event loop writes, in some milliseconds."""
+"""Size of an answer that the thread of the event loop writes, in some milliseconds."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
@@ -48,7 +48,7 @@ async def index(request: Request) -> Response:
         try:
             found = await run_query(request, partial(_find, service, name, query), key=(name, query))
         except NotHarvested as error:
-            found = _Found("", Page(missing=(str(error),)), 0, b"")
+            found = _FoundPage("", ResultPage(missing=(str(error),)), 0, b"")
             not_found = f"{not_found}; {error}"
     crawl, page, number, lines = found
     if crawl:
@@ -100,18 +100,18 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
     return entry | {name: f"{time:%Y-%m-%dT%H:%M:%S}" for name, time in times.items() if time}
 
 
-class _Found(NamedTuple):
+class _FoundPage(NamedTuple):
     """The requested page."""
 
     crawl: str
-    page: Page
+    page: ResultPage
     number: int
     """Lines of its first part."""
     lines: bytes
     """These lines."""
 
 
-def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | None:
+def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPage | None:
     """Find a page of few lines in memory; None if it is not there."""
     memory, state = service.memory, service.state()
     crawl = memory.crawl(state, name)
@@ -122,7 +122,7 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
         return None
     page = page.ordered(reverse=query.reverse)
     if query.counts_pages or not page.parts:
-        return _Found(crawl.id, page, 0, b"")
+        return _FoundPage(crawl.id, page, 0, b"")
     lines = memory.lines(state, crawl.id, page.parts[0])
     if lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
         return None
@@ -131,21 +131,21 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
     return _written(crawl.id, page, query, select_lines(lines, query))
 
 
-def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> _Found:
+def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> _FoundPage:
     """Find a page, and read its first part."""
     crawl = service.crawls.find(catalogue, name)
     if not query.counts_pages and _is_outside(crawl, query):
-        return _Found(crawl.id, Page(), 0, b"")
+        return _FoundPage(crawl.id, ResultPage(), 0, b"")
     search = CdxSearch(catalogue, crawl.id, service.memory)
     page = search.find_page(query)
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
-        return _Found(crawl.id, page, 0, b"")
+        return _FoundPage(crawl.id, page, 0, b"")
     return _written(crawl.id, page, query, search.read_part(query, page.parts[0]))
 
 
-def _written(crawl: str, page: Page, query: CdxRequest, lines: Sequence[str]) -> _Found:
-    return _Found(crawl, page, len(lines), write_lines(lines, query.output, query.fields))
+def _written(crawl: str, page: ResultPage, query: CdxRequest, lines: Sequence[str]) -> _FoundPage:
+    return _FoundPage(crawl, page, len(lines), write_lines(lines, query.output, query.fields))
 
 
 def _read(
@@ -156,7 +156,7 @@ def _read(
 
 
 async def _parts(
-    request: Request, crawl: str, query: CdxRequest, page: Page, rows: int, lines: bytes
+    request: Request, crawl: str, query: CdxRequest, page: ResultPage, rows: int, lines: bytes
 ) -> AsyncIterator[bytes]:
     """Yield the lines of each part. An error closes the connection, so that clients notice missing lines."""
     for following in (*page.parts[1:], None):

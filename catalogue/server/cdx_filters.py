@@ -34,7 +34,7 @@ _ALIASES = {
 _TEXT_COLUMNS = {"mime": "content_mime_type", "mime-detected": "content_mime_detected", "digest": "content_digest"}
 _MAX_LENGTH = 2000
 _EXPRESSION_SECONDS = 10.0
-"""For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
+"""Limit for a request's regular expressions. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
 _MAX_SLICE, _QUICK = 256, 0.05
 """Lines filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
 

@@ -25,17 +25,17 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ResultBlock:
     """A part of a result between two keys."""
 
     intervals: tuple[KeyInterval, ...]
-    """Disjoint and ascending."""
+    """The intervals are disjoint and ascending."""
     size: int
     """Approximate number of blocks of the CDX index, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResultPage:
     """A page of a result, not read yet."""
 
     pages: int = 0
@@ -43,11 +43,11 @@ class Page:
     blocks: int = 0
     """Blocks of all pages."""
     parts: tuple[tuple[KeyInterval, ...], ...] = ()
-    """Read one after the other; empty if the page does not exist."""
+    """Intervals to read in turn; empty if the page does not exist."""
     missing: tuple[str, ...] = ()
     """Messages about files that are not stored."""
 
-    def ordered(self, *, reverse: bool) -> "Page":
+    def ordered(self, *, reverse: bool) -> "ResultPage":
         return replace(self, parts=self.parts[::-1]) if reverse else self
 
 
@@ -62,7 +62,7 @@ def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
     return found
 
 
-def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ...]:
+def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[ResultBlock, ...]:
     """Cut disjoint ascending intervals into blocks. If there are several, each contains a mark, and so a row."""
     inside = sorted((mark for mark in at if covers(intervals, mark.key)), key=attrgetter("key"))
     blocks: list[tuple[bytes, float]] = [(intervals[0].start, 0.0)]
@@ -74,14 +74,14 @@ def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ..
         blocks[-1] = (start, rows + sum(mark.rows for mark in here))
     ends = [*(start for start, _ in blocks[1:]), intervals[-1].end]
     return tuple(
-        Block(tuple(_intersect(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))
+        ResultBlock(tuple(_intersect(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))
         for (start, rows), end in zip(blocks, ends, strict=True)
     )
 
 
-def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
+def pages_of(blocks: Sequence[ResultBlock], size: int) -> list[tuple[ResultBlock, ...]]:
     """Group consecutive blocks into pages of a size; larger blocks have their own page."""
-    pages: list[list[Block]] = []
+    pages: list[list[ResultBlock]] = []
     room = 0
     for block in blocks:
         if pages and block.size <= room:

@@ -33,7 +33,7 @@ class CdxRequest:
     """A request to the CDX API."""
 
     url: str
-    """As sent, without a wildcard; for messages."""
+    """The parameter's text except a wildcard; for messages."""
     pattern: Pattern
     first: str = ""
     """First timestamp, 14 digits or empty."""
@@ -43,12 +43,11 @@ class CdxRequest:
     """Captures, after filters."""
     filters: tuple[Filter, ...] = ()
     fields: tuple[str, ...] | None = None
-    """In the requested order; None for all."""
+    """Fields in the requested order; None for all."""
     output: Output = Output.CDXJ
     page: int = 0
-    """From 0; it may not exist."""
+    """Number from 0; the page may not exist."""
     page_size: int = PAGE_SIZE
-    """In blocks."""
     counts_pages: bool = False
     reverse: bool = False
     closest: str = ""

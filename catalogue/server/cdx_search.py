@@ -22,17 +22,17 @@ from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.selection import Selection, select_stored
 from catalogue.server.cdx_blocks import lines_in_memory, read_lines
 from catalogue.server.cdx_filters import apply_filters
-from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, Page, cut, marks, pages_of
+from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, ResultPage, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest
 from catalogue.server.memory import Memory, size_of
 from catalogue.surt import KeyInterval, Match, merge
 
 _MAX_INDEXED = 300
-"""Above this number of row groups, pages are cut between row groups, without page indexes."""
+"""Row groups; more are cut between row groups, without page indexes."""
 _PART_BLOCKS = 5
 """Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
-"""Of a part, which is sorted in memory."""
+"""Size of a part, which is sorted in memory."""
 _MAX_LISTED = 50_000
 """Blocks of a result that is cut by the list of blocks."""
 _BATCH_ROWS = 8192
@@ -50,7 +50,7 @@ class CdxSearch:
         self._memory = memory
         self.state = catalogue.session.store.state()
 
-    def find_page(self, request: CdxRequest) -> Page:
+    def find_page(self, request: CdxRequest) -> ResultPage:
         """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
         page = self._memory.page(self.state, self.crawl, request)
         if page is None:
@@ -176,17 +176,17 @@ def _distance(stamp: str, moment: datetime) -> float:
         return math.inf
 
 
-def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
+def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> ResultPage:
     intervals = request.pattern.intervals
     found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals)
     (columnar,) = found.question.columnar() or (None,)
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[ResultBlock] = ()
     if columnar is None:
         blocks = _cut_by_list(catalogue, crawl, request)
     elif columnar.scope.missing or (
         columnar.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request))
     ):
-        blocks = [Block(intervals, 1)]
+        blocks = [ResultBlock(intervals, 1)]
         if request.pattern.match is not Match.EXACT:
             few = found.question.candidate_row_groups <= _MAX_INDEXED
             blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
@@ -197,7 +197,7 @@ def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     # To sort by distance from a time, all of a page is needed.
     parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
     read = [merge(interval for block in part for interval in block.intervals) for part in parts]
-    return Page(
+    return ResultPage(
         len(pages),
         sum(block.size for block in blocks),
         tuple(read),
@@ -205,11 +205,11 @@ def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     )
 
 
-def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Sequence[Block]:
+def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Sequence[ResultBlock]:
     """Cut a result by the stored list of blocks, where no footers are stored; empty if there are no blocks."""
     intervals = request.pattern.intervals
     if request.pattern.match is Match.EXACT:
-        return [Block(intervals, 1)]
+        return [ResultBlock(intervals, 1)]
     listed = catalogue.session.block_lists.get(crawl)
     if not isinstance(listed, StoredList) or sum(map(listed.count, intervals)) > _MAX_LISTED:
         raise TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")

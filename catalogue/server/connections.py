@@ -38,7 +38,7 @@ class _State(ServerState):
         """Connections by the start of their wait; some are being answered since then."""
 
 
-class _Parser(h11.Connection):
+class _RequestParser(h11.Connection):
     """Reject what h11 accepts: two lengths of a body, and a large head in one piece."""
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as uvicorn passes them
         super().__init__(*args, **named)
-        self.conn = _Parser(h11.SERVER, _MAX_HEAD_BYTES)
+        self.conn = _RequestParser(h11.SERVER, _MAX_HEAD_BYTES)
         self._refused = False
 
     @property
@@ -144,7 +144,7 @@ class Server(uvicorn.Server):
         """Create a server with ``Connection`` as its protocol.
 
         Args:
-            config: of uvicorn.
+            config: settings of uvicorn.
             max_connections: see ``Connection``.
             notify: called once if it cannot accept a connection.
             tick: called ten times a second.

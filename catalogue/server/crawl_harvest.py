@@ -33,7 +33,7 @@ _STARTING_SECONDS, _MAX_WAIT_SECONDS = 10, 600.0
 """``Retry-After`` while a harvest starts, and at most."""
 
 
-class CrawlList:
+class KnownCrawls:
     """Crawls that are listed by the source or stored."""
 
     def __init__(self) -> None:

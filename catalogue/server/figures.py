@@ -42,13 +42,13 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 _SECONDS = len(CLASSES) + len(BOUNDS) + 1
 """Columns of a route: answers by class, answers by bucket, and the sum of their seconds. The last columns are those of
-the process: requests and bytes, its ``State``, and 1 if it runs."""
+the process: requests and bytes, its ``ProcessState``, and 1 if it runs."""
 _ROUTE_WIDTH = _SECONDS + 1
 _REQUESTS = len(ROUTES) * _ROUTE_WIDTH
 _STATE = _REQUESTS + 2
 
 
-class State(NamedTuple):
+class ProcessState(NamedTuple):
     """The present state of a process, or the sum over all."""
 
     running: int
@@ -60,7 +60,7 @@ class State(NamedTuple):
     """Time of the source's clock until which it gets no requests; the latest one instead of a sum."""
 
 
-_ALIVE = _STATE + len(State._fields)
+_ALIVE = _STATE + len(ProcessState._fields)
 _WIDTH = _ALIVE + 1
 
 
@@ -91,9 +91,9 @@ class Totals:
 
     routes: Sequence[RouteTotals]
     requests: int
-    """To the source since the server was started, with the bytes received."""
+    """Requests to the source since the server was started, with the bytes received."""
     bytes: int
-    state: State
+    state: ProcessState
     processes: int
     """Those that run."""
 
@@ -127,7 +127,7 @@ class Figures:
         row[start + len(CLASSES) + bisect_left(BOUNDS, seconds)] += 1
         row[start + _SECONDS] += seconds
 
-    def publish(self, spent: tuple[int, int], state: State) -> None:
+    def publish(self, spent: tuple[int, int], state: ProcessState) -> None:
         """Write the state of this process, and the requests and bytes that it spent."""
         spent_in_all = (before + more for before, more in zip(self._before, spent, strict=True))
         for column, value in enumerate((*spent_in_all, *state, 1.0), _REQUESTS):
@@ -147,4 +147,4 @@ class Figures:
             routes.append(RouteTotals(route, whole[: len(CLASSES)], [*accumulate(whole[len(CLASSES) :])], seconds))
         requests, received, running, waiting, memory, _, processes = map(int, sums[_REQUESTS:])
         paused_until = max(row[_ALIVE - 1] for row in self._rows)
-        return Totals(routes, requests, received, State(running, waiting, memory, paused_until), processes)
+        return Totals(routes, requests, received, ProcessState(running, waiting, memory, paused_until), processes)

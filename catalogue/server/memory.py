@@ -7,7 +7,7 @@ from typing import Any
 
 from catalogue.cdx.blocks import Block
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.server.cdx_paging import Page
+from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest
 from catalogue.surt import KeyInterval
 
@@ -42,12 +42,12 @@ class Memory:
     def keep_crawl(self, state: str, crawl: Crawl) -> None:
         self._put((state, crawl.id), crawl, 0)
 
-    def page(self, state: str, crawl: str, request: CdxRequest) -> Page | None:
+    def page(self, state: str, crawl: str, request: CdxRequest) -> ResultPage | None:
         """Return the page of a request; it does not depend on filters, and its parts are in the order of keys."""
-        found: Page | None = self._get((state, crawl, _of_page(request)))
+        found: ResultPage | None = self._get((state, crawl, _of_page(request)))
         return found
 
-    def keep_page(self, state: str, crawl: str, request: CdxRequest, page: Page) -> None:
+    def keep_page(self, state: str, crawl: str, request: CdxRequest, page: ResultPage) -> None:
         size = _bytes_of(request.pattern.intervals) + sum(map(_bytes_of, page.parts))
         self._put((state, crawl, _of_page(request)), page, size)
 

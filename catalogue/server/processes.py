@@ -33,7 +33,7 @@ CAN_SHARE_PORT = sys.platform == "linux"
 _SHORT_LIFE = 10.0
 """Seconds; a process that fails sooner is not started again."""
 _LAST_SECONDS = 10.0
-"""For a process to end before it is killed."""
+"""Time in which a process must end; then it is killed."""
 _GC_OBJECTS = 100_000
 """New objects between searches for cycles."""
 
@@ -125,7 +125,7 @@ class _OtherProcesses:
         self._options = options
         self._figures = figures
         self._processes: dict[SpawnProcess, tuple[int, float]] = {}
-        """With their numbers, and the times of their starts."""
+        """Numbers and start times of the processes."""
         self._stop, self._stopping = Pipe()
         self._watcher = Thread(target=self._watch, name="processes")
 

@@ -33,7 +33,7 @@ from catalogue.server.service import Service
 T = TypeVar("T")
 
 _MAX_SECONDS = 25.0
-"""For a query, including its time in the queue: clients wait 30 s for an answer."""
+"""Time for a query, including the queue: clients wait 30 s for an answer."""
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
 

@@ -207,12 +207,12 @@ class SearchResult:
     """Captures of a page, and their cost."""
 
     crawls: tuple[str, ...]
-    """Newest first."""
+    """Crawls, newest first."""
     rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
     more: bool
     first_plan: ReadPlan
-    """Before page indexes were fetched."""
+    """The plan before page indexes were fetched."""
     plan: ReadPlan
     seconds: float
     files: int

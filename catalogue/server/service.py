@@ -13,8 +13,8 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
-from catalogue.server.crawl_harvest import CrawlList, OnDemandHarvester
-from catalogue.server.figures import Figures, State, Totals
+from catalogue.server.crawl_harvest import KnownCrawls, OnDemandHarvester
+from catalogue.server.figures import Figures, ProcessState, Totals
 from catalogue.server.memory import MEMORY, Memory
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -59,19 +59,19 @@ class Service:
 
         Args:
             data: the folder.
-            settings: of its source.
+            settings: select the source.
             at_once: queries answered in parallel.
             max_queued: queries that may wait.
             patience: seconds that a request to the source may wait.
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
             memory: bytes that the CDX API keeps in memory.
-            figures: of this process; others of the same server may add them to theirs.
+            figures: figures of this process; others of the same server may add them to theirs.
             notify: called with messages.
-            clock: of the rate limit.
+            clock: clock of the rate limit.
         """
         self.strict = strict
-        self.crawls = CrawlList()
+        self.crawls = KnownCrawls()
         self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
         self.memory = Memory(memory)
         self.figures = figures or Figures()
@@ -120,7 +120,7 @@ class Service:
         requests, received = self.harvester.spent if self.harvester else (0, 0)
         spent, pending = self._first.session.spent, len(self._clients)
         running = min(pending, self.at_once)
-        state = State(running, pending - running, self.memory.size, self._source.unavailable_until)
+        state = ProcessState(running, pending - running, self.memory.size, self._source.unavailable_until)
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
     async def totals(self) -> tuple[Totals, SourceLimit]:

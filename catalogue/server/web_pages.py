@@ -53,7 +53,7 @@ _FIXED = {
 
 _STATIC = Path(__file__).parent / "static"
 _POLL_SECONDS = 2
-"""For pages that wait for a harvest."""
+"""Interval of pages that wait for a harvest."""
 _MAX_OTHERS = 12
 """Crawls named in addition to the one on the map."""
 _COLOURS = svg.stylesheet() + svg.STYLE

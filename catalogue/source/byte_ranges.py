@@ -58,7 +58,7 @@ class FileVersion(NamedTuple):
     size: int
     """Bytes of the file."""
     etag: str | None
-    """As sent by the source; None if it sent none, or if the version is of another source."""
+    """The source's header; None if it sent none, or if the version is of another source."""
 
 
 def range_header(requested: ByteRange | SuffixRange) -> str:
@@ -117,7 +117,7 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
     """Merge ranges of one file where one request costs less than two.
 
     Args:
-        ranges: in any order; they may touch or overlap.
+        ranges: ranges in any order; they may touch or overlap.
         max_gap: bytes between two ranges that cost less than a request, see ``Cost.max_gap``.
         max_length: limit of a merged range; overlapping ranges and a single longer one are not split.
 

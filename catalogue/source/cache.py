@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import RequestedRange, Response, Source, is_strong
-from catalogue.source.observe import Observation, Observer
+from catalogue.source.observe import Observer, RequestObservation
 from catalogue.source.retry import PoliteSource
 
 _DIGEST_SIZE = 16
@@ -183,7 +183,7 @@ class CachedSource:
         return cached or self._fetch(path, requested, pin)
 
     def _cached(self, path: str, requested: ByteRange, pin: FileVersion) -> Response | None:
-        observation = Observation(self._observer, self.url, path, requested) if self._observer else None
+        observation = RequestObservation(self._observer, self.url, path, requested) if self._observer else None
         body = self.cache.get(self.url, path, pin, requested)
         if body is None:
             return None

@@ -114,8 +114,8 @@ class Request:
         """Return the error for a response with an unexpected status or a text as its content type.
 
         Args:
-            status: of the response.
-            headers: by lower-case name.
+            status: status of the response.
+            headers: headers by lower-case name.
             body: its beginning, decoded.
         """
         message = f"{self.where} returned {status}" + (f": {text}" if (text := _plain(body)) else "")
@@ -159,8 +159,8 @@ class Request:
         """Check and read a response.
 
         Args:
-            status: of the response.
-            headers: by lower-case name.
+            status: status of the response.
+            headers: headers by lower-case name.
             read: returns up to the given number of bytes of the body.
         """
         if status != self.expected_status or _is_text(headers):
@@ -178,7 +178,7 @@ class Request:
         """Check the headers of a response before its body is read.
 
         Args:
-            headers: by lower-case name.
+            headers: headers by lower-case name.
 
         Returns:
             The range of the body (None for a complete file of unknown size) and the file's size (0 if unknown).

@@ -47,9 +47,9 @@ class Timeouts:
 
     connect: float = 10.0
     silence: float = 20.0
-    """Without a byte received."""
+    """Pause before the next byte."""
     total: float = 60.0
-    """For the complete request, plus time for the body by its length."""
+    """Time of a request, except that of the body by its length."""
 
     def of(self, request: Request) -> float:
         """Return the seconds for the complete request."""
@@ -66,7 +66,7 @@ class HttpSource:
             url: ends with a slash; without query or credentials.
             user_agent: the tool and a contact.
             connections: maximum number of open connections.
-            timeouts: for every request.
+            timeouts: timeouts of every request.
 
         Raises:
             QueryError: if the environment sets unusable certificates or proxies, or the address has no valid host.

@@ -37,7 +37,7 @@ class RequestEvent:
     reason: str
     """What it is for, such as ``footer`` or ``pages of url``."""
     seconds: float
-    """Without waits for the rate limit."""
+    """Duration, except waits for the rate limit."""
     response: Response | None = None
     """None if it failed."""
     error: str = ""
@@ -77,7 +77,7 @@ def requests_for(reason: str) -> Iterator[None]:
         _reason.reset(token)
 
 
-class Observation:
+class RequestObservation:
     """Reports one request to an observer when it has ended."""
 
     def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:

@@ -42,7 +42,7 @@ def open_source(
     Args:
         url: the address.
         settings: the user's; ``patience`` is the shortest pause after a throttled request.
-        clock: for waits; ``SystemClock`` by default.
+        clock: measures time and waits; ``SystemClock`` by default.
         notify: see ``PoliteSource``.
         attempts: see ``PoliteSource``.
         max_wait: see ``PoliteSource``.

@@ -62,7 +62,7 @@ def map_in_order(
         function: its first exception ends the iteration.
         items: an iterable, read lazily.
         limit: maximum total weight of items that run or whose results are not consumed; a heavier item runs alone.
-        weight: of one item, such as its number of bytes.
+        weight: returns the weight of an item, such as its number of bytes.
     """
     pending: deque[tuple[Future[_Result], int]] = deque()
     total = 0

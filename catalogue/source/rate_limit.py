@@ -14,7 +14,7 @@ from threading import Event, Lock
 from typing import Protocol
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
-from catalogue.source.rate_limit_state import State, StateFile
+from catalogue.source.rate_limit_state import RateLimitState, StateFile
 
 _PROBE_TIMEOUT = 120.0
 """Seconds after which an unfinished probe counts as failed."""
@@ -92,15 +92,15 @@ class Limiter:
         """Prepare; the file is opened at the first request.
 
         Args:
-            policy: of the host.
-            clock: for waits.
-            file: of the state that all processes of the user share; None to share nothing.
+            policy: the host's policy.
+            clock: measures time and waits.
+            file: the state that all processes of the user share; None to share nothing.
         """
         self.policy = policy
         self.clock = clock
         self._file = StateFile(file, max(policy.pauses)) if file else None
         self._lock = Lock()
-        self._memory = State()
+        self._memory = RateLimitState()
 
     @property
     def rate(self) -> float | None:
@@ -108,7 +108,7 @@ class Limiter:
         return self.rate_of(self.state)
 
     @property
-    def state(self) -> State:
+    def state(self) -> RateLimitState:
         return self._update(lambda state: state)
 
     def acquire(self, max_wait: float = math.inf) -> float:
@@ -127,9 +127,9 @@ class Limiter:
         until = self.clock.now() + max_wait
         while True:
             now = self.clock.now()
-            before = State()
+            before = RateLimitState()
 
-            def reserve(state: State, now: float = now) -> State:
+            def reserve(state: RateLimitState, now: float = now) -> RateLimitState:
                 nonlocal before
                 before = state
                 return self._reserve_slot(state, now, until)
@@ -158,11 +158,11 @@ class Limiter:
             raise long_wait_error(reason, end - now)
         self.clock.sleep(end - now)
 
-    def _slot(self, state: State, now: float, rate: float) -> float:
+    def _slot(self, state: RateLimitState, now: float, rate: float) -> float:
         """Return when the next request may be sent."""
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
-    def _reserve_slot(self, state: State, now: float, until: float) -> State:
+    def _reserve_slot(self, state: RateLimitState, now: float, until: float) -> RateLimitState:
         """Return the state after reserving a slot, or the probe, if one is free by ``until``."""
         if now < state.paused_until:
             return state
@@ -181,7 +181,7 @@ class Limiter:
             return
         now = self.clock.now()
 
-        def change(state: State) -> State:
+        def change(state: RateLimitState) -> RateLimitState:
             if state.blocks:
                 is_over = state.probed is not None and acquired_at >= state.probed
                 if not is_over:
@@ -214,7 +214,7 @@ class Limiter:
         """
         now = self.clock.now()
 
-        def change(state: State) -> State:
+        def change(state: RateLimitState) -> RateLimitState:
             if state.blocks and (state.probed is None or acquired_at < state.probed):
                 return state
             pause = self.policy.pauses[min(state.blocks, len(self.policy.pauses) - 1)]
@@ -230,12 +230,12 @@ class Limiter:
         """Record whether the host ignores suffix ranges, for all processes."""
         self._update(lambda state: replace(state, ignores_suffixes=ignored))
 
-    def rate_of(self, state: State) -> float | None:
+    def rate_of(self, state: RateLimitState) -> float | None:
         """Return the requests per second that a state allows; None for no limit."""
         # A process with another policy may have written a higher rate.
         return min(state.rate, self.policy.rate) if state.rate and self.policy.rate else self.policy.rate
 
-    def _halved(self, state: State, now: float) -> State:
+    def _halved(self, state: RateLimitState, now: float) -> RateLimitState:
         rate = self.rate_of(state)
         if rate is None or now - state.changed < 1:  # simultaneous throttled requests count once
             return state
@@ -248,7 +248,7 @@ class Limiter:
             f"Run the same command again after {at}, or with a lower --rate"
         )
 
-    def _update(self, change: Callable[[State], State]) -> State:
+    def _update(self, change: Callable[[RateLimitState], RateLimitState]) -> RateLimitState:
         """Change the state and return the new one; without a usable file, it is not shared."""
         with self._lock:
             if self._file is not None:

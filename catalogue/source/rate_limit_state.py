@@ -28,7 +28,7 @@ _HORIZON = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RateLimitState:
     """The state; times are those of ``Clock.now``."""
 
     next_slot: float = 0.0
@@ -58,7 +58,7 @@ class State:
         )
 
 
-_NAMES = tuple(field.name for field in fields(State))
+_NAMES = tuple(field.name for field in fields(RateLimitState))
 
 
 class StateFile:
@@ -70,13 +70,13 @@ class StateFile:
         self._longest_pause = longest_pause
         self._file = -1
         self._process = os.getpid()
-        self._written: tuple[bytes, State] = (b"", State())
+        self._written: tuple[bytes, RateLimitState] = (b"", RateLimitState())
         """The content of the file as this process wrote it last, to save parsing it."""
 
     def __del__(self) -> None:
         self._close()
 
-    def change(self, change: Callable[[State], State], clock: Callable[[], float]) -> State:
+    def change(self, change: Callable[[RateLimitState], RateLimitState], clock: Callable[[], float]) -> RateLimitState:
         """Change the state and return the new one.
 
         Args:
@@ -135,13 +135,13 @@ class StateFile:
             else:
                 return
 
-    def _read(self, now: float) -> State:
+    def _read(self, now: float) -> RateLimitState:
         text = os.pread(self._file, _SIZE, 0)
         written, state = self._written
         if text == written:
-            return state if state.noted <= now else State()
+            return state if state.noted <= now else RateLimitState()
         with suppress(ValueError, TypeError, RecursionError):
-            state = State(**json.loads(text))
+            state = RateLimitState(**json.loads(text))
             if state.is_valid(now, self._longest_pause):
                 return state
-        return State()
+        return RateLimitState()

@@ -21,7 +21,7 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
-from catalogue.source.observe import Observation, Observer, RequestLimit
+from catalogue.source.observe import Observer, RequestLimit, RequestObservation
 from catalogue.source.rate_limit import Limiter, long_wait_error
 
 ATTEMPTS = 12
@@ -63,13 +63,13 @@ class PoliteSource:
 
         Args:
             inner: makes the requests.
-            limiter: of the source's host.
+            limiter: limits requests to the source's host.
             notify: called with a sentence before a long wait.
             jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
             attempts: requests for one range before it fails.
             max_wait: longest wait in seconds for one range.
             observer: called after each request.
-            limit: of the number of requests.
+            limit: number of requests.
         """
         self.inner = inner
         self.limiter = limiter
@@ -180,7 +180,7 @@ class PoliteSource:
     def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
         if not self._observer:
             return self.inner.get(path, requested, pin=pin)
-        observation = Observation(self._observer, self.url, path, requested)
+        observation = RequestObservation(self._observer, self.url, path, requested)
         try:
             response = self.inner.get(path, requested, pin=pin)
         except CatalogueError as error:

@@ -16,9 +16,9 @@ from catalogue.errors import SourceUnavailable
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunningRequest:
     deadline: float
-    """In seconds of ``time.monotonic``."""
+    """Seconds of ``time.monotonic``."""
     connected: socket.socket | None = None
     is_late: bool = False
 
@@ -40,8 +40,7 @@ class RunningRequests:
         self._freed = Condition(self._lock)
         self._ended = Condition(self._lock)
         self._free = most
-        self._running: dict[int, _Run] = {}
-        """By thread."""
+        self._running: dict[int, _RunningRequest] = {}
         self._watch: Thread | None = None
         self._closed = False
 
@@ -73,7 +72,7 @@ class RunningRequests:
                 self._free += 1
                 self._freed.notify()
 
-    def _start(self, seconds: float) -> _Run:
+    def _start(self, seconds: float) -> _RunningRequest:
         with self._lock:
             while not self._free and not self._closed:
                 self._freed.wait()
@@ -84,7 +83,7 @@ class RunningRequests:
             if self._watch is None:
                 self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
                 self._watch.start()
-            run = self._running[get_ident()] = _Run(time.monotonic() + seconds)
+            run = self._running[get_ident()] = _RunningRequest(time.monotonic() + seconds)
             return run
 
     def use(self, connected: socket.socket) -> None:

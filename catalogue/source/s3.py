@@ -48,7 +48,7 @@ class S3Source:
             url: ends with a slash.
             user_agent: appended to that of the SDK.
             connections: maximum number of open connections.
-            timeouts: for every request.
+            timeouts: timeouts of every request.
         """
         hide_credentials()
         self.url = url

@@ -37,7 +37,7 @@ class Store:
         """Open a store.
 
         Args:
-            path: of the file; opened read-only if the file or its folder is not writable.
+            path: the file; opened read-only if the file or its folder is not writable.
             create: create the file and its folder if missing.
             busy_seconds: longest wait for another process that is writing.
 
@@ -170,7 +170,7 @@ class Store:
         Damaged ones count as missing, as they can be fetched again.
 
         Args:
-            path: of the file.
+            path: path of the file.
             row_groups: their numbers.
             version: the stored file; page indexes of other versions are ignored.
         """

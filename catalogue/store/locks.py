@@ -15,8 +15,8 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
     """Hold a lock.
 
     Args:
-        file: of the lock.
-        message: of ``StoreLocked``.
+        file: the lock's file.
+        message: message of ``StoreLocked``.
         seconds: longest wait for another process.
         output: what is locked, for the message of ``DiskFailed``; by default the file.
 
@@ -45,12 +45,7 @@ def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
 
 
 def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    """Lock an output, such as a folder; see ``exclusive_lock``.
-
-    Args:
-        path: of the lock's file.
-        what: the output, for messages.
-    """
+    """Lock an output, such as a folder; see ``exclusive_lock``."""
     return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
 
 

@@ -43,7 +43,7 @@ class StoredFile:
     size: int
     """Bytes of the file in the source."""
     etag: str | None
-    """As sent by the source, with quotes; None if it sent none."""
+    """The source's header, with quotes; None if it sent none."""
     last_modified: str | None
     source: str
     """Address of the source; ETags of different sources cannot be compared."""

@@ -94,7 +94,7 @@ class Parts:
     scheme: str
     host: str
     port: int | None
-    """As written, even if it is the default."""
+    """The written port, even if it is the default."""
     path: str
     query: str | None
     """None without a question mark."""

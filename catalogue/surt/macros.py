@@ -17,7 +17,7 @@ _DOMAIN = rf"^{_SCHEME}\*\.({_LABELS})(?:/\*?)?$"
 
 _BELOW_256 = "25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]"
 _IPV4 = rf"^(?:25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.(?:{_BELOW_256})){{3}}$"
-"""As a key spells it; other spellings need Python."""
+"""An address as a key spells it; other spellings need Python."""
 _RESOLVED = r"//|/\.{1,2}(?:/|$)"
 _SESSION = r"/\(.*\)/.*\.aspx"
 _OPAQUE = "^(?:dns|filedesc|warcinfo):"
@@ -75,7 +75,7 @@ def _refused(text: str, instead: str) -> str:
 
 
 _PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
-"""Without surrounding spaces; plain ``trim`` also removes other blanks, which keys keep."""
+"""Texts without surrounding spaces; plain ``trim`` also removes other blanks, which keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"

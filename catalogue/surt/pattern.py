@@ -98,7 +98,7 @@ class Pattern:
     """A pattern and the keys that it matches."""
 
     text: str
-    """As the user wrote it, without surrounding blanks."""
+    """The user's spelling, without surrounding blanks."""
     match: Match
     intervals: tuple[KeyInterval, ...]
     """Disjoint and ascending; at least one.

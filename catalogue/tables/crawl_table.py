@@ -56,7 +56,6 @@ class CrawlTable:
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._row_groups: dict[tuple[int, int], _Row] = {}
-        """By part and row."""
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -108,8 +107,8 @@ class CrawlTable:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
 
         Args:
-            subset: of the files.
-            intervals: of keys.
+            subset: subset of the files.
+            intervals: intervals of keys.
             may_match: whether a row may match otherwise.
         """
         files: dict[str, list[_Row]] = {}

@@ -29,13 +29,6 @@ class FooterRows:
 def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes, footer: Footer) -> FooterRows:
     """Return the rows of a file; one without row groups has a row, too.
 
-    Args:
-        key: the key column.
-        file: the index file.
-        stored: its value in the store.
-        version: the digest of this value.
-        footer: the decoded footer.
-
     Raises:
         OverflowError: if a number does not fit into a table.
     """

@@ -88,7 +88,7 @@ class StoredCrawls:
         """Open the tables of a store, after an update if it has changed.
 
         Args:
-            folder: of the tables.
+            folder: folder of the tables.
             store: the store.
             dataset: the dataset.
             indexes: whether the tables must show all stored page indexes.
@@ -239,7 +239,7 @@ class StoredCrawls:
 
         Args:
             crawl: its name.
-            subsets: of the files.
+            subsets: subsets of the files.
             query: the query; None for all row groups.
         """
         from catalogue.query.key_intervals import ALL_KEYS

@@ -32,10 +32,6 @@ class StoredFooters:
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
         """Return the column chunks of a row group.
 
-        Args:
-            row: the row of the table.
-            columns: the schema of the file.
-
         The first use raises ``StoreDamaged`` if the footer is damaged, ``StoreLocked`` if it was replaced.
         """
         decoded: list[LazyChunks] = []

@@ -172,7 +172,7 @@ def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state
     """Write a table, and replace the old one when it is complete and on disk.
 
     Args:
-        path: of the file.
+        path: the file.
         table: rows with the columns of ``table_schema.TABLE``, in any order.
         schemas: the texts of ``encode_columns`` by digest.
         state: the state of the store that it is made from, which is put into the metadata of the file.

@@ -1,4 +1,4 @@
-"""From which state of the store the tables were made, and what a plan needs of all crawls, in one small file.
+"""The state of the store that the tables show, and what a plan needs of all crawls, in one small file.
 
 It is written after the tables, so it states what they contain. A table that was replaced since then, or is damaged, has
 another checksum than the file says.
@@ -25,7 +25,7 @@ class CrawlState:
     """The state of one crawl."""
 
     checksum: int = 0
-    """Of the directory of its table; 0 without a table."""
+    """Checksum of the table's directory; 0 without a table."""
     stored_files: str = ""
     """A digest that changes with its stored files."""
     stored_indexes: str = ""

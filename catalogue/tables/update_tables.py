@@ -45,7 +45,7 @@ def update_tables(
     """Make tables that are missing, old or damaged; return their state.
 
     Args:
-        folder: of the tables.
+        folder: folder of the tables.
         store: the store.
         dataset: the dataset.
         indexes: whether they must show all page indexes.
@@ -159,10 +159,10 @@ class _Update:
         Args:
             crawl: its name.
             files: paths of its stored files, with the numbers of their rows.
-            indexes: the same of the page indexes.
+            indexes: keys of the page indexes, with the numbers of their rows.
             before: its state in the last update.
-            schemas: of the last update.
-            state: with the state of the store.
+            schemas: schemas of the last update.
+            state: the tables' state, with the state of the store.
 
         Returns:
             Its new state, and its schemas.

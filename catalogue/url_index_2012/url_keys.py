@@ -30,7 +30,7 @@ class KeyPattern:
     """A pattern, and the URLs of the index that it matches."""
 
     text: str
-    """As typed, without surrounding blanks."""
+    """The user's spelling, without surrounding blanks."""
     interval: KeyInterval
     """An interval with all of them."""
     form: re.Pattern[bytes]

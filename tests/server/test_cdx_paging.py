@@ -16,7 +16,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
 from catalogue.selection import stored_crawls
-from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
+from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import CdxSearch
 from catalogue.server.memory import Memory
@@ -64,7 +64,7 @@ def runs(*keys: str, rows: int = BLOCK_ROWS) -> list[tuple[Bounds, int]]:
     return [(Bounds(low.encode(), high.encode()), rows) for low, _, high in (key.partition("-") for key in keys)]
 
 
-def starts(blocks: Sequence[Block]) -> list[str]:
+def starts(blocks: Sequence[ResultBlock]) -> list[str]:
     return [block.intervals[0].start.decode() for block in blocks]
 
 
@@ -78,7 +78,7 @@ def test_cuts_in_both_zipped_streams() -> None:
 
 
 def test_paging_takes_linear_time() -> None:
-    blocks = [Block((EVERYTHING,), 1)] * 60_000
+    blocks = [ResultBlock((EVERYTHING,), 1)] * 60_000
     began = time.process_time()
     assert [len(page) for page in pages_of(blocks, 10**17)] == [60_000]
     assert time.process_time() - began < 5  # quadratic time would be a minute

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 import catalogue
 from catalogue.cdx.blocks import Block
-from catalogue.server.cdx_paging import Page
+from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.memory import Memory
 from catalogue.server.service import Service
@@ -162,9 +162,9 @@ def test_drops_what_was_not_used_for_the_longest_time() -> None:
 def test_other_filters_are_the_same_page() -> None:
     memory = Memory()
     asked = [("url", "example.com/*"), ("page", "2")]
-    memory.keep_page("1", "x", parse_request(asked), Page(3))
+    memory.keep_page("1", "x", parse_request(asked), ResultPage(3))
     for more in ([("filter", "x")], [("sort", "reverse")], [("fl", "url")], [("limit", "1")], [("output", "json")]):
-        assert memory.page("1", "x", parse_request(asked + more)) == Page(3)
+        assert memory.page("1", "x", parse_request(asked + more)) == ResultPage(3)
     for more in ([("pageSize", "1")], [("from", "2022")], [("closest", "2022")]):
         assert memory.page("1", "x", parse_request(asked + more)) is None
     assert memory.page("2", "x", parse_request(asked)) is None
@@ -175,7 +175,7 @@ def test_long_keys_count() -> None:
     memory = Memory(1_000_000)
     for number in range(30):
         request = parse_request([("url", f"example.com/{number}" + "a" * 30_000)])
-        memory.keep_page("", "x", request, Page(1, 1, (request.pattern.intervals,)))
+        memory.keep_page("", "x", request, ResultPage(1, 1, (request.pattern.intervals,)))
         memory.keep_lines("", "x", request.pattern.intervals, [])
     kept = [
         number
