@@ -52,7 +52,7 @@ from catalogue.store.stored_file import StoredFile, encode, marker
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
 _MAX_ROW_GROUP = 999_999
-"""That a key of the store can have."""
+"""The largest number that a key of the store can have."""
 
 
 @dataclass(slots=True, repr=False)

@@ -81,11 +81,11 @@ class FetchedFile:
     """What was fetched of a file, encoded for the store."""
 
     value: bytes
-    """With the footer."""
+    """The value with the footer."""
     is_new: bool
     """False for a footer that was stored before."""
     version: StoredFile
-    """Without the footer."""
+    """The value without the footer."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
     rows: FooterRows | None = None
