@@ -23,7 +23,7 @@ from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.support.mirrors import whole_table
 
-PATTERNS = 22
+PATTERNS = 11
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 LEAST = ["url_surtkey", "warc_record_offset", "crawl", "subset"]
 """What tells rows apart where many chunks are read, and the test is of which rows are found."""
