@@ -11,6 +11,7 @@ from shutil import copytree, rmtree
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 
@@ -48,7 +49,7 @@ JOINS = ["inner", "semi", "anti", "crawls", "latest"]
 class Answer:
     """What a question returns in one state, apart from its cost."""
 
-    rows: list[dict[str, Any]]
+    rows: pa.Table
     count: int | None
     complete: bool
     missing: tuple[str, ...]
@@ -77,7 +78,7 @@ def ask(cat: Catalogue, question: dict[str, Any]) -> Answer | str:
     """Return the answer, or the kind of the error."""
     try:
         found = cat.captures(**question)
-        rows = found.to_arrow().to_pylist()
+        rows = found.to_arrow()
         count = found.count() if question.get("limit") is None else None
     except NotHarvested:
         return "not harvested"
