@@ -126,12 +126,13 @@ $(VENV)/plain: dist/compiled | $(VENV)/tested
 # Runs Python with the compiled wheel instead of the sources.
 COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
 
+# SQL with that version; and, as plain Python, parsers that are compiled elsewhere. Random inputs are those of the others.
 variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with the next version of DuckDB
-	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
-	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
+	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) CATALOGUE_TEST_EXAMPLES=5 \
+	  $(BIN)/python -m pytest -q --import-mode=append -p no:cacheprovider tests/test_variants.py \
 	  tests/metadata_db/test_metadata_db.py tests/query/test_where.py tests/cli/test_sql_command.py \
-	  tests/read/test_streams.py $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
-	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer test_footer_bounds test_thrift test_page_headers test_page_index))
+	  $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
+	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer_bounds test_thrift test_page_headers test_page_index))
 
 soak: $(VENV)/tested $(VENV)/compiled  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
@@ -142,8 +143,9 @@ $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(call install,-e '.[docs]')
 	touch $(BIN)/catalogue $@
 
-docs: $(VENV)/documented  ## The documentation as a site in build/docs
+docs: $(VENV)/documented  ## The documentation as a site in build/docs, checked
 	$(BIN)/python -m sphinx -W -n --keep-going -q docs build/docs
+	$(BIN)/python docs/check_site.py build/docs
 	@echo build/docs/index.html
 
 notebooks: $(VENV)/tested  ## The notebooks with their outputs, of the demo's miniature crawl

@@ -152,6 +152,12 @@ def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
+def whole_data(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with footers of every crawl and subset of the whole mirror; to be copied."""
+    return once(tmp_path_factory, "whole", partial(harvest_all, Settings(source=str(whole_mirror))))
+
+
+@pytest.fixture(scope="session")
 def both_data(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with every crawl of the whole mirror, page indexes and lists of blocks; to be copied."""
 

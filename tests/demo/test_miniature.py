@@ -116,7 +116,7 @@ def test_rows_fit_their_subset(miniature: Miniature) -> None:
 def test_records_are_where_the_rows_say(miniature: Miniature) -> None:
     """Digest, URL, time and status are compared by ``read_record``."""
     kinds = Counter[str | None]()
-    for row in every_row(miniature, MODERN):
+    for row in every_row(miniature, MODERN)[::4]:
         capture = capture_of(row)
         data = (miniature.folder / capture.filename).read_bytes()[capture.range.start : capture.range.end]
         record = read_record(capture, data)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.settings import Settings
-from tests.conftest import harvest_all
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,10 @@ def whole_settings(whole_mirror: Path, settings: Settings) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def columnar(whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+def columnar(
+    whole_data: Path, whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
     """Everything is harvested, and what queries need of lists of blocks is searched."""
-    data = harvest_all(whole_settings, tmp_path_factory.mktemp("columnar") / "data")
+    data = copytree(whole_data, tmp_path_factory.mktemp("columnar") / "data")
     with catalogue.open(data, settings=whole_settings) as cat:
         yield cat

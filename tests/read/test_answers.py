@@ -4,7 +4,6 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -22,10 +21,9 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
-from tests.conftest import harvest_all
 from tests.support.mirrors import whole_table
 
-PATTERNS = 22
+PATTERNS = 11
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 LEAST = ["url_surtkey", "warc_record_offset", "crawl", "subset"]
 """What tells rows apart where many chunks are read, and the test is of which rows are found."""
@@ -117,13 +115,14 @@ def scan(all_rows: pa.Table) -> Iterator[Scan]:
 
 @pytest.fixture(scope="module")
 def two(
-    whole_mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+    whole_data: Path, whole_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Catalogue, Catalogue]]:
     """Return catalogues of all files: one with footers, and one after a backfill."""
-    whole = replace(settings, source=str(whole_mirror))
-    data = harvest_all(whole, tmp_path_factory.mktemp("whole") / "data")
-    other = copytree(data, tmp_path_factory.mktemp("other") / "data")
-    with catalogue.open(data, settings=whole) as plain, catalogue.open(other, settings=whole) as backfilled:
+    data, other = (copytree(whole_data, tmp_path_factory.mktemp(name) / "data") for name in ("plain", "backfilled"))
+    with (
+        catalogue.open(data, settings=whole_settings) as plain,
+        catalogue.open(other, settings=whole_settings) as backfilled,
+    ):
         assert not backfilled.backfill().run().failures
         yield plain, backfilled
 

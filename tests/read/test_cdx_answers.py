@@ -21,15 +21,13 @@ from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.read.test_answers import in_order, random_patterns
+from tests.read.test_answers import in_order
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
 
 READ = [*COLUMNS, "crawl", "subset"]
-SHARE = 4
-"""Each crawl gets one of so many of the patterns."""
 
 
 @pytest.fixture(scope="module")
@@ -58,41 +56,6 @@ def write_index(folder: Path, index: CdxIndex) -> None:
 def comparable(table: pa.Table) -> pa.Table:
     """Rows in some order."""
     return in_order(table, table.schema.names)
-
-
-def test_both_indexes_have_the_same_rows(columnar: Catalogue, crawls: tuple[str, ...], whole_mirror: Path) -> None:
-    found_something = 0
-    for number, crawl in enumerate(crawls):
-        rows = columnar.captures("*", crawls=crawl, columns=["url", "url_host_name"], subsets="all").to_arrow()
-        texts = list(random_patterns(rows, 44, seed=number))[number % SHARE :: SHARE]
-        for text in texts:
-            one, other = (
-                columnar.captures(text, crawls=crawl, columns=READ, index=index, subsets="all")
-                for index in ("columnar", "cdx")
-            )
-            expected = comparable(one.to_arrow())
-            assert comparable(other.to_arrow()).equals(expected), (crawl, text)
-            assert other.count() == expected.num_rows
-            assert other.plan.exact
-            found_something += bool(expected.num_rows)
-    assert found_something > len(crawls) * 44 / SHARE / 2
-    assert whole_mirror.exists()
-
-
-def test_all_rows_of_several_crawls_are_in_the_order_of_columnar_answers(
-    columnar: Catalogue, crawls: tuple[str, ...]
-) -> None:
-    one, other = (
-        columnar.captures("*.com", columns=READ, crawls=[*crawls], index=i, subsets="all") for i in ("columnar", "cdx")
-    )
-    table = other.to_arrow()
-    assert table.schema == one.schema
-    assert comparable(table).equals(comparable(one.to_arrow()))
-    newest = newest_first(crawls)
-    parts = zip(*(table.column(name).to_pylist() for name in ("crawl", "subset", "url_surtkey")), strict=True)
-    places = [(newest.index(crawl), SUBSETS.index(subset), key.encode()) for crawl, subset, key in parts]
-    assert places == sorted(places)
-    assert other.count_by_crawl() == one.count_by_crawl()
 
 
 @pytest.mark.parametrize(

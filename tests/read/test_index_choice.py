@@ -55,7 +55,7 @@ def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Cata
     rows = columnar.captures("*", crawls=crawls[0], columns=["url", "url_host_name"], index="columnar").to_arrow()
     chance = random.Random(1)
     mixes, found = 0, 0
-    for text in random_patterns(rows, trying().max_examples, seed=5):
+    for text in random_patterns(rows, trying().max_examples // 2, seed=5):
         words: dict[str, Any] = {"columns": READ, "subsets": chance.choice([(), "all", ["robotstxt", "warc"]])}
         words |= chance.choice([{}, {"status": "2xx"}, {"where": "warc_record_length < 2000"}])
         expected = columnar.captures(text, crawls=crawls[:3], index="columnar", **words).to_arrow()
@@ -70,8 +70,8 @@ def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Cata
         assert mixed.captures(text, crawls=crawls[:3], limit=limit, **words).to_arrow() == table.slice(0, limit)
         mixes += bool(answer.plan.files and answer.plan.blocks)
         found += table.num_rows
-    assert mixes > 5
-    assert found > 500
+    assert mixes > 3
+    assert found > 300
 
 
 def test_requests_are_those_of_the_plan(whole_mirror: Path, mixed: Catalogue, crawls: list[str]) -> None:
@@ -258,7 +258,7 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
 
 
 def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
-    crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2024) for week in range(5, 45, 4)]
+    crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2022) for week in range(5, 45, 4)]
     lines = make_list(3000)
     for crawl in crawls:
         write_list(tmp_path / "mirror", lines, crawl)

@@ -44,16 +44,26 @@ def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:
     return replace(settings, bandwidth=bandwidth, latency=latency)
 
 
-@pytest.fixture
-def cheap(data: Path, settings: Settings) -> Iterator[Catalogue]:
-    """A catalogue for which pages are always cheaper than chunks."""
+@pytest.fixture(scope="module")
+def paged_data(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with page indexes; to be copied."""
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("paged") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest("all", subsets="all", pages=True)
+    return data
+
+
+@pytest.fixture(scope="module")
+def cheap(paged_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """A catalogue with page indexes for which pages are always cheaper than chunks."""
+    data = Path(copytree(paged_data, tmp_path_factory.mktemp("cheap") / "data"))
     with catalogue.open(data, settings=priced(settings, *PRICES["requests are cheap"])) as cat:
         yield cat
 
 
 @pytest.mark.parametrize("price", PRICES)
 def test_pages_and_chunks_equal_full_scans(
-    data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str
+    data: Path, paged_data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str, tmp_path: Path
 ) -> None:
     """Return the same rows by whole chunks and by pages, whatever is cheaper."""
     chance = random.Random(price)
@@ -64,7 +74,7 @@ def test_pages_and_chunks_equal_full_scans(
             answers[text] = cat.captures(text, columns=COLUMNS, subsets="all").to_arrow()
             assert in_order(answers[text], COLUMNS).equals(in_order(expected, COLUMNS)), text
             assert cat.captures(text, subsets="all").count() == expected.num_rows
-        cat.harvest("all", subsets="all", pages=True)
+    with catalogue.open(copytree(paged_data, tmp_path / "paged"), settings=priced(settings, *PRICES[price])) as cat:
         pages = 0
         for text, answer in answers.items():
             again = cat.captures(text, columns=COLUMNS, subsets="all")
@@ -91,7 +101,6 @@ CONDITIONS = [
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
     """Each meets two kinds of patterns, and others than the one after it."""
-    cheap.harvest("all", subsets="all", pages=True)
     for text in islice(random_patterns(all_rows, 6, seed=len(condition)), CONDITIONS.index(condition) % 3, None, 3):
         expected = scan([parse_pattern(text)], condition)
         found = cheap.captures(text, columns=COLUMNS, where=condition, subsets="all")
@@ -104,28 +113,29 @@ def sorted_crawl(cat: Catalogue) -> str:
     return str(cat.files().query("has_page_index").crawl.max())
 
 
-def test_reading_stores_nothing_about_files_without_page_indexes(cheap: Catalogue) -> None:
-    crawl = str(cheap.files().query("not has_page_index").crawl.min())
-    found = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
-    plan = found.plan
-    assert plan.chunks > 0 == plan.pages
-    assert re.search(rf"column chunks read whole +{plan.chunks}\n", str(plan))
-    bounds = cheap.row_groups(crawl).bounds_from
-    assert found.to_arrow().num_rows > 0
-    assert cheap.session.store.count("indexes") == 0
-    assert cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").plan == plan
-    assert cheap.pages(crawl).empty
-    assert cheap.row_groups(crawl).bounds_from.equals(bounds)
+def test_reading_stores_nothing_about_files_without_page_indexes(data: Path, settings: Settings) -> None:
+    with catalogue.open(data, settings=priced(settings, *PRICES["requests are cheap"])) as cat:
+        crawl = str(cat.files().query("not has_page_index").crawl.min())
+        found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
+        plan = found.plan
+        assert plan.chunks > 0 == plan.pages
+        assert re.search(rf"column chunks read whole +{plan.chunks}\n", str(plan))
+        bounds = cat.row_groups(crawl).bounds_from
+        assert found.to_arrow().num_rows > 0
+        assert cat.session.store.count("indexes") == 0
+        assert cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").plan == plan
+        assert cat.pages(crawl).empty
+        assert cat.row_groups(crawl).bounds_from.equals(bounds)
 
 
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
-def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: str) -> None:
+def test_wrong_index_changes_no_result(paged_data: Path, settings: Settings, damage: str, tmp_path: Path) -> None:
     """The row groups are read whole, and a message says why."""
     messages: list[str] = []
+    data = Path(copytree(paged_data, tmp_path / "data"))
     chosen = priced(settings, *PRICES["bytes alone count"])
     with Catalogue(Session(data, chosen, notify=messages.append)) as cat:
         crawl = sorted_crawl(cat)
-        cat.harvest(crawl, subsets="all", pages=True)
         found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all")
         rows = found.to_arrow()
         plan = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS, subsets="all").fetch_indexes()

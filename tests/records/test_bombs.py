@@ -123,9 +123,9 @@ def most_at_once(data: bytes, rows: int) -> int:
     return most
 
 
-@pytest.mark.parametrize("rows", [6000, 2500])
+@pytest.mark.parametrize("rows", [4000, 2500])
 def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
-    """600 MB and 250 MB of texts in a few kilobytes."""
+    """400 MB and 250 MB of texts in a few kilobytes."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(rows)])
     data = repeated("x" * 100_000, rows, url_surtkey=keys)
     assert len(data) < 100_000

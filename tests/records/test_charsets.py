@@ -117,8 +117,9 @@ def test_decodes_by_label(label: str, data: bytes, text: str) -> None:
     assert decode(data, charset) == text
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("charset", [*MULTI_BYTE, "iso-2022-jp"])
 def test_decodes_long_damaged_texts_in_linear_time(charset: str) -> None:
-    """A quadratic decoder would exceed the time limit of tests."""
-    for data in (b"\xff" * 200_000, b"\x81\x20" * 200_000, b"\x1b\xff" * 200_000, b"\x8f\xff" * 200_000):
-        assert decode(data, charset).count("\ufffd") >= 200_000
+    """A quadratic decoder would exceed the time limit."""
+    for data in (b"\xff" * 50_000, b"\x81\x20" * 50_000, b"\x1b\xff" * 50_000, b"\x8f\xff" * 50_000):
+        assert decode(data, charset).count("\ufffd") >= 50_000

@@ -78,7 +78,7 @@ QUERIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=settings().max_examples // 5)
 @given(QUERIES)
 def test_captures_agree_with_python(address: str, harvested: Catalogue, query: dict[str, Any]) -> None:
     filters = [

@@ -34,7 +34,7 @@ def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -
     config.write_text(SETTINGS)
     program = Path(sys.executable).with_name("schemathesis")
     many = os.environ.get("CATALOGUE_TEST_EXAMPLES")
-    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 3}"]
+    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 2}"]
     options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
     with serving(tmp_path / "data", settings) as address:
         done = subprocess.run(

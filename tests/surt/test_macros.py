@@ -163,7 +163,7 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
     return True
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 2)
 @given(patterns())
 @example("*.1.2.3.4")
 @example("a.b/.a/.*")
@@ -172,7 +172,7 @@ def test_accepted_patterns_equal_python(sql: duckdb.DuckDBPyConnection, pattern:
     alike(sql, pattern)
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples)
 @given(patterns())
 def test_keys_equal_python(sql: duckdb.DuckDBPyConnection, url: str) -> None:
     key = made(sql, f"surt_key({literal(url)})")
