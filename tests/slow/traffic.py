@@ -13,7 +13,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from io import BytesIO
 from itertools import count as counting
@@ -233,10 +233,10 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _in_use() -> tuple[int, int]:
-    """Count open files and threads of this process, after those that were about to end."""
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
+def _in_use(others: Iterable[threading.Thread]) -> tuple[int, int]:
+    """Count open files and threads of this process, after the end of those that are not among some others."""
+    for thread in {*threading.enumerate()} - {*others}:
+        if not thread.daemon:
             thread.join(5)
     gc.collect()
     return len(os.listdir("/proc/self/fd")), threading.active_count()  # noqa: PTH208 - numbers
@@ -262,7 +262,8 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     def choose_fault(request: Request) -> Fault | None:
         return script[0](request) if script[0] else None
 
-    before = _in_use()
+    others = threading.enumerate()  # of earlier tests
+    before = _in_use(others)
     with FaultServer(files, script=choose_fault) as server:
         steps = _Steps(mirror, server, folder)
 
@@ -296,7 +297,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
                 if number % len(chosen) == 0:
                     memory.append(_memory())
         steps.close()
-    left = [now - then for now, then in zip(_in_use(), before, strict=True)]
+    left = [now - then for now, then in zip(_in_use(others), before, strict=True)]
     figures: dict[str, object] = {
         "requests": requests,
         "faulted": sum(found.values()),
