@@ -90,7 +90,7 @@ class RunningRequests:
         """Record the socket of this thread's request."""
         with self._lock:
             run = self._running[get_ident()]
-            run.connected = connected
+            run.connected = getattr(connected, "socket", connected)  # urllib3's object for TLS within TLS has it
             if self._closed:
                 run.end()
 

@@ -187,10 +187,14 @@ def test_rejects_unreadable_certificate_files(
 
 
 class Tunnel(threading.Thread):
-    """A proxy that opens one tunnel at a time and records requests."""
+    """A proxy that opens one tunnel at a time and records requests; with an identity, clients reach it by TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity | None = None) -> None:
         super().__init__(name="tunnel", daemon=True)
+        self._tls = None
+        if identity:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(identity.certificate, identity.key)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.heads: list[str] = []
@@ -208,8 +212,8 @@ class Tunnel(threading.Thread):
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                with client:
-                    self._tunnel(client)
+                with self._tls.wrap_socket(client, server_side=True) if self._tls else client as connected:
+                    self._tunnel(connected)
 
     def _tunnel(self, client: socket.socket) -> None:
         head = b""
@@ -232,12 +236,13 @@ def _pour(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
 def test_proxy_password_is_not_sent_through_the_tunnel(
-    server: FaultServer, good: Identity, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, good: Identity, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(good.certificate))
-    with Tunnel() as tunnel:
-        monkeypatch.setenv("https_proxy", f"http://me:canary@127.0.0.1:{tunnel.port}")
+    with Tunnel(good if scheme == "https" else None) as tunnel:
+        monkeypatch.setenv("https_proxy", f"{scheme}://me:canary@127.0.0.1:{tunnel.port}")
         monkeypatch.setenv("no_proxy", "other.example")
         with closing(opened(server.url)) as source:
             assert source.get("x", SUFFIX).body == DATA[-5000:]
