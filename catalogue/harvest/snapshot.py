@@ -19,7 +19,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -272,15 +271,16 @@ def _row(fields: dict[str, Any], file: zstd.ZstdFile) -> Row:
     source, taken = (typed(fields[name], str) for name in ("source", "harvested_at"))
     if kind not in _KINDS or not 0 <= length <= _MAX_BYTES:
         raise ValueError(f"unknown kind {kind[:20]!r}, or a length of {length}")
-    data = b"".join(iter(partial(_piece, file, [length]), b""))
+    data = _read(file, length)
     if hashlib.sha256(data).hexdigest() != fields["digest"]:
         raise ValueError(f"another digest of {path[:100]!r}")
     stored = StoredFile(data, typed(fields["file_size"], int), etag or None, last_modified or None, source, taken)
     return Row(kind, path, typed(fields["row_group"], int), stored)
 
 
-def _piece(file: zstd.ZstdFile, left: list[int]) -> bytes:
-    """Return the next bytes; a false length would demand any amount of memory."""
-    piece = file.read(min(left[0], _PIECE))
-    left[0] -= len(piece)
-    return piece
+def _read(file: zstd.ZstdFile, length: int) -> bytes:
+    """Return the next bytes, read in pieces, since a false length would demand any amount of memory."""
+    data = bytearray()
+    while len(data) < length and (piece := file.read(min(length - len(data), _PIECE))):
+        data += piece
+    return bytes(data)

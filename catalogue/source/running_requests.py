@@ -1,7 +1,7 @@
 """The running requests of a source: a limited number, each ended at its deadline or when the source is closed.
 
-The socket has a timeout for silence. A server that sends a byte a second is silent never, so a thread shuts down the
-sockets of late requests, which makes them fail in their own threads.
+A socket has a timeout for silence, which a server avoids by a byte a second. So a thread shuts down the sockets of late
+requests, which makes them fail in their own threads.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Condition, Lock, Thread, get_ident
+from threading import Condition, Event, Lock, Thread, get_ident
 
 from catalogue.errors import SourceUnavailable
 
@@ -38,11 +38,10 @@ class RunningRequests:
         self._process = os.getpid()
         self._lock = Lock()
         self._freed = Condition(self._lock)
-        self._ended = Condition(self._lock)
         self._free = most
         self._running: dict[int, _RunningRequest] = {}
         self._watch: Thread | None = None
-        self._closed = False
+        self._closed = Event()
 
     @contextmanager
     def request(self, seconds: float) -> Iterator[None]:
@@ -59,7 +58,7 @@ class RunningRequests:
         try:
             yield
         except Exception as error:
-            if self._closed:
+            if self._closed.is_set():
                 message = f"{self._url} was closed during a request"
                 raise SourceUnavailable(message) from error
             if run.is_late:
@@ -74,9 +73,9 @@ class RunningRequests:
 
     def _start(self, seconds: float) -> _RunningRequest:
         with self._lock:
-            while not self._free and not self._closed:
+            while not self._free and not self._closed.is_set():
                 self._freed.wait()
-            if self._closed:
+            if self._closed.is_set():
                 message = f"{self._url} was closed"
                 raise SourceUnavailable(message)
             self._free -= 1
@@ -91,26 +90,24 @@ class RunningRequests:
         with self._lock:
             run = self._running[get_ident()]
             run.connected = getattr(connected, "socket", connected)  # urllib3's object for TLS within TLS has it
-            if self._closed:
+            if self._closed.is_set():
                 run.end()
 
     def _end_late(self) -> None:
-        with self._lock:
-            while not self._closed:
+        while not self._closed.wait(self._check_seconds):
+            with self._lock:
                 now = time.monotonic()
                 for run in self._running.values():
                     if run.deadline <= now:
                         run.is_late = True
                         run.end()
-                self._ended.wait(self._check_seconds)
 
     def close(self) -> None:
         """End the running requests; later ones fail."""
         if self._process != os.getpid():
             return
         with self._lock:
-            self._closed = True
+            self._closed.set()
             for run in self._running.values():
                 run.end()
             self._freed.notify_all()
-            self._ended.notify_all()

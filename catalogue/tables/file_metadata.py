@@ -23,7 +23,7 @@ class FileMetadata:
     pin: FileVersion
     """The stored version."""
     footer: Footer
-    """The footer with these row groups; column chunks are read from the table at first use."""
+    """The footer with these row groups; column chunks are decoded from the stored footer at first use."""
     indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
     """Returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
