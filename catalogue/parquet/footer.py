@@ -1,8 +1,7 @@
 """Decode a Parquet footer, checked against itself and the size of the file.
 
 A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, little-endian, and ``PAR1``
-(apache/parquet-format, README and parquet.thrift). Fields have the format's names. Decoding is bounded in depth,
-containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
+(apache/parquet-format, README and parquet.thrift). pyarrow can abort on malicious footers, so it never gets one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,12 @@ from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
-"""Bytes after the footer: its length and the magic."""
+"""Bytes of the length and the magic after the footer."""
 MAX_FOOTER = 4 << 20
-"""Bytes; Common Crawl's footers have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
+"""Common Crawl's footers have 10 to 100 kB; 15 MB can claim gigabytes of memory."""
 
 MAX_ROWS = 1 << 25
-"""Rows of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
+"""Writers use about a million; row numbers take 15 bytes each."""
 
 # Fields of FileMetaData
 _SCHEMA: Final = 2
@@ -38,7 +37,7 @@ _TOTAL_BYTE_SIZE: Final = 2
 
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
-"""Bytes; each column repeats the names of its groups, so a few megabytes could claim gigabytes."""
+"""Columns repeat the names of their groups, so a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
 
@@ -66,16 +65,11 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
 
 
 def with_trailer(footer: bytes) -> bytes:
-    """Return a footer with its length and the magic."""
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
 def decode_footer(data: bytes, file_size: int) -> Footer:
-    """Decode and check a footer; statistics of column chunks are interpreted when they are used.
-
-    Args:
-        data: the footer without length and magic.
-        file_size: bytes of the file; every column chunk must be inside.
+    """Decode and check a footer, without length and magic; all column chunks must be inside the file.
 
     Raises:
         BadFooter: if it is invalid.
@@ -93,14 +87,14 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
 def decode_chunks(
     data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
 ) -> LazyChunks:
-    """Decode the column chunks of one row group of a footer that was decoded and checked before.
+    """Decode the column chunks of one row group of a footer that was checked before.
 
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file.
-        offset: the offset of the row group's struct in the footer.
+        offset: see ``RowGroup``.
         columns: see ``Footer``.
-        created_by: see ``Footer``.
+        created_by: the writer of the file.
         ordered: see ``Footer``.
 
     Raises:
@@ -128,7 +122,7 @@ def decode_chunks(
 
 
 class _RowGroup:
-    """A row group whose chunks lack what only the end of the footer tells."""
+    """A row group without what only the end of the footer states."""
 
     __slots__ = ("chunks", "compressed", "num_rows", "offset", "ordinal", "start", "uncompressed")
 
@@ -140,18 +134,16 @@ class _RowGroup:
         self.compressed = 0
         self.start = 0
         self.chunks: dict[str, int] = {}
-        """Offsets in the footer, by name of the column."""
+        """Offsets in the footer by column."""
 
 
 class _FooterDecoder:
-    """The state for decoding one footer."""
-
     def __init__(self, data: bytes, file_size: int) -> None:
         self.data = data
         self.data_end = file_size - TRAILER - len(data)
         self.columns: Mapping[str, Column] = {}
         self.top: Struct = {}
-        """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
+        """Fields of ``FileMetaData``; None where presence is enough."""
         self.extents: list[tuple[int, int]] = []
         """Start and end of each column chunk."""
         self.codecs: dict[int, None] = {}
@@ -176,12 +168,11 @@ class _FooterDecoder:
         if not row_groups:
             message = "the footer has no list of row groups"
             raise BadFooter(message)
-        if not decoded:  # they come before what is needed to decode them
+        if not decoded:  # they precede the schema
             groups = self._row_groups(Reader(self.data, row_groups))
         return self._footer(groups)
 
     def _read_field(self, reader: Reader) -> None:
-        """Decode a field of ``FileMetaData`` other than the row groups."""
         if reader.number == _SCHEMA and reader.kind == LIST:
             start = reader.position
             reader.skip(LIST, 1)
@@ -261,7 +252,7 @@ class _FooterDecoder:
                 group.num_rows = reader.integer()
             else:
                 reader.skip(reader.kind, 2)
-        if group.num_rows:  # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them
+        if group.num_rows:  # pyarrow writes chunks without a place for empty row groups
             self._check_row_group(group, chunks)
             group.chunks = dict(zip(self.columns, offsets, strict=True))
         return group
@@ -341,11 +332,11 @@ def _leaves(
 
 
 def _known(value: object) -> int | None:
-    """Return a number if it is one; like pyarrow, treat anything else as missing."""
+    """Treat anything but a number as missing, like pyarrow."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _physical_type(number: int) -> str:
-    if number < 0:  # which would count from the end
+    if number < 0:  # an index from the end
         raise IndexError(number)
     return PHYSICAL_TYPES[number]

@@ -1,7 +1,7 @@
-"""Decompress the gzip pages of a column by ISA-L, which takes half the time of pyarrow's zlib.
+"""Decompress the gzip pages of a column by ISA-L, in half the time of pyarrow's zlib.
 
-pyarrow then gets the same pages without compression. Pages that are not one gzip member of the stated size and checksum
-are left to it, so that errors are the same with and without ISA-L.
+pyarrow also gets pages that are not one gzip member of the stated size and checksum, so that errors are the same with
+and without ISA-L.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 from catalogue.parquet.thrift_encode import encode_struct
 
 PART_BYTES: Final = 4 << 20
-"""Uncompressed bytes of the data pages of a part; a larger page is a part of its own."""
+"""Uncompressed bytes of a part; a larger page is a part by itself."""
 
 _UNCOMPRESSED, _GZIP = CODECS.index("UNCOMPRESSED"), CODECS.index("GZIP")
 _DATA_PAGE, _DICTIONARY_PAGE = DATA_PAGES[0], 2
 _TYPE, _INFLATED, _STORED, _CRC = 1, 2, 3, 4
 """Fields of ``PageHeader``."""
 _DETAILS: Final = {_DATA_PAGE: (5, range(1, 5)), _DICTIONARY_PAGE: (7, range(1, 3))}
-"""The field with the details of a page, and the numbers of its integers, by the type of the page."""
+"""The field with the details of a page, and the numbers of its integers."""
 
 
 class NotInflatedError(Exception):
@@ -31,7 +31,7 @@ class NotInflatedError(Exception):
 
 
 def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader]]]:
-    """Divide the data pages of a column chunk into parts of about ``PART_BYTES``, each with its page headers."""
+    """Divide the data pages of a column chunk into parts of about ``PART_BYTES`` with their page headers."""
     if sum(header.inflated for header in headers) <= PART_BYTES:
         yield piece, headers
         return
@@ -54,10 +54,10 @@ def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[Ch
 
 
 def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
-    """Return the same pages without compression; they are decompressed when ``splice`` takes them.
+    """Return pages without compression; they are decompressed when ``splice`` takes them.
 
     Raises:
-        NotInflatedError: if that is not possible. Taking the pages raises it, too.
+        NotInflatedError: if that is impossible, also while pages are taken.
     """
     if piece.codec != _GZIP:
         raise NotInflatedError
@@ -75,7 +75,7 @@ def inflated(piece: ChunkPages, headers: Sequence[PageHeader]) -> ChunkPages:
 
 class _Page(NamedTuple):
     header: bytes
-    """Header of the decompressed page, without a checksum."""
+    """The header of the decompressed page, without a checksum."""
     start: int
     end: int
     inflated: int

@@ -1,4 +1,4 @@
-"""The key column in a footer: check its type, and say where the bounds of its row groups are from."""
+"""The key column in a footer."""
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter
@@ -18,7 +18,7 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
         Encrypted: if it or a column is encrypted.
     """
     footer = decode_footer(data, file_size)
-    # Keys of Common Crawl's index are text even where a file does not say so; numbers would break readers of bounds.
+    # Not all files of Common Crawl declare that keys are text.
     texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
     if (column := footer.columns.get(key)) and kind_of(column) not in texts:
         message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"

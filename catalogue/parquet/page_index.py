@@ -11,14 +11,14 @@ from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 
 _OFFSET_INDEXES, _COLUMN_INDEXES = 1024, 128
-"""Decoded indexes, of about 6 and 20 kB each, that are cached: queries for one site need the same ones."""
+"""Cached indexes, of about 6 and 20 kB each: queries for one site need the same ones."""
 
 
 @lru_cache(_OFFSET_INDEXES)
 def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Decode an ``OffsetIndex`` and check it against its column chunk.
 
-    All writers place data pages consecutively up to the end of the chunk; anything else is refused.
+    All writers place data pages consecutively up to the end of the chunk.
 
     Raises:
         BadPageIndex: if it is invalid or contradicts the footer.
@@ -31,7 +31,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
         raise BadPageIndex(message) from error
     offsets.append(chunk.range.end)
     first_rows.append(num_rows)
-    # Only a dictionary page of which the footer does not tell may lie before the first data page.
+    # Only a dictionary page without an offset in the footer may precede the first data page.
     untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
     fits = (
         len(sizes) > 0
@@ -76,11 +76,7 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> Colu
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
-    """Return bounds and rows of each page of a text column, without pages of nulls.
-
-    Returns:
-        Nothing if the indexes are missing or invalid.
-    """
+    """Return bounds and rows of each page of a text column, except pages of nulls."""
     located = indexes.offset_indexes.get(chunk.column.name)
     if located is None or indexes.column_index is None:
         return []
@@ -113,7 +109,7 @@ def _doubts(
 
 
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
-    """Yield what contradicts page bounds, given those of their chunk."""
+    """Yield contradictions of page bounds with those of their chunk."""
     if not known:
         yield "knows no values where the footer does"
         return
@@ -131,7 +127,7 @@ def _below(cut: bytes, least: bytes) -> bool:
 def _above(cut: bytes, greatest: bytes) -> bool:
     """Return whether a bound cannot be a cut and incremented value of ``greatest`` or below.
 
-    The character after the last of ASCII has more bytes, so writers increment the one before it. Keys are ASCII.
+    The character after the last of ASCII has more bytes, so writers increment the one before it.
     """
     raised = cut.rstrip(b"\x7f")[:-1]
     return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]

@@ -1,7 +1,7 @@
 """Make a small valid Parquet file of fetched pages of a column, for pyarrow to decode.
 
-The pages, unchanged, follow the magic and precede a footer with one row group for each column chunk. The schema element
-is that of the original file; only offsets are new. Statistics are left out. Field numbers are those of parquet.thrift.
+The unchanged pages precede a footer without statistics, with one row group for each column chunk and the original
+schema element. Field numbers are those of parquet.thrift.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,22 +21,20 @@ class ChunkPages(NamedTuple):
 
     chunk: ColumnChunk
     pages: Iterable[bytes]
-    """The dictionary page, if needed, then data pages in ascending order, with or without gaps; cut anywhere."""
+    """The dictionary page, if needed, then data pages in ascending order, cut anywhere."""
     size: int
-    """Bytes of all pages."""
     dictionary_size: int
     """Bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as old writers place it."""
     num_rows: int
     """Rows of the data pages."""
     codec: int
-    """Number of the pages' codec."""
 
 
 def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
     """Return a Parquet file of one column, with a row group for each piece.
 
     Args:
-        pieces: pages of chunks of one column, which have the same ``column.element``.
+        pieces: pages of chunks with the same ``column.element``.
         created_by: writer of the original files; readers work around known bugs.
     """
     start = len(MAGIC)
@@ -88,7 +86,7 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
 
 
 def splice_dictionary(chunk: ColumnChunk, page: bytes) -> pa.Buffer:
-    """Return a Parquet file whose data page is a dictionary page of byte strings; ``page`` has its header.
+    """Return a Parquet file whose data page is a dictionary page of byte strings, given with its header.
 
     Raises:
         ThriftError: if it has no header.

@@ -11,15 +11,15 @@ from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 
 LONGEST_BOUND = 256
-"""Bytes; longer bounds of our own are cut. parquet-mr cuts at 64."""
+"""Bytes; parquet-mr cuts at 64."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """Offsets and rows of the data pages of a column chunk; pages are numbered from 0."""
+    """Places of the data pages of a column chunk; pages are numbered from 0."""
 
     offsets: tuple[int, ...]
-    """Offset of each page in the file, and the end of the last one."""
+    """Offset of each page in the file, and the end."""
     first_rows: tuple[int, ...]
     """First row of each page in the row group, and the number of rows."""
 
@@ -30,15 +30,13 @@ class OffsetIndex:
         return len(self.offsets) - 1
 
     def extent(self, pages: range) -> ByteRange:
-        """Return the range of consecutive pages."""
         return ByteRange(self.offsets[pages.start], self.offsets[pages.stop])
 
     def rows(self, pages: range) -> range:
-        """Return the rows of consecutive pages."""
         return range(self.first_rows[pages.start], self.first_rows[pages.stop])
 
     def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
-        """Return the runs of consecutive pages that contain rows, given as ascending, disjoint runs."""
+        """Return the runs of pages that contain rows, given as ascending, disjoint runs."""
         runs: list[range] = []
         for run in filter(None, rows):
             first = bisect_right(self.first_rows, run.start) - 1
@@ -55,7 +53,7 @@ class ColumnIndex:
     """Bounds of the data pages of a column chunk."""
 
     bounds: tuple[Bounds | None, ...]
-    """Bounds by page; None for a page of nulls. Often cut, but valid."""
+    """Bounds by page, often cut; None for a page of nulls."""
     null_counts: tuple[int, ...] | None
     """Counts by page, if the writer counted."""
 
@@ -70,9 +68,8 @@ class Indexes:
     column_index: bytes | None = None
     """Index of the key column."""
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
-    """Indexes by column."""
     bounds: Bounds | None = None
-    """Bounds of all keys that were read, where the footer has none."""
+    """Bounds of all keys, where the footer has none."""
 
     def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
         return Indexes, (self.column_index, self.offset_indexes, self.bounds)
@@ -84,11 +81,11 @@ class Indexes:
 
     @property
     def written(self) -> "Indexes | None":
-        """Return the part that is in the file and can be compared with the source; None if there is none."""
+        """Return the part that is in the file."""
         return Indexes(self.column_index, self.offset_indexes) if self.column_index or self.offset_indexes else None
 
     def parts(self) -> list[bytes]:
-        """Return all of them: of the key column's bounds, and of each column's offsets."""
+        """Return the column index or empty bytes, then the offset indexes."""
         return [self.column_index or b"", *self.offset_indexes.values()]
 
     def pack(self) -> bytes:
@@ -106,8 +103,7 @@ class Indexes:
     def unpack(cls, packed: bytes) -> "Indexes":
         """Decode what ``pack`` returned.
 
-        Earlier versions stored page indexes that they had derived from pages. Their bounds are those of the row group;
-        the rest of them is ignored.
+        Earlier versions stored page indexes derived from pages: only their bounds are used, as those of the row group.
 
         Raises:
             BadPageIndex: if it is invalid.
@@ -141,7 +137,7 @@ def _decoded_bounds(least: str, greatest: str) -> Bounds:
 
 
 def _bounds_of_pages(column_index: bytes) -> Bounds | None:
-    """Return the least and the greatest bound of the pages of a column index; None if all are pages of nulls."""
+    """Return the bounds of all pages of a column index, without pages of nulls."""
     fields = Reader(column_index).struct()
     pages = [
         (typed(least, bytes), typed(greatest, bytes))
@@ -166,7 +162,6 @@ def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dic
 
 
 def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
-    """Return bounds, shortened to ``LONGEST_BOUND``."""
     if len(greatest) > LONGEST_BOUND:
         prefix = greatest[:LONGEST_BOUND].rstrip(b"\xff")
         greatest = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else greatest

@@ -18,7 +18,7 @@ from catalogue.surt import END
 from catalogue.tables.file_metadata import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
-"""Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
+"""Maximum size of an uncompressed data page of parquet-mr; an estimate where an index is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,12 @@ class Unit:
 
     rows: range
     certain: bool
-    """Whether all of them match, except those without a key."""
+    """All of them match, except those without a key."""
     nulls: int | None
-    """Number of rows without a key; None if unknown."""
+    """Rows without a key; None if unknown."""
     least: bytes = b""
     """A lower bound of the keys that may match."""
     greatest: bytes = END
-    """An upper bound of the keys."""
 
     @property
     def sure_rows(self) -> int:
@@ -51,15 +50,15 @@ class Choice:
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
     least: bytes = b""
-    """A lower bound of the keys that may match; by the bounds in the footer, if it has them, which reading checks."""
+    """A lower bound of the keys that may match, from the footer if possible, whose bounds reading checks."""
     key_index: ColumnIndex | None = None
     offset_indexes: dict[str, OffsetIndex] = field(default_factory=dict)
     """Indexes of the columns to read; empty if pages are not read."""
     missing: tuple[Part, ...] = ()
-    """Page indexes that the file has and that are not stored."""
+    """Page indexes that are not stored."""
     defect: str = ""
     counted: int = 0
-    """Rows that match for certain, and are not in ``units``."""
+    """Certain matches outside of ``units``."""
     drawn: DrawnRows | None = field(default=None, compare=False)
     """The drawn rows in ``units``; None for all."""
 
@@ -79,7 +78,7 @@ class Choice:
 
 
 def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Choice:
-    """Choose the pages of a row group that may match, as far as page indexes are stored.
+    """Choose the pages of a row group that may match, by the stored page indexes.
 
     Raises:
         BadFooter: if a column has more than one value a row.
@@ -111,7 +110,6 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
 
 
 def _greatest(bounds: Bounds | None) -> bytes:
-    """Return an upper bound of the keys between bounds."""
     return bounds.max if bounds and bounds.order is Order.UNSIGNED else END
 
 
@@ -180,7 +178,7 @@ def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: 
 
 
 def _pages_near(intervals: KeyIntervals, index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
-    """Yield the pages with keys that may be between the first and the last of ascending intervals."""
+    """Yield the pages between the first and the last interval."""
     first, last = intervals[0].start, intervals[-1].end
     for page, bounds in enumerate(index.bounds):
         if bounds and (bounds.order is not Order.UNSIGNED or (bounds.max >= first and bounds.min < last)):

@@ -56,12 +56,9 @@ def run(task: BoundsTask) -> BoundsResult:
 
 
 def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
-    """Return the bounds of the keys of each row group; one without keys has none.
+    """Return the bounds of the keys of each row group that has keys.
 
-    Args:
-        plan: reads the complete key columns of row groups of one file.
-        source: the source.
-        executor: threads that make requests while keys are decoded.
+    The plan reads the complete key columns of row groups of one file.
 
     Raises:
         SourceError: if a request fails.
