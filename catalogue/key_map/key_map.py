@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from catalogue.formatting import plural
-from catalogue.parquet.stored_indexes import ColumnIndex
+from catalogue.parquet.page_index import ColumnIndex
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import BadPageIndex
 from catalogue.metadata_db.load_rows import load_rows
 from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of

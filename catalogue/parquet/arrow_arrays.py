@@ -26,22 +26,17 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def texts(values: Sequence[str | None]) -> pa.StringArray:
-    _, ends, data = binaries([value.encode() if value else b"" for value in values]).buffers()
-    valid = None
-    if None in values:
-        valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), len(values), [valid, ends, data])
+    return array_of(pa.string(), values)
 
 
 def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     """Convert texts, binaries, integers or booleans, each possibly None."""
-    if kind == pa.string():
-        return texts(values)
     valid = None
     if None in values:
         valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    if kind == pa.binary():
-        _, ends, data = binaries([value or b"" for value in values]).buffers()
+    if kind in {pa.string(), pa.binary()}:
+        encoded = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        _, ends, data = binaries(encoded).buffers()
         return pa.Array.from_buffers(kind, len(values), [valid, ends, data])
     known = [0 if value is None else value for value in values]
     if kind == pa.bool_():
@@ -106,8 +101,7 @@ def booleans(values: pa.BooleanArray) -> np.ndarray:
 
 def numbers(values: pa.ChunkedArray) -> np.ndarray:
     """Return 8-byte integers without nulls."""
-    pieces = [np.frombuffer(p.buffers()[1], np.int64)[p.offset : p.offset + len(p)] for p in values.chunks if len(p)]
-    return np.concatenate([np.arange(0), *pieces])
+    return np.concatenate([np.arange(0), *(integers(piece) for piece in values.chunks if len(piece))])
 
 
 def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:

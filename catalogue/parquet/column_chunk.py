@@ -192,25 +192,25 @@ def _read_encoding_stats(reader: Reader) -> int:
 class ChunkContext:
     """The values that all column chunks of a footer share."""
 
-    def __init__(
-        self, data: bytes, data_end: int, columns: Mapping[str, Column], created_by: bytes, *, ordered: bool
-    ) -> None:
-        self._data = data
-        self._columns = columns
-        self._data_end = data_end
-        self._trusted = _TRUSTWORTHY_DEPRECATED.match(created_by) is not None
-        self._ordered = ordered
+    def __init__(self, data: bytes, data_end: int) -> None:
+        self.data = data
+        self.data_end = data_end
+        """The end of the column chunks in the file."""
+        self.columns: Mapping[str, Column] = {}
+        self.created_by = b""
+        self.ordered = False
+        """See ``Footer``."""
 
     def chunk(self, name: str, offset: int) -> ColumnChunk:
         """Interpret a checked chunk at an offset in the footer."""
-        column, fields = self._columns[name], read_chunk(Reader(self._data, offset))
-        statistics = _Statistics(Reader(self._data, fields.statistics)) if fields.statistics else None
+        column, fields = self.columns[name], read_chunk(Reader(self.data, offset))
+        statistics = _Statistics(Reader(self.data, fields.statistics)) if fields.statistics else None
         numbers, start = fields.numbers, fields.start
         return ColumnChunk(
             column=column,
             range=ByteRange(start, start + fields.size),
             codec=fields.codec,
-            encodings=tuple(Reader(self._data, fields.encodings).integers()) if fields.encodings else (),
+            encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
             total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],
             data_page_offset=numbers[_DATA_PAGE],
@@ -224,18 +224,18 @@ class ChunkContext:
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
         """Return the range of a page index; an invalid one counts as missing."""
-        if offset < _FIRST_BYTE or not 0 < length <= self._data_end - offset:
+        if offset < _FIRST_BYTE or not 0 < length <= self.data_end - offset:
             return None
         return ByteRange(offset, offset + length)
 
     def _bounds(self, column: Column, statistics: "_Statistics") -> Bounds | None:
         texts, order = statistics.texts, Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
-        if low is None or high is None or not self._ordered:
+        if low is None or high is None or not self.ordered:
             low, high = texts[_DEPRECATED_MIN], texts[_DEPRECATED_MAX]
             if column.physical_type == "BYTE_ARRAY":
                 order = Order.SIGNED
-                if not self._trusted:
+                if not _TRUSTWORTHY_DEPRECATED.match(self.created_by):
                     return None
         if low is None or high is None:
             return None

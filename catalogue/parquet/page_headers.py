@@ -6,7 +6,7 @@ from typing import Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
-from catalogue.parquet.stored_indexes import OffsetIndex
+from catalogue.parquet.page_index import OffsetIndex
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 _V1 = DATA_PAGES[0]

@@ -5,7 +5,6 @@ dict by field number, a map to a list of pairs.
 """
 
 import struct as _struct
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -250,13 +249,6 @@ class Reader:
             message = f"cut short at byte {position}"
             raise ThriftError(message) from None
         self.position = position
-
-    def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
-        """Yield (number, kind) of each field; the caller decodes it before the next one."""
-        number = after
-        while (header := self._byte()) != _STOP:
-            number = number + (header >> 4) if header >> 4 else self._zigzag()
-            yield number, header & 0x0F
 
     def field(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
         """Decode a field's value; a boolean is its kind."""

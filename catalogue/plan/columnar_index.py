@@ -9,8 +9,7 @@ from operator import attrgetter
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_index import page_bounds
-from catalogue.parquet.stored_indexes import Indexes, cut_indexes
+from catalogue.parquet.page_index import Indexes, cut_indexes, page_bounds
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.planner import plan_files

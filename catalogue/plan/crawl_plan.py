@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
 from catalogue.query.key_intervals import KeyIntervals

@@ -8,8 +8,7 @@ import numpy as np
 
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows

@@ -11,9 +11,16 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import integer, positions, text
-from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
-from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
+from catalogue.parquet.splice import (
+    PART_BYTES,
+    ChunkPages,
+    NotInflatedError,
+    inflated,
+    parts,
+    splice,
+    splice_dictionary,
+)
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.bundle import Bundle, RowRuns
 from catalogue.read.prefetch import LoadedRowGroup

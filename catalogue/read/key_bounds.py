@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import cut_bounds
+from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.plan import ReadPlan
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import decode, valid

@@ -9,7 +9,7 @@ import pyarrow as pa
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds, Order
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import Numbered

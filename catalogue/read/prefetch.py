@@ -10,7 +10,7 @@ import numpy as np
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.page_headers import PageHeader, check_pages
-from catalogue.parquet.stored_indexes import OffsetIndex
+from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest

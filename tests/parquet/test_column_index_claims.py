@@ -8,8 +8,7 @@ import pytest
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Order
-from catalogue.parquet.page_index import decode_column_index
-from catalogue.parquet.stored_indexes import ColumnIndex
+from catalogue.parquet.page_index import ColumnIndex, decode_column_index
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from tests.support.footers import put_together, take_apart

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_headers import check_pages, page_header
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import LONGEST_BOUND, ColumnIndex, OffsetIndex, cut_bounds
+from catalogue.parquet.page_index import (
+    LONGEST_BOUND,
+    ColumnIndex,
+    OffsetIndex,
+    cut_bounds,
+    decode_column_index,
+    decode_offset_index,
+)
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, read_footer

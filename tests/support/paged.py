@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.parquet.model import Bounds, ColumnChunk
-from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex, decode_offset_index
 from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, BOOLEAN_TRUE, DOUBLE, I32, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_struct
 from tests.support.footers import write
