@@ -75,7 +75,7 @@ def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes 
         BadPageIndex: if an index is invalid.
     """
     offsets = decode_offset_index(located, key, num_rows)
-    index = decode_column_index(column_index, key, len(offsets)) if column_index else None
+    index = decode_column_index(column_index, key, offsets) if column_index else None
     bounds = index.bounds if index else [None] * len(offsets)
     return {
         "first_rows": offsets.first_rows,
