@@ -33,8 +33,8 @@ def _unzipped(file: BinaryIO) -> io.BufferedReader:
 def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """Read the patterns of a file, each with file name and line number for messages.
 
-    Skips blank lines and lines that start with ``#``. A file is CSV if its first line has a field ``url``, or if its
-    name ends so.
+    Skips blank lines and lines that start with ``#``. Spaces at the ends of lines remain, as keys may have some. A file
+    is CSV if its first line has a field ``url``, or if its name ends so.
 
     Raises:
         QueryError: if it is not UTF-8 text, or CSV without a column ``url`` and with several others.
@@ -42,7 +42,7 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     try:
         with io.TextIOWrapper(_unzipped(file), "utf-8-sig", newline="") as lines:
             for number, text in _patterns(lines, file.name):
-                if text and not text.startswith("#"):
+                if text.strip() and not text.startswith("#"):
                     yield f"{file.name}, line {number}", text
     except UnicodeDecodeError as error:
         raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
@@ -62,7 +62,7 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
     delimiter = "\t" if "\t" in first else ";" if with_semicolons else ","
     header = [field.strip().lower() for field in next(csv.reader([first], delimiter=delimiter))]
     if _URL not in header and not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-        yield from ((number, line.strip()) for number, line in enumerate(chain([first], lines), before + 1))
+        yield from ((number, line.rstrip("\r\n")) for number, line in enumerate(chain([first], lines), before + 1))
         return
     if _URL not in header and len(header) > 1:
         raise QueryError(f"{name} has no column url, but {', '.join(header)}; rename the column with the URLs to url")

@@ -177,7 +177,7 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = array.type
         if pa.types.is_timestamp(kind):
-            if name == _INDEX_TIME:  # the index has whole seconds
+            if name == _INDEX_TIME and kind.unit == "ms":  # the index has whole seconds
                 array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
             arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
         elif pa.types.is_binary(kind):

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
@@ -13,7 +14,7 @@ from catalogue.commoncrawl.crawls import (
     select_crawls,
 )
 from catalogue.commoncrawl.gzip_members import inflate
-from catalogue.commoncrawl.manifests import IndexFile, index_file
+from catalogue.commoncrawl.manifests import FOLDER, IndexFile, index_file
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
@@ -28,8 +29,9 @@ PATHS_DOCUMENT = "table.paths"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _COLUMN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
-_STEP = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+=,@~-]+"
-_PATH = re.compile(rf"{_STEP}(?:/{_STEP}){{0,30}}")
+_STEP = r"(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f\ud800-\udfff]+"
+_PATH = re.compile(rf"(?![a-z0-9+.-]+://){_STEP}(?:/{_STEP}){{0,60}}", re.IGNORECASE)
+"""Any key that a store of objects can have below the source, without control characters."""
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
 _GZIP = b"\x1f\x8b"
 
@@ -44,7 +46,7 @@ class Dataset:
     keys: Keys
     """The kind of its values, which decides how patterns become key intervals."""
     path_columns: tuple[str, ...] = ()
-    """``crawl`` and ``subset``, if they are in the paths of the files instead of the files."""
+    """Columns whose values are in the paths of the files, ``name=value``; ``crawl`` and ``subset`` first."""
     manifest: str | None = None
     """Path of the list of its files; None if the files were given one by one."""
 
@@ -55,9 +57,11 @@ class Dataset:
 
         from catalogue.commoncrawl.schema import SCHEMA
 
-        if self.keys is Keys.URL:
+        if self == COMMON_CRAWL:
             return SCHEMA
-        return pa.schema([(name, pa.string()) for name in dict.fromkeys([self.key, *self.path_columns])])
+        known = SCHEMA.names if self.keys is Keys.URL else []
+        texts = [name for name in dict.fromkeys([self.key, *self.path_columns]) if name not in known]
+        return pa.schema([*(SCHEMA if known else []), *((name, pa.string()) for name in texts)])
 
     @property
     def time(self) -> str | None:
@@ -129,40 +133,64 @@ def dataset_from_json(data: bytes) -> Dataset:
     try:
         values = json.loads(data)
         table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
-        columns = tuple(name for name in COMMON_CRAWL.path_columns if name in values["path_columns"])
+        columns = tuple(name for name in values["path_columns"] if _COLUMN.fullmatch(name))
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
         raise FormatError(f"the stored definition of the dataset is invalid ({str(error)[:300]})") from error
     return replace(table, path_columns=columns)
 
 
-def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
+def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None = None) -> tuple[str, ...]:
     """Return the paths of a list of files (text, one a line, also gzip), each once, in order.
 
-    Lines may begin with the address of the source.
+    Lines may begin with the address of the source; after an address of HTTP, they are percent-encoded.
+
+    Args:
+        data: the list.
+        source: address of the source.
+        skipped: receives the lines that are not paths below the source; otherwise the first is an error.
 
     Raises:
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
     """
     try:
-        lines = (inflate(data) if data.startswith(_GZIP) else data).decode("ascii").splitlines()
-    except (BadManifest, UnicodeDecodeError) as error:
+        text = (inflate(data) if data.startswith(_GZIP) else data).decode("utf-8-sig", "surrogateescape")
+    except BadManifest as error:
         raise BadManifest(f"cannot read the list of files ({error})") from error
-    paths = [line.strip().removeprefix(source).lstrip("/") for line in lines]
-    paths = [path for path in paths if path and not path.startswith("#") and not path.endswith("/")]
-    for path in paths:
-        if not _PATH.fullmatch(path):
+    paths: dict[str, None] = {}
+    for line in text.split("\n"):
+        path = line.removesuffix("\r")
+        if source and path.startswith(source):
+            path = path.removeprefix(source)
+            path = unquote(path) if source.startswith("http") else path
+        path = path.lstrip("/")
+        if not path.strip() or path.startswith("#") or path.endswith("/"):
+            continue
+        if _PATH.fullmatch(path):
+            paths[path] = None
+        elif skipped is None:
             raise BadManifest(
                 f"{without_secrets(path)[:200]!r} is not a path below the source, such as hosts/part-00000.parquet"
             )
+        else:
+            skipped.append(without_secrets(path)[:200])
     if not paths:
         raise BadManifest("the list of files is empty")
-    return tuple(dict.fromkeys(paths))
+    return tuple(paths)
 
 
 def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return which of ``crawl`` and ``subset`` all paths contain."""
-    each = [{name for name, _ in _PART.findall(path)} for path in paths]
-    return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
+    """Return the columns that all paths contain as ``name=value``, ``crawl`` and ``subset`` first."""
+    each = [dict.fromkeys([*_columns_of(path)]) for path in paths]
+    names = [name for name in (each[0] if each else ()) if all(name in others for others in each)]
+    first = COMMON_CRAWL.path_columns
+    return tuple(sorted(names, key=lambda name: first.index(name) if name in first else len(first)))
+
+
+def _columns_of(path: str) -> Iterator[str]:
+    yield from (name for name, _ in _PART.findall(path))
+    yield from (
+        name for name, _ in FOLDER.findall(path) if name not in COMMON_CRAWL.path_columns and _COLUMN.fullmatch(name)
+    )
 
 
 def group_by_crawl(files: Iterable[IndexFile]) -> dict[str, list[IndexFile]]:

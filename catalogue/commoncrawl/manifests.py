@@ -8,6 +8,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import unquote
 
 from catalogue.commoncrawl.crawls import CRAWL_NAME, check_crawl_name, newest_first
 from catalogue.commoncrawl.gzip_members import inflate
@@ -22,6 +23,11 @@ _INDEX_PATH = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
 )
 _MANIFEST_PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){1,12}[A-Za-z0-9][A-Za-z0-9._+-]*\.paths\.gz")
+
+
+FOLDER = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")
+"""A folder ``name=value``, as Hive and Spark write the values of a column."""
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,13 @@ class IndexFile:
     path: str
     crawl: str
     subset: str
+
+    def folder_value(self, name: str) -> str | None:
+        """Return the value of a column in the folders ``name=value`` of the path; None for Hive's name of null."""
+        if name in {"crawl", "subset"}:
+            return str(getattr(self, name))
+        value = unquote(dict(FOLDER.findall(self.path))[name])
+        return None if value == _HIVE_NULL else value
 
 
 def manifest_path(crawl: str) -> str:

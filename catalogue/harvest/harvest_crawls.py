@@ -43,6 +43,10 @@ _LIST_BYTES, _LIST_REQUESTS = 104_000_000, 9
 """Usual bytes of a list of blocks, and requests for it: for the number of shards, the end of the list, and 7 parts."""
 
 
+_FEW_LINES = 10
+"""Lines of a list of files that are named in messages."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class HarvestEstimate(ReprMixin):
     """The cost of a harvest."""
@@ -257,7 +261,8 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
     """Return the parts of a dataset with one list of files that the words select."""
     store, dataset = session.create_store(), session.dataset
-    fetch_path_list(dataset, store, session.source, refresh=refresh)
+    for line in fetch_path_list(dataset, store, session.source, refresh=refresh)[:_FEW_LINES]:
+        session.notify(f"{dataset.manifest} has a line that is not a path below the source, which is skipped: {line!r}")
     files = listed_files(store, dataset)
     paths = {file.path for each in files.values() for file in each}
     if not paths and store.keys("files"):  # a list that names nothing is none

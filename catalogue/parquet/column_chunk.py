@@ -25,6 +25,10 @@ from catalogue.source.byte_ranges import ByteRange
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
 """Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
 
+_PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)\.(\d+)")
+_LEFT_OUT: Final = 100
+"""Maximum bytes of a header of a dictionary page."""
+
 _FIRST_BYTE: Final = 4
 _MISSING: Final = -(1 << 40)
 """A number that was not written."""
@@ -74,7 +78,7 @@ _SHORT_DICTIONARY_STATS: Final = frozenset(
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
-    __slots__ = ("dictionary_coded", "elsewhere", "encodings", "encrypted", "numbers", "path", "statistics")
+    __slots__ = ("dictionary_coded", "encodings", "encrypted", "file_path", "numbers", "path", "statistics")
 
     def __init__(self) -> None:
         self.numbers = _NO_NUMBERS.copy()
@@ -82,8 +86,8 @@ class ChunkFields:
         self.encodings = 0
         """Offset of the list in the footer; 0 if missing."""
         self.path = b""
-        self.elsewhere = False
-        """The chunk claims to be in another file."""
+        self.file_path = b""
+        """The file in which the chunk is. Some writers name the file itself."""
         self.encrypted = False
         self.statistics = 0
         """Offset of the struct in the footer; 0 if missing."""
@@ -115,7 +119,7 @@ class ChunkFields:
                 raise BadFooter(message)
         kind = numbers[_TYPE]
         same_type = 0 <= kind < len(PHYSICAL_TYPES) and PHYSICAL_TYPES[kind] == column.physical_type
-        if not same_type or self.path != name.encode() or self.elsewhere:
+        if not same_type or self.path != (column.path or name).encode():
             message = f"a column chunk of {self.path[:100]!r} stands where one of {name!r} should"
             raise BadFooter(message)
         if column.flat and numbers[_NUM_VALUES] != num_rows:
@@ -123,6 +127,9 @@ class ChunkFields:
             raise BadFooter(message)
         start, size = self.start, numbers[_COMPRESSED_SIZE]
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
+            if self.file_path:
+                message = f"column {name} is in the file {self.file_path[:200]!r}; name that file instead"
+                raise BadFooter(message)
             message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
             raise BadFooter(message)
         return start
@@ -136,7 +143,9 @@ def read_chunk(reader: Reader) -> ChunkFields:
         if field == _META_DATA and kind == STRUCT:
             _read_metadata(reader, fields)
         else:
-            fields.elsewhere |= field == _FILE_PATH
+            if field == _FILE_PATH and kind == BINARY:
+                fields.file_path = reader.binary()
+                continue
             fields.encrypted |= field in _ENCRYPTED
             reader.skip(kind, 4)
     return fields
@@ -209,9 +218,10 @@ class ChunkContext:
         if fields.statistics:
             statistics = _Statistics(Reader(self.data, fields.statistics))
             bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
+        end = start + fields.size
         return ColumnChunk(
             column=column,
-            range=ByteRange(start, start + fields.size),
+            range=ByteRange(start, min(end + _LEFT_OUT, self.data_end) if self._leaves_out_headers else end),
             codec=fields.codec,
             encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
@@ -227,6 +237,12 @@ class ChunkContext:
             else None,
             offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
+
+    @property
+    def _leaves_out_headers(self) -> bool:
+        """Return whether sizes of column chunks lack the header of the dictionary page (PARQUET-816)."""
+        version = _PARQUET_MR.match(self.created_by)
+        return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
         """Return the range of a page index; an invalid one counts as missing."""

@@ -44,7 +44,7 @@ def kind_of(column: Column) -> str:
         case "FLOAT" | "DOUBLE":
             return "double"
         case "INT96":
-            return "timestamp(ms)"  # as it is decoded here
+            return "timestamp(us)"  # what Spark and DuckDB use; a value with nanoseconds is an error
     if _DECIMAL in logical or converted == _DECIMAL:
         logical_type = _struct(logical.get(_DECIMAL))
         scale, precision = logical_type.get(1, element.get(7, 0)), logical_type.get(2, element.get(8, 0))

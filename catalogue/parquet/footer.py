@@ -5,6 +5,7 @@ A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, litt
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -40,9 +41,9 @@ _TYPE_DEFINED_ORDER: Final = 1
 _COLUMNS: Final = 1
 _TOTAL_BYTE_SIZE: Final = 2
 
-_DEEPEST_COLUMN = 16
-_LONGEST_NAME = 1000
-"""Columns repeat the names of their groups, so a few megabytes could claim gigabytes."""
+_DEEPEST_COLUMN = 100
+_NAMES = 16 << 20
+"""Maximum bytes of all names. Columns repeat the names of their groups, so a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
 
@@ -275,11 +276,22 @@ def _schema(data: bytes) -> Mapping[str, Column]:
     columns: dict[str, Column] = {}
     walk = iter(elements)
     root, _ = next(walk)
+    leaves, size = [], 0
     for column in _leaves(walk, root[5], (), flat=True):
-        if column.name in columns:
-            message = f"two columns are named {column.name!r}"
+        leaves.append(column)
+        size += len(column.name)
+        if size > _NAMES:
+            message = f"the names of its columns take more than {_NAMES:,} bytes"
             raise BadFooter(message)
-        columns[column.name] = column
+    flat = {column.name for column in leaves if column.flat}
+    for column in leaves:
+        name = column.name
+        while name in columns or (name in flat and not column.flat):
+            if column.flat:
+                message = f"two columns are named {column.name!r}"
+                raise BadFooter(message)
+            name += "#"  # a column s.x next to a struct s with a field x
+        columns[name] = column if name == column.name else replace(column, name=name, path=column.name)
     if not columns or next(walk, None) is not None:
         message = "the schema is not a tree"
         raise BadFooter(message)
@@ -293,8 +305,8 @@ def _leaves(
     for _ in range(children):
         element, raw = next(walk, ({}, b""))
         name = (*path, element[4].decode())
-        if len(name) > _DEEPEST_COLUMN or sum(map(len, name)) > _LONGEST_NAME:
-            message = f"a column's name is too long: {'.'.join(name)[:100]}"
+        if len(name) > _DEEPEST_COLUMN:
+            message = f"a column is below more than {_DEEPEST_COLUMN} groups: {'.'.join(name)[:100]}"
             raise BadFooter(message)
         repetition = element.get(3, 0)
         timestamp = element.get(10, {}).get(8, {})

@@ -59,6 +59,8 @@ class Column:
     """Unit of a logical timestamp: 1 is MILLIS."""
     utc: bool
     """It is declared an instant."""
+    path: str = ""
+    """Its path, if ``name`` has another ending because a flat column has this name."""
 
     @property
     def plain_integer(self) -> bool:

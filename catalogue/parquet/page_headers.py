@@ -11,6 +11,15 @@ from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
+_TYPES: Final = {
+    _RLE: {"BOOLEAN"},
+    5: {"INT32", "INT64"},
+    6: {"BYTE_ARRAY"},
+    7: {"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"},
+    9: {"INT32", "INT64", "FLOAT", "DOUBLE", "FIXED_LEN_BYTE_ARRAY"},
+}
+"""Physical types by encoding: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY and
+BYTE_STREAM_SPLIT."""
 # Fields of PageHeader. Decoders skip fields of other types, even a checksum, so a wrong type is an error here.
 _TYPE: Final = 1
 _UNCOMPRESSED_PAGE_SIZE: Final = 2
@@ -141,30 +150,40 @@ def _details(reader: Reader, last: int) -> list[int]:
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
-    """Yield the headers of consecutive pages until ``num_values`` are complete, as decoders do."""
+    """Yield the headers of consecutive pages until ``num_values`` are complete, as decoders do.
+
+    Raises:
+        BadPageIndex: if a header is invalid, or a page exceeds the data.
+    """
     position = values = 0
     while position < len(data) and values < num_values:
         header = page_header(data, position)
-        yield header
         values += header.num_values
         position += header.size
+        if position > len(data):
+            message = f"a page at byte {position - header.size:,} ends after its column chunk"
+            raise BadPageIndex(message)
+        yield header
 
 
 def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: int) -> None:
     """Check page headers against each other and the footer; checksums of pages do not cover them.
 
     Raises:
-        BadPageIndex: if they contradict, or only some pages have a checksum.
+        BadPageIndex: if they contradict, or only some data pages have a checksum.
     """
-    if len({header.has_crc for header in headers}) > 1:
+    # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2.
+    if len({header.has_crc for header in headers if header.data_page}) > 1:
         message = "a page has no checksum, unlike other pages of its column chunk have"
         raise BadPageIndex(message)
     if (values := sum(header.num_values for header in headers)) != num_rows:
         message = f"its page headers count {values:,} values, not {num_rows:,}"
         raise BadPageIndex(message)
-    encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *chunk.encodings}
+    # Parquet.Net and DuckDB do not list all encodings in the footer.
+    of_type = {encoding for encoding, types in _TYPES.items() if chunk.column.physical_type in types}
+    encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *of_type, *chunk.encodings}
     if unknown := {header.encoding for header in headers} - encodings:
-        message = f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list"
+        message = f"a page header has encoding {min(filter(None, unknown))}, which its type cannot have"
         raise BadPageIndex(message)
     if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
         message = "a page header has an encoding of definition levels other than RLE"

@@ -41,10 +41,18 @@ class OffsetIndex:
     def rows(self, pages: range) -> range:
         return range(self.first_rows[pages.start], self.first_rows[pages.stop])
 
-    def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
-        """Return the runs of pages that contain rows, given as ascending, disjoint runs."""
+    def covering(self, rows: Iterable[range], *, ends: bool = False) -> tuple[range, ...]:
+        """Return the runs of pages that contain rows, given as ascending, disjoint runs.
+
+        ``ends``: if there are any, they include the first and the last page, whose numbers of rows show whether the
+        index shifts the rows of the pages between them.
+        """
+        some: Iterable[range] = [*filter(None, rows)]
+        if ends and some:
+            last = self.first_rows[-1]
+            some = [range(1), *some, range(last - 1, last)]
         runs: list[range] = []
-        for run in filter(None, rows):
+        for run in some:
             first = bisect_right(self.first_rows, run.start) - 1
             after = bisect_left(self.first_rows, run.stop)
             if runs and first <= runs[-1].stop:

@@ -38,8 +38,11 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
 
     Args:
         pieces: pages of chunks with the same ``column.element``.
-        created_by: writer of the original files; readers work around known bugs.
+        created_by: writer of the original files.
     """
+    # pyarrow needs to know old versions of its own writer, which stated wrongly whether pages are compressed. For
+    # parquet-mr before 1.2.9 it would read on after the pages, here into the footer.
+    created_by = created_by if created_by.startswith("parquet-cpp") else ""
     start = len(MAGIC)
     groups = []
     for piece in pieces:

@@ -30,6 +30,8 @@ class ColumnRead:
     """Runs of consecutive pages, ascending."""
     later: bool = False
     """It waits until the first wave has decided which pages match."""
+    with_ends: bool = False
+    """See ``OffsetIndex.covering``."""
 
     @property
     def dictionary(self) -> ByteRange | None:

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
 
 from catalogue.commoncrawl.crawls import subset_place
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
@@ -197,8 +198,11 @@ _Planned = tuple[Choice, PlannedRowGroup | Awaited]
 
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
     chunks = read_chunks(query, choice.metadata, choice.group)
+    with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
     reads = tuple(
-        ColumnRead(chunk, index, index.covering(choice.rows)) if index else ColumnRead(chunk)
+        ColumnRead(chunk, index, index.covering(choice.rows, ends=with_ends), with_ends=with_ends)
+        if index
+        else ColumnRead(chunk)
         for chunk in chunks
         for index in [choice.offset_indexes.get(chunk.column.name)]
     )

@@ -28,7 +28,7 @@ class Unit:
     certain: bool
     """All of them match, except those without a key."""
     nulls: int | None
-    """Rows without a key; None if unknown, or if only the footer counts them."""
+    """Rows without a key, which do not match; None if unknown, or if only the footer counts them."""
     least: bytes = b""
     """A lower bound of the keys that may match."""
     greatest: bytes = END
@@ -88,8 +88,9 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     intervals = query.intervals.near(bounds)
     least = intervals.least_match(bounds)
     # Some writers count nulls once for each page, so a count of the footer alone is not used.
-    nulls = 0 if key.null_count == 0 or not key.column.optional else None
-    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), nulls, least, _greatest(bounds))
+    nulls = 0 if query.with_nulls or key.null_count == 0 or not key.column.optional else None
+    is_certain = query.with_nulls or intervals.contain_all(bounds)
+    whole = Unit(range(group.num_rows), is_certain, nulls, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
     choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
@@ -99,7 +100,7 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     indexes = metadata.indexes(group.ordinal) or Indexes()
     missing = tuple(_missing_indexes(indexes, chunks, group.ordinal))
     try:
-        closer = _by_pages(choice, key, bounds, indexes)
+        closer = _by_pages(choice, key, bounds, indexes, with_nulls=query.with_nulls)
     except BadPageIndex as error:
         return replace(choice, defect=str(error))
     if not closer.units:
@@ -160,15 +161,18 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
     return plan_requests(metadata.file.path, parts, max_gap=max_gap)
 
 
-def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes) -> Choice:
+def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes, *, with_nulls: bool) -> Choice:
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
     if located is None or indexes.column_index is None or key.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
     key_index = decode_column_index(indexes.column_index, key, offset_index)
     units = []
-    for page, of_page in _pages_near(choice.intervals, key_index):
-        if some := choice.intervals.near(of_page):
+    for page, of_page in enumerate(key_index.bounds) if with_nulls else _pages_near(choice.intervals, key_index):
+        if with_nulls:
+            rows = offset_index.rows(range(page, page + 1))
+            units.append(Unit(rows, certain=True, nulls=0, least=of_page.min if of_page else b""))
+        elif some := choice.intervals.near(of_page):
             nulls = key_index.null_counts[page] if key_index.null_counts and key.null_count is not None else None
             rows = offset_index.rows(range(page, page + 1))
             is_certain = choice.intervals.contain_all(of_page)

@@ -31,6 +31,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
     known = {*dataset.schema.names}
     newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in known])
+    if dataset != COMMON_CRAWL and (time := _fine_time(dataset, stored)):
+        newer = newer.append(time)
     columns = _columns(query, dataset, stored)
     distinct = _distinct(query, dataset, stored, columns)
     if distinct:
@@ -55,10 +57,19 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     return resolved, distinct
 
 
+def _fine_time(dataset: Dataset, stored: Mapping[str, str]) -> pa.Field | None:
+    """Return the column of times if its files have a finer unit than milliseconds."""
+    kind = arrow_type(stored.get(dataset.time or "", ""))
+    is_fine = pa.types.is_timestamp(kind) and kind.unit in {"us", "ns"}
+    return pa.field(dataset.time, pa.timestamp(kind.unit, "UTC")) if is_fine else None
+
+
 def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[str, ...]:
     names = query.columns or (CDX_COLUMNS if dataset == COMMON_CRAWL else ("*",))
     if "*" in names:
-        flat = [name for name, kind in stored.items() if kind != NESTED]
+        nested = [name for name, kind in stored.items() if kind == NESTED]
+        # A column that is flat in one file may be nested in another.
+        flat = [name for name in stored if name not in nested and not any(n.startswith(f"{name}.") for n in nested)]
         names = (*dataset.schema.names, *flat) if dataset == COMMON_CRAWL else (*flat, *dataset.path_columns)
     return check_columns(names, stored, dataset)
 

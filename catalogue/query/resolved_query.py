@@ -13,6 +13,7 @@ from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
+from catalogue.surt import EVERYTHING
 
 _NO_SCHEMA = pa.schema([])
 
@@ -87,7 +88,7 @@ class ResolvedQuery:
     """Only drawn rows are read; the result has ``DRAWN_ORDER``."""
     table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
-    """Columns that are not in the schema of the dataset."""
+    """Columns that are not in the schema of the dataset, or have another type in its files."""
 
     def of(self, *, untyped: bool) -> "ResolvedQuery":
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
@@ -130,6 +131,11 @@ class ResolvedQuery:
         """The columns that order rows of a crawl and subset with equal keys."""
         others = [name for name in self.columns if name not in {*self.table.path_columns, self.table.key}]
         return tuple(sorted(others, key=lambda name: name != self.table.time))
+
+    @property
+    def with_nulls(self) -> bool:
+        """Whether rows without a key match: in other datasets than Common Crawl's index, if all keys do."""
+        return self.table != COMMON_CRAWL and len(self.intervals) == 1 and self.intervals[0] == EVERYTHING
 
     @property
     def keys_decide(self) -> bool:
@@ -233,5 +239,5 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
     """Return the schema of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
     every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
-    fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
+    fields = [newer.field(name) if name in newer.names else known.field(name) for name in every]
     return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)

@@ -54,7 +54,7 @@ class Bundle:
 
     def path_column(self, name: str, rows: np.ndarray) -> pa.StringArray:
         """Return a column derived from the paths of the files."""
-        values = texts([getattr(group.file.file, name) for group in self.groups])
+        values = texts([group.file.file.folder_value(name) for group in self.groups])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
         return values.take(positions(np.searchsorted(self.starts, rows, side="right") - 1))

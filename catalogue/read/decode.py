@@ -70,17 +70,14 @@ def decode(
         if not pieces:
             return
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, _value_size(pieces))))
+        is_int96 = reads[0].chunk.column.physical_type == "INT96"
         for spliced in _spliced(pieces, bundle.groups[0].file.created_by):
-            file = pq.ParquetFile(
-                pa.BufferReader(spliced),
-                coerce_int96_timestamp_unit="ms",
-                page_checksum_verification=True,
-                pre_buffer=False,
-            )
-            for batch in file.iter_batches(min(most, needed - at), use_threads=False):
-                values = batch.column(0)
-                # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
-                values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+            if is_int96 and not _is_in_milliseconds(kind):
+                some = _from_int96(spliced, min(most, needed - at))
+            else:
+                some = _values(spliced, min(most, needed - at), "ms")
+            for piece in some:
+                values = piece if piece.type == kind else piece.cast(kind)
                 yield runs.between(at, at + len(values)), values
                 at += len(values)
                 if at >= needed:
@@ -88,6 +85,34 @@ def decode(
     except _INVALID as error:
         message = f"{bundle.where}, column {reads[0].chunk.column.name}: {' '.join(str(error).split())}"
         raise BadFooter(message) from error
+
+
+def _values(spliced: pa.Buffer, rows: int, unit: str) -> Iterator[pa.Array]:
+    """Yield the values of a file of one column, so many at a time; ``unit`` is that of INT96 times."""
+    file = pq.ParquetFile(
+        pa.BufferReader(spliced), coerce_int96_timestamp_unit=unit, page_checksum_verification=True, pre_buffer=False
+    )
+    for batch in file.iter_batches(rows, use_threads=False):
+        yield batch.column(0)
+
+
+def _is_in_milliseconds(kind: pa.DataType) -> bool:
+    """Return whether a column has the type of Common Crawl's times, whose INT96 values are milliseconds."""
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ms")
+
+
+def _from_int96(spliced: pa.Buffer, rows: int) -> Iterator[pa.Array]:
+    """Yield INT96 times in microseconds, which contain all years; nanoseconds end in 2262.
+
+    Raises:
+        ValueError: if a time is finer.
+    """
+    for values, fine in zip(_values(spliced, rows, "us"), _values(spliced, rows, "ns"), strict=True):
+        # Both wrap around, so they are also equal where nanoseconds do not contain the year.
+        if not pc.multiply(values.cast(pa.int64()), integer(1000, pa.int64())).equals(fine.cast(pa.int64())):
+            message = "a time is finer than a microsecond, which is not supported for INT96"
+            raise ValueError(message)
+        yield values
 
 
 _Piece = tuple[ChunkPages, Sequence[PageHeader]]
@@ -121,6 +146,7 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     num_rows = sum(map(len, read.rows))
     headers = _headers(group, read, data, num_rows)
     check_headers(headers, chunk, num_rows)
+    data = data[: sum(header.size for header in headers)]  # no decoder reads on
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
@@ -131,8 +157,14 @@ def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int
     checked = group.headers.get(read.chunk.column.name)
     if checked is None:
         return list(page_headers(data, num_rows))
-    dictionary = [page_header(data)] if read.dictionary else []
-    return dictionary + [checked[page] for run in read.pages for page in run]
+    pages = [checked[page] for run in read.pages for page in run]
+    if read.dictionary is None:
+        return pages
+    dictionary = page_header(data)
+    if dictionary.data_page or dictionary.size != len(read.dictionary):
+        message = "the bytes before its first data page are not one dictionary page"
+        raise BadPageIndex(message)
+    return [dictionary, *pages]
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:

@@ -62,7 +62,7 @@ class LoadedRowGroup:
     def narrowed(self, rows: np.ndarray) -> "LoadedRowGroup":
         """Keep the pages that contain rows, given as ascending numbers."""
         columns = tuple(
-            read if read.index is None else replace(read, pages=_pages_of(read.index, rows))
+            read if read.index is None else replace(read, pages=_pages_of(read, read.index, rows))
             for read in self.read.columns
         )
         around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
@@ -92,7 +92,7 @@ class LoadedRowGroup:
         return f"{self.file.file.path}, row group {self.read.ordinal}"
 
 
-def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
+def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
     runs: list[range] = []
     at = 0
     while at < len(rows):
@@ -102,6 +102,8 @@ def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
         else:
             runs.append(range(page, page + 1))
         at = int(rows.searchsorted(index.first_rows[page + 1]))
+    if read.later and read.with_ends:
+        return index.covering((index.rows(run) for run in runs), ends=True)
     return tuple(runs)
 
 

@@ -41,7 +41,7 @@ class Residual:
                 return
             rows, numbers = rows.filter(mask), numbers[_true_positions(mask)]
 
-        if new(table.key):
+        if new(table.key) and not query.with_nulls:
             filtered(query.intervals.mask(_array(rows.column(table.key))))
         if table.time and query.from_ms is not None and new(table.time):
             filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))

@@ -10,7 +10,7 @@ from itertools import chain
 import polars as pl
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import Dataset
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.query.literals import literal
 from catalogue.scan.predicates import Combination, Comparison, Condition, conjuncts, recognized
@@ -93,7 +93,9 @@ def _keys(condition: Condition, dataset: Dataset) -> tuple[KeyInterval, ...] | N
             return keys
         return None
     if condition.column == dataset.key:
-        return _of_key(condition)
+        # Rows without a key match no query of Common Crawl's index, but every query of all keys of other datasets.
+        is_null = condition.operator == "null"
+        return (() if dataset == COMMON_CRAWL else None) if is_null else _of_key(condition)
     keys_of = _FROM_URL.get((condition.column, condition.operator)) if dataset.keys is Keys.URL else None
     if keys_of is None or not all(isinstance(value, str) for value in condition.values):
         return None
@@ -118,8 +120,6 @@ def _of_key(condition: Comparison) -> tuple[KeyInterval, ...] | None:
             return (KeyInterval(key + b"\0", END),)
         case ">=", [key]:
             return (KeyInterval(key, END),)
-        case "null", _:
-            return ()  # rows without a key match no query
         case "valid", _:
             return (EVERYTHING,)
     return None

@@ -21,7 +21,7 @@ Patterns of other keys (see ``Keys``):
 ====================== ========================================================================================
 host names             ``example.com`` that host, ``*.example.com`` it and its subdomains, ``*.is`` a top-level
                        domain; or as stored, ``com,example`` and ``com,example*``
-text                   ``text`` itself, ``text*`` a prefix
+text                   ``text`` itself, ``text*`` a prefix, with spaces as they are; the empty key, too
 both                   ``*`` everything
 ====================== ========================================================================================
 """
@@ -325,10 +325,10 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
     """Parse a pattern of such keys; see ``parse_pattern``."""
     if keys is Keys.URL:
         return parse_pattern(text, match)
-    typed = text.strip()
+    typed = text if keys is Keys.TEXT else text.strip()
     if _SURROGATES.search(typed):
         raise QueryError(f"{typed[:200]!r} is not valid text")
-    if not typed:
+    if not typed and keys is not Keys.TEXT:
         raise QueryError(f"invalid pattern {typed!r}; use {_LIKE[keys]}")
     if typed == "*" and match is not Match.EXACT:
         return Pattern(typed, Match.PREFIX, (EVERYTHING,))
