@@ -30,9 +30,8 @@ from catalogue.errors import (
 )
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource

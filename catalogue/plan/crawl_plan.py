@@ -9,8 +9,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
-from catalogue.plan.cost import Cost
-from catalogue.plan.requests import Part, PlannedRequest, Purpose
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange, FileVersion

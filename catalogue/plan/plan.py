@@ -12,9 +12,8 @@ import pyarrow as pa
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 
 _NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}

@@ -9,10 +9,9 @@ from itertools import accumulate, chain, groupby
 
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import COLUMNAR
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
-from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
+from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END

@@ -11,8 +11,10 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan, sections
-from catalogue.plan.split import sliced
+from catalogue.plan.requests import PlannedRequest
+from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import batches_of
 from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece, in_key_order, in_time_order
@@ -212,3 +214,77 @@ def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: R
         for _ in range(done.row_groups):
             events.done()
         yield done.rows
+
+
+def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
+    """Divide a plan whose page indexes have been fetched into parts of about ``size`` bytes, in its order.
+
+    Row groups that share a request stay together.
+    """
+    for each in plan.crawls:
+        crawl = replace(each, counted=0, missing=(), defects=(), other=None)
+        for part, intervals in _parts(crawl, plan.query.intervals, size):
+            yield replace(plan, query=replace(plan.query, intervals=intervals), crawls=(part,), unlisted=())
+
+
+def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
+    by_path: dict[str, list[list[PlannedRequest]]] = {}
+    for number, wave in enumerate(crawl.waves):
+        for fetch in wave:
+            waves = by_path.setdefault(fetch.path, [[] for _ in crawl.waves])
+            waves[number].append(fetch)
+    for file in crawl.files:
+        waves = by_path.get(file.file.path, [])
+        for groups in _together(file, waves, size):
+            ordinals = {group.ordinal for group in groups}
+            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
+            part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
+            spans = (intervals.span(group.columns[0].chunk.bounds) for group in groups)
+            starts, stops = zip(*spans, strict=True)
+            yield replace(part, waves=tuple(wave for wave in mine if wave)), intervals.part(min(starts), max(stops))
+    for planned in crawl.blocks:
+        for of_blocks in _of_blocks(planned, size):
+            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in of_blocks.reads)
+            yield replace(crawl, files=(), blocks=(of_blocks,), waves=(requests,)), of_blocks.intervals
+
+
+def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
+    start, received = 0, 0
+    for number, each in enumerate(planned.reads, 1):
+        received += len(each.range)
+        if received >= size or number == len(planned.reads):
+            reads = planned.reads[start:number]
+            first, stop = reads[0].blocks.start, reads[-1].blocks.stop
+            blocks = planned.blocks.part(first, stop)
+            end = blocks.key(stop - first) if stop - first < len(blocks) else END
+            yield replace(
+                planned,
+                blocks=blocks,
+                reads=tuple(
+                    each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
+                ),
+                intervals=planned.intervals.between(blocks.key(0), end),
+                pins=planned.pins[start:number],
+            )
+            start, received = number, 0
+
+
+def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
+    """Yield runs of row groups of a file that share no request."""
+    sizes: dict[int, int] = {}
+    goes_on: set[int] = set()
+    for fetch in (fetch for wave in waves for fetch in wave):
+        ordinals = sorted({part.row_group for part in fetch.parts})
+        sizes[ordinals[0]] = sizes.get(ordinals[0], 0) + len(fetch.range)
+        # Of a request for several, each but the last goes on into the next that is read.
+        goes_on.update(group.ordinal for group in file.row_groups if ordinals[0] <= group.ordinal < ordinals[-1])
+    run: list[PlannedRowGroup] = []
+    size_so_far = 0
+    for group in file.row_groups:
+        run.append(group)
+        size_so_far += sizes.get(group.ordinal, 0)
+        if size_so_far >= size and group.ordinal not in goes_on:
+            yield run
+            run, size_so_far = [], 0
+    if run:
+        yield run
