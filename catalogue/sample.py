@@ -23,7 +23,7 @@ from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
 from catalogue.read.dataframes import frame_of
-from catalogue.read.decode import BATCH_ROWS
+from catalogue.read.streams import BATCH_ROWS
 from catalogue.session import Session
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from catalogue.errors import FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
-from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import in_flight
 from catalogue.read.residual import Residual
+from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order

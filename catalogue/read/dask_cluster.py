@@ -1,23 +1,18 @@
 """Dask: an executor of a cluster's workers, and DataFrames with a partition for each part of a plan."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
 from catalogue.errors import QueryError, Unreachable
 from catalogue.formatting import without_secrets
-from catalogue.read.dataframes import frame_of
-from catalogue.read.workers import Task, run
 from catalogue.settings import install_command, package_version
 
 if TYPE_CHECKING:
-    import dask.dataframe as dd
-    import pandas as pd
+    pass
 
 _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:/\S*)?")
 _PATIENCE = 10.0
@@ -84,28 +79,6 @@ def machines_and_tasks(executor: Executor) -> tuple[int, int]:
     threads: dict[str, int] = client.nthreads()
     machines = {urlsplit(address).hostname for address in threads}
     return max(1, len(machines)), max(1, sum(threads.values()))
-
-
-def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
-    """Return a Dask DataFrame with a partition for each task; ``nothing`` is an empty table with its columns.
-
-    Raises:
-        QueryError: if Dask is not installed.
-    """
-    try:
-        import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError as error:
-        message = f"to_dask needs Dask; run: {install_command('dask')}"
-        raise QueryError(message) from error
-    like = frame_of(nothing)
-    frame: dd.DataFrame = (
-        dd.from_map(_frame, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)
-    )
-    return frame
-
-
-def _frame(task: Task) -> "pd.DataFrame":
-    return frame_of(run(task).rows)
 
 
 def client_machines() -> int:

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from catalogue.parquet.arrow_arrays import text
 from catalogue.plan.plan import ReadPlan, Section, sections
 from catalogue.query.resolved_query import schema_of
-from catalogue.read.decode import BATCH_ROWS
-from catalogue.read.row_order import RowOrder, is_all
-from catalogue.read.waiting_rows import WaitingRows
+from catalogue.read.row_order import RowOrder, WaitingRows, is_all
+from catalogue.read.streams import BATCH_ROWS
 from catalogue.surt import END
 
 

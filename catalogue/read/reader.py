@@ -18,13 +18,11 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
-from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
-from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, batches_of, decode, requested, valid
-from catalogue.read.events import ReadEvents
-from catalogue.read.key_checks import checked
+from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
-from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
+from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes, is_read_whole
 from catalogue.read.residual import Residual
+from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of
 from catalogue.source.checks import Response, Source
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Protocol, TypeVar
@@ -11,16 +11,22 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
+from catalogue.parquet.arrow_arrays import least_and_greatest
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
-from catalogue.read.decode import batches_of
-from catalogue.read.events import ReadEvents
+from catalogue.read.decode import decode, valid
 from catalogue.read.key_order import Piece, in_key_order, in_time_order
+from catalogue.read.prefetch import Bundle, Prefetcher
 from catalogue.read.reader import read
+from catalogue.read.streams import ReadEvents, batches_of
 from catalogue.settings import Settings, load_settings
+from catalogue.source.checks import Source
 from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
 from catalogue.surt import END
 
 SLICE = 64 << 20
@@ -73,20 +79,26 @@ def run(task: Task) -> TaskResult:
         SourceError: if it cannot be read.
         QueryError: if ``where`` fails on a row.
     """
-    settings = on_worker(task.settings)
     messages: list[str] = []
     uncounted: list[tuple[str, int]] = []
     events = ReadEvents(messages.append, lambda *each: uncounted.append(each))
-    with closing(open_source(settings.source, settings, notify=messages.append)) as source:
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
-        try:
-            with closing(read(task.plan, source, executor, events)) as batches:
-                rows = [*batches]
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-        table = pa.Table.from_batches(rows, task.plan.schema)
+    with _opened(task.settings, messages.append) as (source, executor):
+        with closing(read(task.plan, source, executor, events)) as batches:
+            table = pa.Table.from_batches(batches, task.plan.schema)
         groups = task.plan.row_groups
         return TaskResult(table, tuple(messages), tuple(uncounted), groups, source.requests, source.bytes)
+
+
+@contextmanager
+def _opened(settings: Settings, notify: Callable[[str], None]) -> Iterator[tuple[PoliteSource, Executor]]:
+    """Open the source of a task, with threads that make requests."""
+    settings = on_worker(settings)
+    with closing(open_source(settings.source, settings, notify=notify)) as source:
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
+        try:
+            yield source, executor
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def on_worker(settings: Settings) -> Settings:
@@ -288,3 +300,56 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
             run, size_so_far = [], 0
     if run:
         yield run
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsTask:
+    """A plan that reads key columns, with the settings to read it anywhere."""
+
+    plan: ReadPlan
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsResult:
+    """The result of a task."""
+
+    bounds: dict[int, Bounds]
+    messages: tuple[str, ...]
+    requests: int
+    bytes: int
+
+
+def run_bounds(task: BoundsTask) -> BoundsResult:
+    """Run a task on any machine that has this package.
+
+    Raises:
+        SourceError: if the keys cannot be read.
+        BadFooter: see ``read_bounds``.
+    """
+    messages: list[str] = []
+    with _opened(task.settings, messages.append) as (source, executor):
+        bounds = read_bounds(task.plan, source, executor)
+        return BoundsResult(bounds, tuple(messages), source.requests, source.bytes)
+
+
+def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
+    """Return the bounds of the keys of each row group that has keys.
+
+    The plan reads the complete key columns of row groups of one file.
+
+    Raises:
+        SourceError: if a request fails.
+        BadFooter: if the bytes are not those of a column of texts.
+    """
+    found: dict[int, Bounds] = {}
+    with closing(Prefetcher(plan, source, executor).groups()) as groups:
+        for group in groups:
+            bundle, key = Bundle([group]), group.read.columns[0]
+            ends: list[bytes] = []
+            for _, values in decode(bundle, [key], pa.string()):
+                keys = valid(pa.table({key.chunk.column.name: values}), bundle).column(0).chunk(0)
+                ends += least_and_greatest(keys.cast(pa.binary())) or ()
+            if ends:
+                found[group.read.ordinal] = cut_bounds(min(ends), max(ends))
+    return found

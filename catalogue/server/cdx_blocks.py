@@ -9,7 +9,7 @@ from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.read.block_reader import fetch_blocks
-from catalogue.read.events import ReadEvents
+from catalogue.read.streams import ReadEvents
 from catalogue.server.memory import Memory
 from catalogue.session import Session
 from catalogue.surt import KeyInterval

@@ -18,8 +18,8 @@ from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
+from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small
