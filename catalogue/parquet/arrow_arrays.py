@@ -104,6 +104,15 @@ def numbers(values: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.arange(0), *(integers(piece) for piece in values.chunks if len(piece))])
 
 
+def true_positions(mask: pa.BooleanArray | pa.ChunkedArray) -> np.ndarray:
+    return numbers(pa.chunked_array([pc.indices_nonzero(mask)]))
+
+
+def joined(values: pa.ChunkedArray) -> pa.Array:
+    """Return one array; combining copies even a single chunk."""
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace times with a zone by times in UTC without one."""
     columns = [

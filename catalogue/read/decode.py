@@ -13,7 +13,6 @@ from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions, text
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
-from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.parquet.splice import (
     PART_BYTES,
     ChunkPages,
@@ -117,20 +116,17 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     if read.index is None and chunk.dictionary_page_offset is not None:
         dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
     num_rows = sum(map(len, read.rows))
-    headers = _headers(group, read, data, num_rows)
+    checked = group.headers.get(chunk.column.name)
+    if checked is None:
+        headers = list(page_headers(data, num_rows))
+    else:
+        headers = [page_header(data)] if read.dictionary else []
+        headers += [checked[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
-
-
-def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
-    checked = group.headers.get(read.chunk.column.name)
-    if checked is None:
-        return list(page_headers(data, num_rows))
-    dictionary = [page_header(data)] if read.dictionary else []
-    return dictionary + [checked[page] for run in read.pages for page in run]
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:
@@ -295,7 +291,10 @@ class _RowGroupCheck:
                 raise BadPageIndex(message)
             self._rows[page] += len(part)
             self._nulls[page] += part.null_count
-            self._check_nulls(page, self._index, self._offsets)
+            counts, size = self._index.null_counts, len(self._offsets.rows(range(page, page + 1)))
+            if counts is not None and self._rows[page] >= size and counts[page] != self._nulls[page]:
+                message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
+                raise BadPageIndex(message)
 
     def _check_footer(self, found: tuple[bytes, bytes] | None) -> None:
         if self._footer and not _are_inside(found, self._footer):
@@ -304,13 +303,6 @@ class _RowGroupCheck:
                 "run: catalogue check --read-subset 100%"
             )
             raise BadFooter(message)
-
-    def _check_nulls(self, page: int, index: ColumnIndex, offsets: OffsetIndex) -> None:
-        if index.null_counts is None or self._rows[page] < len(offsets.rows(range(page, page + 1))):
-            return
-        if index.null_counts[page] != self._nulls[page]:
-            message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
-            raise BadPageIndex(message)
 
 
 def _are_inside(found: tuple[bytes, bytes] | None, bounds: Bounds | None) -> bool:

@@ -5,7 +5,7 @@ overlap, rows wait until no row with a lower key can follow.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
@@ -38,7 +38,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
     """
     if plan.files and plan.blocks and not plan.stops_early:
         # The requests for the first rows of both start here.
-        columnar, blocks = map(_started, (columnar, blocks))
+        columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
     if plan.query.is_inorder:
         of_files, of_blocks = iter(columnar), iter(blocks)
         return in_key_order(plan, (of_blocks if section.blocks else of_files for section in sections(plan)))
@@ -61,21 +61,19 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
     for section, of_section in zip(sections(plan), pieces, strict=True):
         with ExitStack() as stack:
             waiting = [stack.enter_context(closing(WaitingRows(schema, order))) for _ in section.subsets]
-            for rows, least in _until_end(of_section):
+            for rows, least in of_section:
                 if rows is not None:
-                    _add(rows.select(names), section, waiting)
+                    for subset, of_subset in zip(section.subsets, waiting, strict=True):
+                        some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
+                        if some.num_rows:
+                            of_subset.add(some.select(names))
                 yield from waiting[0].below(least)
                 for later in waiting[1:]:
                     yield from later.below(b"")
+                if least == END:
+                    break
             for later in waiting[1:]:
                 yield from later.below(END)
-
-
-def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> None:
-    for subset, of_subset in zip(section.subsets, waiting, strict=True):
-        some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
-        if some.num_rows:
-            of_subset.add(some)
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -89,18 +87,6 @@ def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table])
     inorder = everything.sort_by([(name, "ascending") for name in order])
     for start in range(0, inorder.num_rows, BATCH_ROWS):
         yield inorder.slice(start, BATCH_ROWS).cast(schema)
-
-
-def _started(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    rest = iter(pieces)
-    return chain([*islice(rest, 1)], rest)
-
-
-def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    for piece in pieces:
-        yield piece
-        if piece.least == END:
-            return
 
 
 class GroupsLeft:
@@ -127,9 +113,11 @@ class KeysLeft:
     def __init__(self, pieces: Iterable[pa.BinaryArray]) -> None:
         self._pieces = [piece for piece in pieces if len(piece)]
         self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
-        self._ascend = [_ascends(piece) for piece in self._pieces]
-        leasts = [_least(piece, ascends) for piece, ascends in zip(self._pieces, self._ascend, strict=True)]
-        self._after = [*accumulate(reversed(leasts), min, initial=END)][::-1]
+        self._ascend = [not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:])) for keys in self._pieces]
+        ends = zip(self._pieces, self._ascend, strict=True)
+        leasts = [(keys[0] if ascend else pc.min_max(keys).values()[0]).as_py() for keys, ascend in ends]
+        known = (END if least is None else least for least in reversed(leasts))
+        self._after = [*accumulate(known, min, initial=END)][::-1]
         """Least key from each piece on."""
 
     def at(self, row: int) -> bytes:
@@ -139,13 +127,3 @@ class KeysLeft:
             return self._after[number]
         key: bytes = self._pieces[number][row - self._starts[number]].as_py()
         return min(key, self._after[number + 1])
-
-
-def _ascends(keys: pa.BinaryArray) -> bool:
-    return not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:]))
-
-
-def _least(keys: pa.BinaryArray, ascends: bool) -> bytes:  # noqa: FBT001
-    scalar = keys[0] if ascends else pc.min_max(keys).values()[0]
-    least: bytes = scalar.as_py() if scalar.is_valid else END
-    return least

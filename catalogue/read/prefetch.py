@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.arrow_arrays import positions, texts
-from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
@@ -276,9 +275,11 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
         # Rows of a section are returned before those of the next.
         section = (file.file.crawl, file.file.subset) if plan.query.is_inorder else None
         for group in file.row_groups:
-            its_shape = section, _shape(file, group)
+            chunks = [read.chunk for read in group.columns]
+            columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
+            its_shape = section, file.created_by, group.untyped, columns
             its_rows = sum(map(len, group.rows))
-            its_size = sum(_value_bytes(read.chunk) for read in group.columns) * its_rows
+            its_size = its_rows * sum(each.total_uncompressed_size / max(1, each.num_values) for each in chunks)
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES
             if count and (full or plan.stops_early or its_shape != shape):
                 yield count
@@ -288,17 +289,3 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
             shape, count, rows, size = its_shape, count + 1, rows + its_rows, size + its_size
     if count:
         yield count
-
-
-def _value_bytes(chunk: ColumnChunk) -> float:
-    return chunk.total_uncompressed_size / max(1, chunk.num_values)
-
-
-def _shape(file: PlannedFile, group: PlannedRowGroup) -> tuple[object, ...]:
-    columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
-    return file.created_by, group.untyped, columns
-
-
-def is_read_whole(group: PlannedRowGroup) -> bool:
-    """Return whether all rows may match, and all columns are read at once."""
-    return group.key_index is None and not group.later

@@ -20,7 +20,7 @@ from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
-from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes, is_read_whole
+from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.residual import Residual
 from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of
 from catalogue.source.checks import Response, Source
@@ -173,26 +173,24 @@ class _Reading:
 
         After an error, the row groups are tried one by one.
         """
-        if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
-            yield bundle.groups[0]
+        only = bundle.groups[0]
+        if len(bundle.groups) == 1 and only.read.key_index is None and not only.read.later:
+            yield only
             return
         try:
             for group in bundle.groups:
                 group.check(later=False)
             chosen = self._decide(bundle)
         except FormatError as error:
-            yield from self._apart(bundle, error)
+            if len(bundle.groups) > 1:
+                for group in bundle.groups:
+                    yield from self._choose(Bundle([group]))
+            elif isinstance(error, BadPageIndex):
+                yield self._whole(bundle.groups[0], error)
+            else:
+                raise
         else:
             yield chosen
-
-    def _apart(self, bundle: Bundle, error: FormatError) -> Iterator[_Waiting | LoadedRowGroup]:
-        if len(bundle.groups) > 1:
-            for group in bundle.groups:
-                yield from self._choose(Bundle([group]))
-        elif isinstance(error, BadPageIndex):
-            yield self._whole(bundle.groups[0], error)
-        else:
-            raise error
 
     def _query(self, group: LoadedRowGroup) -> ResolvedQuery:
         return self._plan.query.of(untyped=group.read.untyped)
@@ -231,13 +229,12 @@ class _Reading:
         chosen = Bundle([group.narrowed(rows[part] - begin) for group, part, begin in parts])
         if chosen.groups[0].read.drawn:
             decided = decided.append_column(*_order_column(chosen, rows))
-        return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)))
-
-    def _second_wave(self, bundle: Bundle) -> Iterator[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]:
-        for group in bundle.groups:
-            reads = [read for read in group.read.columns if read.later and group.read.rows]
-            for fetch in plan_second_wave(group.file, group.read.ordinal, reads, self._plan.cost):
-                yield group, fetch, self._arrivals.submit(fetch)
+        later = []
+        for group in chosen.groups:
+            columns_later = [read for read in group.read.columns if read.later and group.read.rows]
+            requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
+            later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
+        return _Waiting(chosen, rows, decided, later)
 
     # ---- their values ----
 
@@ -310,7 +307,9 @@ class _Reading:
             values = (values for _, values in numbered)
             if read.chunk.column.name == self._key and self._left:
                 first = [*values]  # all keys are known before the first row is returned
-                keys, values = self._keys_left(first), _each(first)
+                keys = self._keys_left(first)
+                first.reverse()
+                values = (first.pop() for _ in range(len(first)))  # and free them
             columns[read.chunk.column.name] = values
         numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
         stop = 0
@@ -350,13 +349,6 @@ class _Reading:
             for _, future in arriving:
                 future.cancel()
         return whole
-
-
-def _each(values: list[pa.Array]) -> Generator[pa.Array, None, None]:
-    """Yield values, and forget them."""
-    values.reverse()
-    while values:
-        yield values.pop()
 
 
 def _count(each: _Waiting | LoadedRowGroup) -> int:

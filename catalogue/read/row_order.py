@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
-from catalogue.parquet.arrow_arrays import booleans, integers, numbers, positions
+from catalogue.parquet.arrow_arrays import booleans, integers, joined, positions, true_positions
 from catalogue.query.key_intervals import KeyTexts
 
 
@@ -66,14 +66,13 @@ class RowOrder:
         return Ascending(rows, keys, are_distinct=False)
 
     def keys_of(self, rows: pa.Table) -> pa.BinaryArray:
-        column = rows.column(self._key)
-        return (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()).cast(pa.binary())
+        return joined(rows.column(self._key)).cast(pa.binary())
 
     def complete(self, parts: Sequence[Ascending]) -> pa.Table:
         found = parts[0] if len(parts) == 1 else self.by_key(*(part.rows for part in parts))
         if found.are_distinct or not self._others:
             return found.rows
-        first = numbers(pa.chunked_array([pc.indices_nonzero(pc.equal(found.keys[:-1], found.keys[1:]))]))
+        first = true_positions(pc.equal(found.keys[:-1], found.keys[1:]))
         if not len(first):
             return found.rows
         columns = found.rows.select(self._others).combine_chunks()
@@ -101,7 +100,9 @@ def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
     """Order rows by the ascending numbers of their runs, and then by columns."""
     order = _sorted(runs, columns.select([0]).take(positions(rows)))
     values = columns.column(0).combine_chunks().take(positions(rows[order]))
-    is_tie = _equal_next(values) & (runs[order][1:] == runs[order][:-1])
+    one, other = values[:-1], values[1:]
+    are_equal = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
+    is_tie = are_equal & (runs[order][1:] == runs[order][:-1])
     if columns.num_columns > 1 and is_tie.any():  # the first column, such as the time, decides nearly always
         at = np.flatnonzero(np.isin(runs[order], runs[order][1:][is_tie]))
         order[at] = order[at][_sorted(runs[order][at], columns.take(positions(rows[order][at])))]
@@ -112,12 +113,6 @@ def _sorted(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
     names = [str(number) for number in range(1 + columns.num_columns)]
     table = pa.Table.from_arrays([positions(runs), *columns.columns], names=names)
     return integers(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])).astype(np.int64)
-
-
-def _equal_next(values: pa.Array) -> np.ndarray:
-    one, other = values[:-1], values[1:]
-    are_equal: np.ndarray = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
-    return are_equal
 
 
 def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
@@ -203,7 +198,10 @@ class WaitingRows:
         while run and run[0].first < end:
             first = run.popleft()
             if isinstance(first, _Spilled):
-                part = self._read(first)
+                self._file.seek(first.offset)
+                batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(first.length)), self._schema)
+                rows = pa.Table.from_batches([batch])
+                part = Ascending(rows, self._order.keys_of(rows), are_distinct=first.are_distinct)
             else:
                 part = first
                 self._bytes -= part.size
@@ -237,9 +235,3 @@ class WaitingRows:
             self._file.write(data)
             yield _Spilled(self._end, data.size, some.first, some.last, part.are_distinct)
             self._end += data.size
-
-    def _read(self, part: _Spilled) -> Ascending:
-        self._file.seek(part.offset)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(part.length)), self._schema)
-        rows = pa.Table.from_batches([batch])
-        return Ascending(rows, self._order.keys_of(rows), are_distinct=part.are_distinct)
