@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from catalogue.captures import Captures
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import QueryError, UncoveredColumns

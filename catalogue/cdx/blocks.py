@@ -82,12 +82,10 @@ class Block:
                 raise self.error("its key or time is less than that of the line before it", number)
             before = place
 
-    def _line(self, line: int) -> bytes:
-        return self._data[int(self._starts[line]) : int(self._starts[line + 1]) - 1]
-
     def first(self, line: int) -> bytes:
         """Return key, blank and time of a line; lines count from 0."""
-        return b" ".join(self._line(line).split(b" ", 2)[:2])
+        text = self._data[int(self._starts[line]) : int(self._starts[line + 1]) - 1]
+        return b" ".join(text.split(b" ", 2)[:2])
 
     def key(self, line: int) -> bytes:
         start, end = int(self._starts[line]), int(self._starts[line + 1]) - 1

@@ -217,8 +217,9 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
     found = BlockList(crawl, columns, begins, ends)
     for wrong, what in _faults(columns):
         if wrong.any():
+            breaks = [found.end() for found in re.finditer(b"\n", data)]
             before = int(np.argmax(wrong))
-            raise BadCdx(f"{path}, {_position(data, start, _line_offset(data, before + 1))}: {what}")
+            raise BadCdx(f"{path}, {_position(data, start, breaks[before])}: {what}")
     if begins and not (found.number(0) == 1 and found.shard(0) == 0 and found.extent(0).start == 0):
         raise BadCdx(f"{path} does not start with block 1 at the start of shard 0")
     if shards is not None and ends and found.shard(len(found) - 1) + 1 != shards:
@@ -261,14 +262,9 @@ def _columns(data: bytes) -> pa.RecordBatch:
         pa.csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False),
         pa.csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
     )
-    table = pa.Table.from_batches(_with_numbers(batch) for batch in batches)
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
-
-
-def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    numbers = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
-    return batch.set_column(COLUMNS.get_field_index("shard"), COLUMNS.field("shard"), numbers)
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    shards = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
+    return batch.set_column(names.index("shard"), COLUMNS.field("shard"), shards)
 
 
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
@@ -284,13 +280,6 @@ def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
         (offset[1:] != expected, "the block does not start at the end of the block before it"),
         (length[1:] > MAX_BLOCK, f"the block has more than {MAX_BLOCK:,} bytes"),
     ]
-
-
-def _line_offset(data: bytes, index: int) -> int:
-    at = 0
-    for _ in range(index):
-        at = data.index(b"\n", at) + 1
-    return at
 
 
 def _position(data: bytes, start: int, at: int) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import (
     NEXT_SEARCH,
     PREDICTED_SEARCH,

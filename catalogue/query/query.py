@@ -6,8 +6,7 @@ from typing import TypedDict
 
 from catalogue.commoncrawl.indexes import AUTO, INDEXES
 from catalogue.errors import QueryError
-from catalogue.query.filters import Filters, Values
-from catalogue.query.times import Moment
+from catalogue.query.filters import Filters, Moment, Values
 from catalogue.surt import KeyInterval, Match
 
 
@@ -73,6 +72,10 @@ class Query:
         latest: bool = False,
         index: str = AUTO,
     ) -> "Query":
+        try:
+            chosen = Match(match) if match else None
+        except ValueError as error:
+            raise QueryError(f"invalid match {match!r}; use {', '.join(each.value for each in Match)}") from error
         query = cls(
             patterns=_texts(patterns),
             crawls=_texts(crawls or ()),
@@ -83,7 +86,7 @@ class Query:
             from_=from_,
             to=to,
             limit=limit,
-            match=_match(match),
+            match=chosen,
             exact_url=exact_url,
             ordered=ordered,
             unique=unique,
@@ -103,10 +106,3 @@ class Query:
 
 def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _match(given: Match | str | None) -> Match | None:
-    try:
-        return Match(given) if given else None
-    except ValueError as error:
-        raise QueryError(f"invalid match {given!r}; use {', '.join(each.value for each in Match)}") from error

@@ -8,10 +8,10 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.parquet.column_types import NESTED, arrow_type
 from catalogue.query.deduplicate import Distinct
+from catalogue.query.filters import time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.query import Query
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
-from catalogue.query.times import time_bounds
 from catalogue.surt import intersect, merge, parse_key_patterns
 
 

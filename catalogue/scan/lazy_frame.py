@@ -10,16 +10,16 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from catalogue.captures import Captures
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.filters import time_bounds
 from catalogue.query.query import Query
 from catalogue.query.resolve import resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.query.times import time_bounds
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import select

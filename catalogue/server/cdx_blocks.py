@@ -5,8 +5,8 @@ from contextlib import closing
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.cdx.rows import written_lines
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.read.block_reader import fetch_blocks
 from catalogue.read.streams import ReadEvents
