@@ -159,7 +159,12 @@ def key_space(crawl: str, files: Sequence[FileExtent], plan: "ReadPlan") -> KeyS
     by_path = {file.path: file for file in files}
     read = [by_path[path] for path in plan.paths if path in by_path]
     planned = {each.file.path: each.row_groups for each in plan.files}
-    states = {file.path: {group.ordinal: _state(group) for group in planned.get(file.path, ())} for file in read}
+    states = {
+        file.path: {
+            group.ordinal: State.READ if group.bounded else State.UNKNOWN for group in planned.get(file.path, ())
+        }
+        for file in read
+    }
     groups = [(file, group) for file in read for group in planned.get(file.path, ())]
     awaited = [each for each in plan.awaited if each.file.path in states]
     for each in awaited:
@@ -211,10 +216,6 @@ def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> Itera
             last = (start, end)
     if last:
         yield last
-
-
-def _state(group: "PlannedRowGroup") -> State:
-    return State.READ if group.bounded else State.UNKNOWN
 
 
 def _read_pages(group: "PlannedRowGroup", index: ColumnIndex) -> set[int]:

@@ -110,16 +110,15 @@ class ReadPlan(ReprMixin):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about invalid page indexes and expensive reads."""
-        return (*(sentence for each in self.crawls for sentence in each.defects), *self._warnings())
-
-    def _warnings(self) -> Iterator[str]:
+        found = [sentence for each in self.crawls for sentence in each.defects]
         groups, bytes_ = self.unbounded
         if groups:
             what = plural(groups, "row group")
-            yield f"{what} without bounds must be read ({bytes_:,} bytes); catalogue backfill would save that"
+            found.append(f"{what} without bounds must be read ({bytes_:,} bytes); catalogue backfill would save that")
         reads = [*self._row_groups()]
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
-            yield "this query cannot be pruned: every row group is read"
+            found.append("this query cannot be pruned: every row group is read")
+        return tuple(found)
 
     def _row_groups(self) -> Iterator[PlannedRowGroup]:
         return (group for each in self.crawls for file in each.files for group in file.row_groups)

@@ -65,21 +65,15 @@ def plan_requests(
     for part in sorted(parts, key=lambda part: part.range):
         for piece, inside in _cut(part.range, cached):
             by_cached.setdefault(inside, []).append(part if piece == part.range else part._replace(range=piece))
-    requests = [
-        PlannedRequest(path, run, tuple(taken), cached=inside is not None)
-        for inside, pieces in by_cached.items()
-        for run, taken in _merged(pieces, max_gap)
-    ]
+    requests = []
+    for inside, pieces in by_cached.items():
+        waiting = deque(pieces)
+        for run in coalesce((part.range for part in pieces), max_gap=max_gap, max_length=MAX_FETCH):
+            joined = []
+            while waiting and waiting[0].range in run:
+                joined.append(waiting.popleft())
+            requests.append(PlannedRequest(path, run, tuple(joined), cached=inside is not None))
     yield from sorted(requests, key=lambda request: request.range)
-
-
-def _merged(parts: Sequence[Part], max_gap: int) -> Iterator[tuple[ByteRange, list[Part]]]:
-    waiting = deque(parts)
-    for run in coalesce((part.range for part in parts), max_gap=max_gap, max_length=MAX_FETCH):
-        taken = []
-        while waiting and waiting[0].range in run:
-            taken.append(waiting.popleft())
-        yield run, taken
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:

@@ -1,6 +1,6 @@
 """A LazyFrame of polars whose conditions, columns and limit become a query when it is collected."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -50,25 +50,18 @@ class ScanBudget:
 
 def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
-    _check_options(query)
-    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
-    known = known_columns(session)
-    if query.columns is None:
-        query = replace(query, columns=COLUMNS if session.dataset == COMMON_CRAWL and _of_cdx(known) else ("*",))
-    resolved, _ = resolve(query, session.dataset, known)
-    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
-    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
-
-
-def _of_cdx(columns: Iterable[str]) -> bool:
-    return {*columns} == {*COLUMNS}
-
-
-def _check_options(query: Query) -> None:
-    """Raise QueryError for options that select rows before the conditions of polars."""
+    # Options that would select rows before the conditions of polars.
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
             raise QueryError(f"scan has no parameter {name}; use {_OF_POLARS[name]} of its LazyFrame instead")
+    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
+    known = known_columns(session)
+    if query.columns is None:
+        is_cdx = session.dataset == COMMON_CRAWL and {*known} == {*COLUMNS}
+        query = replace(query, columns=COLUMNS if is_cdx else ("*",))
+    resolved, _ = resolve(query, session.dataset, known)
+    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
+    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
 
 
 class _Source:
