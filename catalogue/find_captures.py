@@ -13,8 +13,7 @@ from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
 from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.query import Query
-from catalogue.query.resolve import resolve
+from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, not_stored, select
 from catalogue.session import Session

@@ -11,8 +11,7 @@ from typing import Final
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.column_types import kind_of
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name, kind_of
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"

@@ -17,7 +17,7 @@ from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
+from catalogue.query.resolved_query import DRAWN_ORDER
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
@@ -192,14 +192,12 @@ class _Reading:
         else:
             yield chosen
 
-    def _query(self, group: LoadedRowGroup) -> ResolvedQuery:
-        return self._plan.query.of(untyped=group.read.untyped)
-
-    def _residual(self, bundle: Bundle) -> Residual:
-        return self._residuals[bundle.groups[0].read.untyped]
+    def _residual(self, group: LoadedRowGroup) -> Residual:
+        return self._residuals[group.read.untyped]
 
     def _decide(self, bundle: Bundle) -> _Waiting:
-        query, residual = self._query(bundle.groups[0]), self._residual(bundle)
+        residual = self._residual(bundle.groups[0])
+        query = residual.query
         candidates = bundle.candidates
         columns = {}
         for reads in bundle.columns:
@@ -270,7 +268,7 @@ class _Reading:
 
     def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
         """Yield the chosen rows of a bundle after its bytes have arrived."""
-        bundle, decided = each.bundle, each.decided
+        bundle, decided, residual = each.bundle, each.decided, self._residual(each.bundle.groups[0])
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -279,13 +277,13 @@ class _Reading:
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
-        undecided = {*self._query(bundle.groups[0]).tested_columns} - {*decided.column_names}
+        undecided = {*residual.query.tested_columns} - {*decided.column_names}
         keys = self._keys_left(decided.column(self._key).chunks)
         stop = 0
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
-            rows, _ = self._residual(bundle).keep(tested, decided=decided.column_names)
+            rows, _ = residual.keep(tested, decided=decided.column_names)
             if rows.num_rows:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
@@ -297,7 +295,7 @@ class _Reading:
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[_Rows]:
         """Yield the rows of a row group that is read whole."""
-        bundle = Bundle([group])
+        bundle, residual = Bundle([group]), self._residual(group)
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
@@ -322,8 +320,8 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
-            tested = valid(rows, bundle, self._query(group).tested_columns)
-            matching, _ = self._residual(bundle).keep(tested)
+            tested = valid(rows, bundle, residual.query.tested_columns)
+            matching, _ = residual.keep(tested)
             if matching.num_rows:
                 yield valid(matching, bundle), keys.at(stop) if keys else b""
 

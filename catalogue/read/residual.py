@@ -18,7 +18,7 @@ class Residual:
     """Applies the conditions of a query to rows."""
 
     def __init__(self, query: ResolvedQuery, connection: "duckdb.DuckDBPyConnection | None") -> None:
-        self._query = query
+        self.query = query
         self._urls = frozenset(query.urls)
         self._connection = connection
 
@@ -27,7 +27,7 @@ class Residual:
 
         Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
         """
-        query, table = self._query, self._query.table
+        query, table = self.query, self.query.table
         known = {*rows.column_names, *table.path_columns}
         numbers = np.arange(rows.num_rows)
 

@@ -17,8 +17,7 @@ from catalogue.find_captures import find_captures, known_columns
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import time_bounds
-from catalogue.query.query import Query
-from catalogue.query.resolve import resolve
+from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
