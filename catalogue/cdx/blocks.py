@@ -25,7 +25,7 @@ MAX_INFLATED = 64 << 20
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
 _AT_ONCE = 96 << 10
-"""Bytes compared at once; larger results need new memory from the system, which takes longer than comparing."""
+"""Bytes compared at once; larger results need new memory from the system."""
 _MANY = 32
 """Intervals with which all lines are compared at once."""
 
@@ -74,7 +74,7 @@ class Block:
         return _DETECTED_TYPE.search(self._data) is not None
 
     def _check_keys(self) -> None:
-        """Check the order of keys and times, if the order of lines is another one."""
+        """Check the order of keys and times, which differs from that of lines."""
         before: list[bytes] = []
         for number, line in enumerate(self._data.split(b"\n")[:-1], 1):
             place = line.split(b" ", 2)[:2]

@@ -74,7 +74,7 @@ def count_shards(crawl: str, data: bytes) -> int:
     """Count the shards of a crawl by the list of its files.
 
     Raises:
-        BadCdx: if it is not such a list, or shards are missing between others.
+        BadCdx: if it is not such a list, or shards are missing.
     """
     path = shards_path(crawl)
     try:
@@ -89,7 +89,6 @@ def count_shards(crawl: str, data: bytes) -> int:
 
 
 def key_of(line: bytes) -> bytes:
-    """Return the key of a line of the list or of a block."""
     return line[: line.find(b" ")]
 
 
@@ -118,7 +117,6 @@ class BlockList:
         return count
 
     def first(self, place: int) -> bytes:
-        """Return key, blank and time of a block's first line."""
         text: bytes = self.columns.column(0)[place].as_py()
         return text
 
@@ -197,7 +195,7 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
         data: the lines.
         start: offset of the first line in the file.
         ends: the last line is the last of the file.
-        shards: number of shards of the crawl, if known; a complete list must have all.
+        shards: number of shards of a complete list, if known.
 
     Raises:
         BadCdx: if it is not such a list, has gaps, or is not in order.
@@ -268,7 +266,6 @@ def _columns(data: bytes) -> pa.RecordBatch:
 
 
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
-    """Return the lines that contradict the line before them, and how."""
     firsts = columns.column("first")
     shard, offset, length, number = (integers(columns.column(name)) for name in COLUMNS.names[1:])
     same = shard[1:] == shard[:-1]

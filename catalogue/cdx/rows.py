@@ -40,8 +40,7 @@ _SEGMENT = re.compile("/segments?/([^/]+)/")
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
-"""Bytes that Arrow parses at once; larger buffers need new memory from the system, which can take longer than parsing.
-"""
+"""Bytes that Arrow parses at once; larger buffers need new memory from the system."""
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
@@ -70,7 +69,6 @@ class _Invalid(Exception):
 
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
-    """Convert lines by arrays; a Python list for each would start collections of garbage."""
     keys, times, objects = _parts(data)
     written = _objects(objects)
     if any(written[name].null_count for name in _REQUIRED):
@@ -146,7 +144,6 @@ def _known(values: pa.StringArray) -> pa.StringArray:
 
 
 def _place(crawl: str, folder: str) -> tuple[str | None, str]:
-    """Return segment and subset of the archives in a folder."""
     matched = _ARCHIVE.match(f"{folder}/")
     if matched and matched["crawl"] == crawl:
         return matched["segment"], matched["subset"]
@@ -195,7 +192,7 @@ def _statuses(written: pa.StringArray) -> pa.Array:
 
 
 def _decoded(text: bytes) -> list[tuple[str, Any]]:
-    """Return names and values of an object; bytes that are not UTF-8 matter only where they are used."""
+    """Decode an object; bytes that are not UTF-8 matter only where they are used."""
     pairs: list[tuple[str, Any]] = _DECODE(text.decode(errors="surrogateescape"))
     return pairs
 

@@ -39,7 +39,6 @@ class PageIndexes:
 
     @property
     def states(self) -> tuple[str, str]:
-        """States of the store and of its page indexes; the first changes if a file is deleted."""
         return self.store.state(), self.store.index_state()
 
     def of(
@@ -129,7 +128,6 @@ class ColumnarIndex:
         return replace(candidate, pin=pin, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        """Return the requests for missing page indexes of the key column."""
         key, gap = self._indexes.dataset.key, self._cost.max_gap
         return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
 

@@ -66,7 +66,7 @@ class ColumnRead:
         return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """Yield the pages one by one; the second wave may need some of them."""
+        """Yield the pages one by one."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -216,7 +216,7 @@ class CrawlPlan:
 
     @property
     def price(self) -> float:
-        """The seconds that the crawl adds to a plan, with its round trips."""
+        """The seconds that the crawl adds to a plan."""
         requests = self.requests
         return self.cost.price(requests, self.bytes) + (self.round_trips if requests else 0) * self.cost.latency
 

@@ -20,7 +20,7 @@ from catalogue.source.cache import AnySource
 HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000
 """Usual cost of a harvest of the footers of one subset of a crawl."""
 _MUCH_CHEAPER = 2
-"""A plan by blocks is chosen without planning files if requests to them cost so many times as much."""
+"""Files are not planned if requests to them cost so many times as much as the plan by blocks."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class Question:
             self.lists.save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
-        """Note the version of a file with blocks; None if it is not the expected one."""
+        """Note the version of a file with blocks, or None for an unexpected one."""
         if version:
             self.lists.note_version(crawl, path, version)
         else:
