@@ -20,7 +20,7 @@ from catalogue.join.kinds import Kind, distinct, pairs
 from catalogue.join.lookups import NUMBER, Lookups
 from catalogue.parquet.arrow_arrays import flags, numbers
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
-from catalogue.parquet.splice import merge_footers
+from catalogue.parquet.merge_footers import merge_footers
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures

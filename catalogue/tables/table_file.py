@@ -18,7 +18,7 @@ from zlib import crc32
 
 from catalogue.atomic_files import whole_file
 from catalogue.parquet.footer import MAGIC, SIGNED, TRAILER, with_trailer
-from catalogue.parquet.splice import merge_footers
+from catalogue.parquet.merge_footers import merge_footers
 
 if TYPE_CHECKING:
     import pyarrow as pa

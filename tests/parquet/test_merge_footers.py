@@ -11,7 +11,7 @@ import pytest
 
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
-from catalogue.parquet.splice import merge_footers
+from catalogue.parquet.merge_footers import merge_footers
 from tests.support.footers import write
 from tests.support.mirrors import raw_footer, read_footer
 from tests.support.spliced import wide_table
