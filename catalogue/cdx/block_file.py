@@ -199,14 +199,12 @@ class StoredList:
         groups = self._groups(interval)
         with self._lock:
             if self._last is None or self._last[0] != groups:
-                self._last = groups, self._part(groups)
+                # The key of the block after them ends the others.
+                after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
+                (columns,) = pa.concat_tables([self._read(groups), after]).combine_chunks().to_batches()
+                begins, ends = groups.start == 0, groups.stop == len(self._keys)
+                self._last = groups, BlockList(self.crawl, columns, begins, ends)
             return self._last[1]
-
-    def _part(self, groups: range) -> BlockList:
-        """Return the blocks of row groups, and the next one, whose key ends the others."""
-        after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
-        (columns,) = pa.concat_tables([self._read(groups), after]).combine_chunks().to_batches()
-        return BlockList(self.crawl, columns, begins=groups.start == 0, ends=groups.stop == len(self._keys))
 
     def _read(self, groups: range) -> pa.Table:
         try:

@@ -143,14 +143,10 @@ def _write_json(line: str) -> str:
     return f"{start}}}" if rest == "{}" else f"{start}, {rest[1:]}"
 
 
-def _write_text(line: str) -> str:
-    return " ".join(fields_of(line).values())
-
-
 _WRITERS: dict[Output, Callable[[str], str]] = {
     Output.CDXJ: _write_cdxj,
     Output.JSON: _write_json,
-    Output.TEXT: _write_text,
+    Output.TEXT: lambda line: " ".join(fields_of(line).values()),
 }
 
 

@@ -254,13 +254,10 @@ class _Scale:
 
 
 def _interpolate(low: str, key: str, high: str) -> float:
-    alike = shared_prefix(low, high)
-    start, at, end = (_number(text[alike:]) for text in (low, key, high))
+    alike, size = shared_prefix(low, high), _COMPARED_BYTES
+    texts = (text[alike:].encode(errors="surrogatepass")[:size].ljust(size, b"\0") for text in (low, key, high))
+    start, at, end = map(int.from_bytes, texts)
     return 0.5 if start >= end else min(1.0, max(0.0, (at - start) / (end - start)))
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(text.encode(errors="surrogatepass")[:_COMPARED_BYTES].ljust(_COMPARED_BYTES, b"\0"))
 
 
 def _axis(
