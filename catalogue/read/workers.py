@@ -262,8 +262,8 @@ def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tup
 
 def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
     start, received = 0, 0
-    for number, each in enumerate(planned.reads, 1):
-        received += len(each.range)
+    for number, of_shard in enumerate(planned.reads, 1):
+        received += len(of_shard.range)
         if received >= size or number == len(planned.reads):
             reads = planned.reads[start:number]
             first, stop = reads[0].blocks.start, reads[-1].blocks.stop
@@ -303,16 +303,8 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class BoundsTask:
-    """A plan that reads key columns, with the settings to read it anywhere."""
-
-    plan: ReadPlan
-    settings: Settings
-
-
-@dataclass(frozen=True, slots=True)
 class BoundsResult:
-    """The result of a task."""
+    """The result of ``run_bounds``."""
 
     bounds: dict[int, Bounds]
     messages: tuple[str, ...]
@@ -320,8 +312,8 @@ class BoundsResult:
     bytes: int
 
 
-def run_bounds(task: BoundsTask) -> BoundsResult:
-    """Run a task on any machine that has this package.
+def run_bounds(task: Task) -> BoundsResult:
+    """Read the key columns of a plan for ``read_bounds``, in any process where this package is installed.
 
     Raises:
         SourceError: if the keys cannot be read.
