@@ -158,8 +158,7 @@ class BlockList:
         start = bisect_left(places, interval.start, key=self.key)
         end = bisect_left(places, interval.end, lo=start, key=self.key)
         if (start == 0 and not self.begins) or (end == len(self) and not self.ends):
-            message = f"this part of the list of {self.crawl} does not have all blocks of {interval}"
-            raise ValueError(message)
+            raise ValueError(f"this part of the list of {self.crawl} does not have all blocks of {interval}")
         return range(max(0, start - 1), end)
 
     def share(self, key: bytes) -> float:

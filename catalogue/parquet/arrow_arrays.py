@@ -19,8 +19,7 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([*map(len, values)], out=ends[1:])
     if ends[-1] > _MOST_BYTES:
-        message = f"{ends[-1]:,} bytes do not fit into an array"
-        raise OverflowError(message)
+        raise OverflowError(f"{ends[-1]:,} bytes do not fit into an array")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 

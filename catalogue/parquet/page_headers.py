@@ -84,8 +84,7 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     try:
         return _page_header(reader, start)
     except (ThriftError, KeyError, TypeError, OverflowError) as error:
-        message = f"no page starts there: {error}"
-        raise BadPageIndex(message) from error
+        raise BadPageIndex(f"no page starts there: {error}") from error
 
 
 def _page_header(reader: Reader, start: int) -> PageHeader:
@@ -112,8 +111,7 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
     values, encoding = details[_NUM_VALUES], details[_ENCODING if first else _ENCODING_V2]
     levels = details[_DEFINITION_LEVEL_ENCODING] if first else _UNKNOWN
     if min(kind, inflated, stored, values) < 0:
-        message = "a number is missing or negative"
-        raise ThriftError(message)
+        raise ThriftError("a number is missing or negative")
     return PageHeader(
         reader.position - start + stored,
         inflated,
@@ -157,18 +155,14 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
         BadPageIndex: if they contradict, or only some pages have a checksum.
     """
     if len({header.has_crc for header in headers}) > 1:
-        message = "a page has no checksum, unlike other pages of its column chunk have"
-        raise BadPageIndex(message)
+        raise BadPageIndex("a page has no checksum, unlike other pages of its column chunk have")
     if (values := sum(header.num_values for header in headers)) != num_rows:
-        message = f"its page headers count {values:,} values, not {num_rows:,}"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"its page headers count {values:,} values, not {num_rows:,}")
     encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *chunk.encodings}
     if unknown := {header.encoding for header in headers} - encodings:
-        message = f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list")
     if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
-        message = "a page header has an encoding of definition levels other than RLE"
-        raise BadPageIndex(message)
+        raise BadPageIndex("a page header has an encoding of definition levels other than RLE")
 
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> list[PageHeader]:
@@ -185,10 +179,8 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
         rows = index.first_rows[page + 1] - index.first_rows[page]
         expected = index.offsets[page + 1] - index.offsets[page]
         if not header.data_page or header.size != expected or header.num_values != rows:
-            message = f"page {page} is not what the index says of it"
-            raise BadPageIndex(message)
+            raise BadPageIndex(f"page {page} is not what the index says of it")
         if header.needs_dictionary and not dictionary:
-            message = f"page {page} needs a dictionary against what the footer says"
-            raise BadPageIndex(message)
+            raise BadPageIndex(f"page {page} needs a dictionary against what the footer says")
         headers.append(header)
     return headers

@@ -131,8 +131,7 @@ def read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -
             else any(other.startswith(f"{name}.") and not one.column.flat for other, one in group.chunks.items())
         )
         if nested:
-            message = f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read"
-            raise BadFooter(message)
+            raise BadFooter(f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read")
         if chunk:
             found.append(chunk)
     return tuple(found)

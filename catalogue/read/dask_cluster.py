@@ -36,16 +36,14 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterato
     try:
         from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        message = f"a scheduler needs Dask; run: {install_command('dask')}"
-        raise QueryError(message) from error
+        raise QueryError(f"a scheduler needs Dask; run: {install_command('dask')}") from error
     if not _ADDRESS.fullmatch(address):
         message = f"invalid address of a scheduler {without_secrets(address)!r}; use one such as tcp://host:8786"
         raise QueryError(message)
     try:
         client: Any = Client(address, timeout=patience, set_as_default=False)
     except OSError as error:  # TimeoutError among them
-        message = f"no scheduler answers at {address}: {error}"
-        raise Unreachable(message) from error
+        raise Unreachable(f"no scheduler answers at {address}: {error}") from error
     try:
         _check_versions(client)
         yield client.get_executor(pure=False)  # the same question may be asked again
@@ -57,15 +55,13 @@ def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without type
     try:
         versions = set(client.run(package_version).values()) - {package_version()}
     except Exception as error:  # Dask has no class of its own for it
-        message = (
+        raise QueryError(
             f"workers of this cluster lack this package ({error}); install commoncrawl-catalogue where they run, too"
-        )
-        raise QueryError(message) from error
+        ) from error
     if versions:
-        message = (
+        raise QueryError(
             f"workers of this cluster have version {', '.join(versions)} of this package; here is {package_version()}"
         )
-        raise QueryError(message)
 
 
 def machines_and_tasks(executor: Executor) -> tuple[int, int]:

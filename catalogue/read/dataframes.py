@@ -47,8 +47,7 @@ def polars_frame(table: pa.Table) -> "pl.DataFrame":
 def check_polars() -> None:
     """Raise QueryError if polars is not installed."""
     if not find_spec("polars"):
-        message = f"this needs polars; run: {install_command('polars')}"
-        raise QueryError(message)
+        raise QueryError(f"this needs polars; run: {install_command('polars')}")
 
 
 def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
@@ -60,8 +59,7 @@ def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
     try:
         import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        message = f"to_dask needs Dask; run: {install_command('dask')}"
-        raise QueryError(message) from error
+        raise QueryError(f"to_dask needs Dask; run: {install_command('dask')}") from error
     like = frame_of(nothing)
     frame: dd.DataFrame = (
         dd.from_map(_run, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)

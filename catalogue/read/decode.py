@@ -124,8 +124,7 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
         headers += [checked[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
-        message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
-        raise ValueError(message)
+        raise ValueError(f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most")
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
 
 
@@ -176,8 +175,7 @@ def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Arr
         has_all = numbers[-1] - numbers[0] + 1 == len(numbers)
         at = here - numbers[0] if has_all else np.searchsorted(numbers, here)
         if not np.array_equal(numbers[at], here):
-            message = "a row that may match is in no page that was decoded"
-            raise BadPageIndex(message)
+            raise BadPageIndex("a row that may match is in no page that was decoded")
         if len(here):
             yield values if len(here) == len(values) else values.take(positions(at))
 
@@ -209,8 +207,7 @@ def aligned(
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
-            message = f"{bundle.where}: column {ended} ends early"
-            raise BadFooter(message)
+            raise BadFooter(f"{bundle.where}: column {ended} ends early")
         every = [
             pending[name].slice(0, length)
             if name in pending
@@ -246,8 +243,7 @@ def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None
             try:
                 rows.column(name).validate(full=True)
             except pa.ArrowInvalid as error:
-                message = f"{bundle.where}, column {name}: {' '.join(str(error).split())}"
-                raise BadFooter(message) from error
+                raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
     return rows
 
 
@@ -287,22 +283,19 @@ class _RowGroupCheck:
             found = least_and_greatest(part)
             self._check_footer(found)
             if not _are_inside(found, self._index.bounds[page]):
-                message = f"page {page} of the keys holds keys that its index denies"
-                raise BadPageIndex(message)
+                raise BadPageIndex(f"page {page} of the keys holds keys that its index denies")
             self._rows[page] += len(part)
             self._nulls[page] += part.null_count
             counts, size = self._index.null_counts, len(self._offsets.rows(range(page, page + 1)))
             if counts is not None and self._rows[page] >= size and counts[page] != self._nulls[page]:
-                message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
-                raise BadPageIndex(message)
+                raise BadPageIndex(f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies")
 
     def _check_footer(self, found: tuple[bytes, bytes] | None) -> None:
         if self._footer and not _are_inside(found, self._footer):
-            message = (
+            raise BadFooter(
                 f"{self._where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
                 "run: catalogue check --read-subset 100%"
             )
-            raise BadFooter(message)
 
 
 def _are_inside(found: tuple[bytes, bytes] | None, bounds: Bounds | None) -> bool:

@@ -135,16 +135,14 @@ class Prefetcher:
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
                 key = (fetch.path, ordinal)
                 if key not in left:
-                    message = f"{fetch.path}: row group {ordinal} was fetched but not planned"
-                    raise UnplannedRead(message)
+                    raise UnplannedRead(f"{fetch.path}: row group {ordinal} was fetched but not planned")
                 left[key].take(fetch, body)
                 missing[key] -= sum(len(part.range) for part in fetch.parts if part.row_group == ordinal)
             # Later ones may be complete earlier, from the cache.
             while left and not missing[next(iter(left))]:
                 yield left.pop(next(iter(left)))
         if left:  # its rows would be missing
-            message = f"{next(iter(left.values())).where} was planned but not fetched whole"
-            raise UnplannedRead(message)
+            raise UnplannedRead(f"{next(iter(left.values())).where} was planned but not fetched whole")
 
     def _bodies(self, wave: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
         waiting = deque(wave)

@@ -52,8 +52,7 @@ def read(
         QueryError: if ``where`` fails on a row.
     """
     if not plan.is_ready:
-        message = "the page indexes of the plan must be fetched first, and its searches made"
-        raise UnplannedRead(message)
+        raise UnplannedRead("the page indexes of the plan must be fetched first, and its searches made")
     left = plan.query.limit
     if left == 0:
         return
@@ -219,8 +218,7 @@ class _Reading:
             start += table.num_rows
             size += matching.nbytes
             if size > _MOST_DECIDED:
-                message = f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes"
-                raise BadPageIndex(message)
+                raise BadPageIndex(f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes")
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
         parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)

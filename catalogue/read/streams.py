@@ -42,8 +42,7 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
         while True:
             with turns.lock:
                 if turns.ended:
-                    message = "the process ends while a result is read"
-                    raise SourceError(message)
+                    raise SourceError("the process ends while a result is read")
                 item = next(items, None)
             if item is None:
                 return

@@ -163,8 +163,7 @@ class Workers:
             # Dask has classes of its own for it, and is not to be imported to know them.
             if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
                 why = str(error) or type(error).__name__
-                message = f"workers were lost and their work with them ({why}); run it again"
-                raise WorkersLost(message) from error
+                raise WorkersLost(f"workers were lost and their work with them ({why}); run it again") from error
             raise
         finally:
             for future in under_way:
@@ -174,8 +173,7 @@ class Workers:
         try:
             return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
-            message = f"the executor takes no work ({error})"
-            raise WorkersLost(message) from error
+            raise WorkersLost(f"the executor takes no work ({error})") from error
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""

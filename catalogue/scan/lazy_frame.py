@@ -43,8 +43,7 @@ class ScanBudget:
         """Raise TooExpensive for a plan above the budget; if reading may end early, for its page indexes alone."""
         indexes = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
         if not self.covers(*(indexes if plan.stops_early else (plan.requests, plan.bytes))):
-            message = f"this takes {format_cost(plan)}; {_ADVICE}"
-            raise TooExpensive(message)
+            raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
 
 
 def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
@@ -106,8 +105,7 @@ class _Source:
                 yield batch
                 requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
                 if is_metered and not budget.covers(requests, received):
-                    message = f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}"
-                    raise TooExpensive(message)
+                    raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
         """Skip rows for which the predicate is not true; return None if there are no others."""

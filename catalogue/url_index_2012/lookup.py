@@ -110,13 +110,11 @@ class Entry:
 
 def parse_header(data: bytes, file_size: int) -> Header:
     if len(data) != HEADER_SIZE:
-        message = f"the index has {len(data)} bytes, too few for its header"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"the index has {len(data)} bytes, too few for its header")
     block_size, index_blocks = _HEADER.unpack(data)
     header = Header(block_size, index_blocks, file_size)
     if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
-        message = f"invalid size of blocks in a URL index: {header.block_size:,} bytes"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"invalid size of blocks in a URL index: {header.block_size:,} bytes")
     if not 0 < header.index_blocks < header.blocks:
         message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"
         raise BadUrlIndex(message)
@@ -212,8 +210,7 @@ class OldIndex:
             lower = lower if before is None else before
             upper = upper if stop is None else stop
         if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
-            message = f"{self._path} has branches of different lengths, or out of order"
-            raise BadUrlIndex(message)
+            raise BadUrlIndex(f"{self._path} has branches of different lengths, or out of order")
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
@@ -288,5 +285,4 @@ class OldIndex:
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
     """Check that keys are inside the bounds of the blocks before and above theirs."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
-        message = f"block {number:,} of the index contradicts the blocks above it, or before it"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"block {number:,} of the index contradicts the blocks above it, or before it")
