@@ -44,7 +44,7 @@ MAX_LINE = 1 << 20
 STAMP = 15
 """Bytes of a time and the blank before it."""
 _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
-"""Without control characters, the order of lines is the order of key and time."""
+"""No control characters: the order of lines is the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b){1,4096}" % _LINE)
 """Longer matches take memory. A possessive group would end within an invalid line in Python before 3.11.5."""

@@ -51,7 +51,7 @@ class FileExtent:
     row_groups: int
     without_bounds: int
     groups: tuple[tuple[int, Extent], ...] = ()
-    """By ordinal, in files that are shown in detail."""
+    """Sorted by ordinal; only in files that are shown in detail."""
 
 
 class State(enum.Enum):

@@ -124,7 +124,7 @@ class RowGroup:
     start: int
     """Offset of its first page in the file."""
     chunks: Mapping[str, ColumnChunk]
-    """In the order of the schema."""
+    """Sorted like the schema."""
     offset: int = field(compare=False)
     """Offset of its struct in the footer."""
 
@@ -137,7 +137,7 @@ class Footer:
     created_by: str
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
-    """In ascending order, without empty ones."""
+    """Ascending, without empty ones."""
     codecs: tuple[str, ...]
     ordered: bool
     """The footer states how ``min_value`` and ``max_value`` were compared."""

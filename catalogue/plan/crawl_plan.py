@@ -144,7 +144,7 @@ class PlannedBlocks:
 
     crawl: str
     subsets: tuple[str, ...]
-    """In the order of the result."""
+    """Sorted like the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
     intervals: KeyIntervals
@@ -161,9 +161,9 @@ class CrawlPlan:
     """``columnar`` or ``cdx``."""
     cost: Cost
     files: tuple[PlannedFile, ...] = ()
-    """In the order of the result."""
+    """Sorted like the result."""
     blocks: tuple[PlannedBlocks, ...] = ()
-    """In the order of their keys."""
+    """Sorted by key."""
     waves: tuple[tuple[PlannedRequest, ...], ...] = ()
     """Concurrent requests; the second wave is what may be needed after the first."""
     considered: int = 0

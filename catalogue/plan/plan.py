@@ -325,7 +325,7 @@ class Section(NamedTuple):
 
     crawl: str
     subsets: tuple[str, ...]
-    """In the order of the result."""
+    """Sorted like the result."""
     files: tuple[PlannedFile, ...] = ()
     blocks: tuple[PlannedBlocks, ...] = ()
 

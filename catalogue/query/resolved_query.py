@@ -65,7 +65,7 @@ class ResolvedQuery:
 
     intervals: KeyIntervals
     patterns: tuple[str, ...]
-    """As written, for messages."""
+    """The user's spelling, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
