@@ -116,12 +116,12 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     if read.index is None and chunk.dictionary_page_offset is not None:
         dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
     num_rows = sum(map(len, read.rows))
-    checked = group.headers.get(chunk.column.name)
-    if checked is None:
+    known = group.headers.get(chunk.column.name)
+    if known is None:
         headers = list(page_headers(data, num_rows))
     else:
         headers = [page_header(data)] if read.dictionary else []
-        headers += [checked[page] for run in read.pages for page in run]
+        headers += [known[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         raise ValueError(f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most")

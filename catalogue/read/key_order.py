@@ -66,10 +66,12 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
             waiting = [stack.enter_context(closing(WaitingRows(schema, order))) for _ in section.subsets]
             for rows, least in of_section:
                 if rows is not None:
+                    every = rows.select(names)
                     for subset, of_subset in zip(section.subsets, waiting, strict=True):
-                        some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
+                        is_in = pc.equal(every.column("subset"), text(subset)) if len(waiting) > 1 else None
+                        some = every if is_in is None else every.filter(is_in)
                         if some.num_rows:
-                            of_subset.add(some.select(names))
+                            of_subset.add(some)
                 yield from waiting[0].below(least)
                 for later in waiting[1:]:
                     yield from later.below(b"")
