@@ -19,7 +19,7 @@ from catalogue.plan.question import Question
 from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
-from catalogue.read.dataframes import frame_of, polars_frame
+from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
 from catalogue.read.streams import in_turns
 from catalogue.session import Session
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from catalogue.key_map.key_map import KeySpace
     from catalogue.key_map.svg import Picture
-    from catalogue.read.events import ReadEvents
+    from catalogue.read.streams import ReadEvents
     from catalogue.read.workers import Workers
 
 _ROWS = 1 << 12
@@ -251,7 +251,7 @@ class Captures(ReprMixin):
         self._uncounted.clear()
         if not any(each.waves for each in plan.crawls):
             return
-        from catalogue.read.events import ReadEvents
+        from catalogue.read.streams import ReadEvents
 
         reads = sum(len(planned.reads) for planned in plan.blocks)
         at = Progress("reading", plan.row_groups + reads, 0)
@@ -367,7 +367,7 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if Dask is not installed, or rows are limited or ordered.
         """
-        from catalogue.read.dask_cluster import client_machines, dask_frame
+        from catalogue.read.dask_cluster import client_machines
         from catalogue.read.workers import tasks
 
         query = self.question.query

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from catalogue.output.fetch_captures import SomeCaptures
     from catalogue.output.open_output import Output
     from catalogue.progress import Progress
-    from catalogue.query.filters import Values
+    from catalogue.query.filters import Moment, Values
     from catalogue.query.query import QueryOptions
-    from catalogue.query.times import Moment
     from catalogue.records.page import Page
     from catalogue.records.record import Record
     from catalogue.sample import Sample

@@ -1,20 +1,19 @@
 """Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from catalogue.captures import Captures
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
-from catalogue.plan.choice import CrawlIndexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
-from catalogue.plan.question import Question
+from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.query import Query
-from catalogue.query.resolve import resolve
+from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, not_stored, select
 from catalogue.session import Session
@@ -88,6 +87,7 @@ def crawl_indexes(
     page_indexes = session.page_indexes if shown else None
     reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
 
+    @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
         if shown and page_indexes and crawl in stored:

@@ -13,8 +13,8 @@ from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, Que
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
+from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
-from catalogue.query.times import Moment, time_bounds
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.redirects import cleaned_location, location_of, redirect_target

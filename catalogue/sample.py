@@ -5,6 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,14 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.plan.choice import CrawlIndexes
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.question import Question
+from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
 from catalogue.read.dataframes import frame_of
-from catalogue.read.decode import BATCH_ROWS
+from catalogue.read.streams import BATCH_ROWS
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Sample(ReprMixin):
             by_path.setdefault(path, {})[ordinal] = rows
         session = self._session
 
+        @cache
         def indexes_of(crawl: str) -> CrawlIndexes:
             scope = self._scopes[crawl].among(by_path)
             columnar = ColumnarIndex(scope, session.page_indexes, lambda: session.rereading, session.cost())

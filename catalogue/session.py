@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import NotHarvested
 from catalogue.formatting import closest_name
-from catalogue.plan.cost import Cost
+from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings

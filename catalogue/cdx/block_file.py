@@ -1,8 +1,7 @@
 """A complete list of blocks as a Parquet file, and its directory.
 
 A row is a block. A row group has some thousand, so that a search decodes 0.1 MB of 26 MB. The directory has the first
-block of each row group, and a digest of the file's footer: pyarrow may abort the process on a damaged one. Pages have
-checksums.
+block of each, and a digest of the file's footer: pyarrow may abort the process on a damaged one.
 """
 
 import hashlib
@@ -48,7 +47,6 @@ _OPTIONS: dict[str, Any] = {
 _MAX_DIRECTORY = 16 << 20
 """Bytes of a directory; real ones have less than 0.1 MB."""
 _TRAILER = 8
-"""Bytes of the length and the magic after the footer."""
 
 
 def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> bytes:
@@ -201,14 +199,12 @@ class StoredList:
         groups = self._groups(interval)
         with self._lock:
             if self._last is None or self._last[0] != groups:
-                self._last = groups, self._part(groups)
+                # The key of the block after them ends the others.
+                after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
+                (columns,) = pa.concat_tables([self._read(groups), after]).combine_chunks().to_batches()
+                begins, ends = groups.start == 0, groups.stop == len(self._keys)
+                self._last = groups, BlockList(self.crawl, columns, begins, ends)
             return self._last[1]
-
-    def _part(self, groups: range) -> BlockList:
-        """Return the blocks of row groups, and the one after them, whose key ends the others."""
-        after = pa.table(self._firsts.slice(groups.stop, 1).columns, schema=COLUMNS)
-        (columns,) = pa.concat_tables([self._read(groups), after]).combine_chunks().to_batches()
-        return BlockList(self.crawl, columns, begins=groups.start == 0, ends=groups.stop == len(self._keys))
 
     def _read(self, groups: range) -> pa.Table:
         try:

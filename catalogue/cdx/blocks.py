@@ -25,7 +25,7 @@ MAX_INFLATED = 64 << 20
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
 _AT_ONCE = 96 << 10
-"""Bytes compared at once; larger results need new memory from the system, which takes longer than comparing."""
+"""Bytes compared at once; larger results need new memory from the system."""
 _MANY = 32
 """Intervals with which all lines are compared at once."""
 
@@ -74,7 +74,7 @@ class Block:
         return _DETECTED_TYPE.search(self._data) is not None
 
     def _check_keys(self) -> None:
-        """Check the order of keys and times, if the order of lines is another one."""
+        """Check the order of keys and times, which differs from that of lines."""
         before: list[bytes] = []
         for number, line in enumerate(self._data.split(b"\n")[:-1], 1):
             place = line.split(b" ", 2)[:2]
@@ -82,12 +82,10 @@ class Block:
                 raise self.error("its key or time is less than that of the line before it", number)
             before = place
 
-    def _line(self, line: int) -> bytes:
-        return self._data[int(self._starts[line]) : int(self._starts[line + 1]) - 1]
-
     def first(self, line: int) -> bytes:
         """Return key, blank and time of a line; lines count from 0."""
-        return b" ".join(self._line(line).split(b" ", 2)[:2])
+        text = self._data[int(self._starts[line]) : int(self._starts[line + 1]) - 1]
+        return b" ".join(text.split(b" ", 2)[:2])
 
     def key(self, line: int) -> bytes:
         start, end = int(self._starts[line]), int(self._starts[line + 1]) - 1

@@ -44,7 +44,7 @@ MAX_LINE = 1 << 20
 STAMP = 15
 """Bytes of a time and the blank before it."""
 _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
-"""Without control characters, the order of lines is the order of key and time."""
+"""No control characters: the order of lines is the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b){1,4096}" % _LINE)
 """Longer matches take memory. A possessive group would end within an invalid line in Python before 3.11.5."""
@@ -74,7 +74,7 @@ def count_shards(crawl: str, data: bytes) -> int:
     """Count the shards of a crawl by the list of its files.
 
     Raises:
-        BadCdx: if it is not such a list, or shards are missing between others.
+        BadCdx: if it is not such a list, or shards are missing.
     """
     path = shards_path(crawl)
     try:
@@ -89,7 +89,6 @@ def count_shards(crawl: str, data: bytes) -> int:
 
 
 def key_of(line: bytes) -> bytes:
-    """Return the key of a line of the list or of a block."""
     return line[: line.find(b" ")]
 
 
@@ -118,7 +117,6 @@ class BlockList:
         return count
 
     def first(self, place: int) -> bytes:
-        """Return key, blank and time of a block's first line."""
         text: bytes = self.columns.column(0)[place].as_py()
         return text
 
@@ -160,8 +158,7 @@ class BlockList:
         start = bisect_left(places, interval.start, key=self.key)
         end = bisect_left(places, interval.end, lo=start, key=self.key)
         if (start == 0 and not self.begins) or (end == len(self) and not self.ends):
-            message = f"this part of the list of {self.crawl} does not have all blocks of {interval}"
-            raise ValueError(message)
+            raise ValueError(f"this part of the list of {self.crawl} does not have all blocks of {interval}")
         return range(max(0, start - 1), end)
 
     def share(self, key: bytes) -> float:
@@ -197,7 +194,7 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
         data: the lines.
         start: offset of the first line in the file.
         ends: the last line is the last of the file.
-        shards: number of shards of the crawl, if known; a complete list must have all.
+        shards: number of shards of a complete list, if known.
 
     Raises:
         BadCdx: if it is not such a list, has gaps, or is not in order.
@@ -217,8 +214,9 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
     found = BlockList(crawl, columns, begins, ends)
     for wrong, what in _faults(columns):
         if wrong.any():
+            breaks = [found.end() for found in re.finditer(b"\n", data)]
             before = int(np.argmax(wrong))
-            raise BadCdx(f"{path}, {_position(data, start, _line_offset(data, before + 1))}: {what}")
+            raise BadCdx(f"{path}, {_position(data, start, breaks[before])}: {what}")
     if begins and not (found.number(0) == 1 and found.shard(0) == 0 and found.extent(0).start == 0):
         raise BadCdx(f"{path} does not start with block 1 at the start of shard 0")
     if shards is not None and ends and found.shard(len(found) - 1) + 1 != shards:
@@ -261,18 +259,12 @@ def _columns(data: bytes) -> pa.RecordBatch:
         pa.csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False),
         pa.csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
     )
-    table = pa.Table.from_batches(_with_numbers(batch) for batch in batches)
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
-
-
-def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    numbers = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
-    return batch.set_column(COLUMNS.get_field_index("shard"), COLUMNS.field("shard"), numbers)
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    shards = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
+    return batch.set_column(names.index("shard"), COLUMNS.field("shard"), shards)
 
 
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
-    """Return the lines that contradict the line before them, and how."""
     firsts = columns.column("first")
     shard, offset, length, number = (integers(columns.column(name)) for name in COLUMNS.names[1:])
     same = shard[1:] == shard[:-1]
@@ -284,13 +276,6 @@ def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
         (offset[1:] != expected, "the block does not start at the end of the block before it"),
         (length[1:] > MAX_BLOCK, f"the block has more than {MAX_BLOCK:,} bytes"),
     ]
-
-
-def _line_offset(data: bytes, index: int) -> int:
-    at = 0
-    for _ in range(index):
-        at = data.index(b"\n", at) + 1
-    return at
 
 
 def _position(data: bytes, start: int, at: int) -> str:

@@ -47,9 +47,7 @@ class Gap:
     start: int
     end: int
     before: bytes | None
-    """The line before them; None at the beginning of the file."""
     after: bytes | None
-    """The line after them; None at the end of the file."""
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -102,7 +100,7 @@ class KnownLines:
         """Add the complete lines of an unknown part of the file; return whether there are any.
 
         Raises:
-            BadCdx: see ``add``; or if the file, or a known line, does not start or end where a line does.
+            BadCdx: see ``add``; or if a line does not start or end at the ends of the file or of known lines.
         """
         end = start + len(body)
         if not body.endswith(b"\n") and (end == self.version.size or any(end == each.start for each in self)):
@@ -137,8 +135,8 @@ class KnownLines:
     def border(self, key: bytes) -> int | Gap:
         """Return the offset of the first line with a key not less than ``key``, or the gap that may have it.
 
-        The line before it must be known, too. The end of the file is returned if there is no such line. The ends of an
-        interval without limits need no known line.
+        The line before it must be known, too; the end of the file stands for no such line. The ends of an interval
+        without limits need no known line.
         """
         if not key or key >= END:
             return self.version.size if key else 0

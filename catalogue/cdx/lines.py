@@ -1,13 +1,16 @@
-"""Convert rows of the index to the lines of the CDX index."""
+"""Lines of the CDX index: their columns, the lines of rows, and lines as Common Crawl's server writes them."""
 
+import enum
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring_ascii
 
 import pyarrow as pa
 
-_COLUMNS = {
+from catalogue.commoncrawl.schema import SCHEMA
+
+FIELDS = {
     "url": "url",
     "mime": "content_mime_type",
     "mime-detected": "content_mime_detected",
@@ -23,10 +26,16 @@ _COLUMNS = {
 }
 """Columns by the fields after key and time, in the order of ``WarcCdxWriter`` in https://github.com/commoncrawl/nutch.
 """
-_NAMES = [f"{json.dumps(name)}: " for name in _COLUMNS]
+COLUMNS = tuple(
+    name
+    for name in SCHEMA.names
+    if name in {*FIELDS.values(), "url_surtkey", "fetch_time", "warc_segment", "crawl", "subset"}
+)
+"""The columns that follow from a line, in the order of the columnar index."""
+_NAMES = [f"{json.dumps(name)}: " for name in FIELDS]
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
-_MEDIA_TYPE = _COLUMNS["mime"]
+_MEDIA_TYPE = FIELDS["mime"]
 UNKNOWN_TYPE = "unk"
 """Media type where the server sent none; each line of the CDX index has one."""
 _INVALID_STATUS = -1
@@ -46,7 +55,7 @@ def lines_of(rows: pa.RecordBatch) -> list[str]:
     nothing = [None] * rows.num_rows
     keys, times, *fields = (
         _values(columns[name]) if name in columns else nothing
-        for name in ("url_surtkey", "fetch_time", *_COLUMNS.values())
+        for name in ("url_surtkey", "fetch_time", *FIELDS.values())
     )
     return [
         f"{_key(key)} {time or '-'} {_object(values)}" for key, time, *values in zip(keys, times, *fields, strict=True)
@@ -70,7 +79,7 @@ def _object(values: list[str | int | None]) -> str:
     """Write the fields as ``json.dumps`` does; ``values`` is changed."""
     url, status = values[0], values[3]
     if isinstance(url, str) and not url.isascii():
-        values[0] = "".join(c if c in _PLAIN else _percent_encoded(c) for c in url)
+        values[0] = "".join(c if c in _PLAIN else "".join(f"%{b:02X}" for b in c.encode(errors="replace")) for c in url)
     if status == _INVALID_STATUS:
         values[3] = None
     members = [
@@ -81,5 +90,86 @@ def _object(values: list[str | int | None]) -> str:
     return f"{{{', '.join(members)}}}"
 
 
-def _percent_encoded(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode(errors="replace"))
+KEY, TIME = "urlkey", "timestamp"
+_RENAMED = {"charset": "encoding"}
+"""The server renames this field, and writes it last."""
+_CHARSET = re.compile(r'"charset": ("(?:[^"\\]|\\.)*")(?:, )?')
+"""JSON as ``lines_of`` writes it; in a value its quotation marks would be escaped."""
+
+
+class Output(enum.Enum):
+    """A format of lines; the value is its content type."""
+
+    CDXJ = "text/x-cdxj"
+    """Key, time and a JSON object."""
+    JSON = "text/x-ndjson"
+    TEXT = "text/plain"
+    """Values separated by blanks; ``-`` for missing ones."""
+
+
+def fields_of(line: str) -> dict[str, str]:
+    """Return the fields of a line of ``lines_of``, as the server names and orders them."""
+    key, time, text = line.split(" ", 2)
+    fields = {KEY: key, TIME: time, **json.loads(text)}
+    for name, renamed in _RENAMED.items():
+        if name in fields:
+            fields[renamed] = fields.pop(name)
+    return fields
+
+
+def time_of(line: str) -> str:
+    return line.split(" ", 2)[1]
+
+
+def write_lines(lines: Iterable[str], output: Output, names: Sequence[str] | None = None) -> bytes:
+    """Write lines of ``lines_of`` with the fields ``names``, or with all.
+
+    CDXJ always has key and time. Unknown names are ``-`` in text and left out otherwise. ``charset`` is another name of
+    ``encoding``.
+    """
+    write = _WRITERS[output] if names is None else _selecting(output, names)
+    return "".join([f"{write(line)}\n" for line in lines]).encode()
+
+
+def _write_cdxj(line: str) -> str:
+    key, time, text = line.split(" ", 2)
+    return f"{key} {time} {_served(text)}"
+
+
+def _write_json(line: str) -> str:
+    key, time, text = line.split(" ", 2)
+    start = f'{{"{KEY}": {encode_basestring_ascii(key)}, "{TIME}": {encode_basestring_ascii(time)}'
+    rest = _served(text)
+    return f"{start}}}" if rest == "{}" else f"{start}, {rest[1:]}"
+
+
+_WRITERS: dict[Output, Callable[[str], str]] = {
+    Output.CDXJ: _write_cdxj,
+    Output.JSON: _write_json,
+    Output.TEXT: lambda line: " ".join(fields_of(line).values()),
+}
+
+
+def _served(text: str) -> str:
+    """Rename the charset in a JSON object, and move it to the end, without parsing."""
+    found = _CHARSET.search(text)
+    if not found:
+        return text
+    others = (text[1 : found.start()] + text[found.end() : -1]).removesuffix(", ")
+    return f'{{{others}{", " if others else ""}"{_RENAMED["charset"]}": {found[1]}}}'
+
+
+def _selecting(output: Output, names: Sequence[str]) -> Callable[[str], str]:
+    selected = {name: _RENAMED.get(name, name) for name in names}
+
+    def write(line: str) -> str:
+        fields = fields_of(line)
+        if output is Output.TEXT:
+            return " ".join([fields.get(_RENAMED.get(name, name), "-") for name in names])
+        some = {name: fields[of] for name, of in selected.items() if of in fields}
+        if output is Output.JSON:
+            return json.dumps(some)
+        rest = {name: value for name, value in some.items() if name not in {KEY, TIME}}
+        return f"{fields[KEY]} {fields[TIME]} {json.dumps(rest)}"
+
+    return write

@@ -26,13 +26,13 @@ PROBE = 16 << 10
 _PREDICTED_PROBE = 160 << 10
 """Bytes where the list of another crawl predicts a key."""
 _FIRST_BY_ROW_GROUPS, _BY_ROW_GROUPS = 4 << 10, 88 << 10
-"""Bytes where row groups predict a key. The first probe is seldom right, because the size of the list is estimated, but
-corrects the next prediction, which is wrong by less than 44 kB for 19 keys of 20.
+"""Bytes where row groups predict a key. The first probe corrects the estimated size of the list; the next prediction is
+wrong by less than 44 kB for 19 keys of 20.
 """
 _SHARES = {"warc": 0.81, "crawldiagnostics": 0.16, "robotstxt": 0.03}
 """Usual share of each subset in the rows of a crawl."""
 _ESTIMATED = 0.98
-"""Share of an estimated size after which the end of the list is read, because the list may be shorter."""
+"""Share of an estimated size after which the end of the list is read."""
 _ROWS, _LINE = 3000, 53
 """Estimated rows of a block, and bytes of a line without its key."""
 _COMPLETE_GAP = 192 << 10
@@ -42,7 +42,7 @@ _PIECE = 8 << 20
 _MAX_PROBES = 64
 """Bisection of the largest list needs fewer."""
 _TRUSTED = 4
-"""Predicted probes of a key; then every second one bisects, so that wrong predictions cost little."""
+"""Predicted probes of a key; then every second one bisects, in case predictions are wrong."""
 
 
 class SearchCost(NamedTuple):
@@ -56,7 +56,7 @@ class SearchCost(NamedTuple):
 
 
 START = SearchCost(3, 30_000)
-"""Cost of the list's end, and of the extra reads for a first key; an estimated size needs none."""
+"""Cost of the list's end, and of the extra reads for a first key."""
 NEXT_SEARCH = SearchCost(9, 330_000)
 PREDICTED_SEARCH = SearchCost(3, 400_000)
 """Cost of a key that the list of another crawl predicts."""
@@ -113,10 +113,9 @@ class ClusterSearch:
             source: reads the list.
             crawl: name of the crawl.
             known: lines that earlier searches read.
-            predict: makes searches shorter, and never wrong.
+            predict: makes searches shorter.
             shards: number of shards of the crawl, if known; a shorter list is an error.
-            check_end: if it is unknown, count the shards by the list of files, in one request, when the last block is
-            used.
+            check_end: if it is unknown, count the shards by the list of files when the last block is used.
         """
         self.crawl = crawl
         self._path = list_path(crawl)
@@ -200,7 +199,7 @@ class ClusterSearch:
         return self._end()
 
     def _border(self, key: bytes) -> int:
-        """Return the offset of the first line with a key not less than ``key``, and know the line before it."""
+        """Return the offset of the first line with a key not less than ``key``; the line before it is known."""
         known = self._known or self._open(self._around(key))
         for probes in range(_MAX_PROBES):
             found = known.border(key)
@@ -222,14 +221,12 @@ class ClusterSearch:
         return ByteRange(start, start + length)
 
     def _predicted(self, share: Callable[[bytes], float], key: bytes, gap: Gap) -> int:
-        """Return the predicted offset of a key, corrected by the lines around the gap."""
         low = share(key_of(gap.before)) if gap.before else 0.0
         high = share(key_of(gap.after)) if gap.after else 1.0
         place = (share(key) - low) / (high - low) if low < high else 0.5
         return gap.start + int(min(max(0.0, place), 1.0) * len(gap))
 
     def _read(self, gap: Gap, part: ByteRange) -> None:
-        """Read a part of a gap, and more if it has no complete line."""
         while not self.known.add_part(part.start, self._get(part).body):
             if len(part) >= MAX_LINE:
                 raise BadCdx(f"{self._path} has a line of more than {MAX_LINE:,} bytes at byte {part.start:,}")

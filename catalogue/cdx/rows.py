@@ -1,4 +1,4 @@
-"""Lines of a CDX index as rows of the columnar index.
+"""Lines of a CDX index as rows of the columnar index, or as ``lines_of`` writes these rows.
 
 Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table), with texts unchanged. Unknown
 values are null: missing and empty ones, ``-``, and statuses that are not positive numbers. Parts of the URL are
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from catalogue.cdx.blocks import FoundLines, block_error, line_starts
-from catalogue.cdx.columns import COLUMNS, NUMBERS, TEXTS
+from catalogue.cdx.lines import COLUMNS, FIELDS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, positions, text, texts
 
-_STATUS = "status"
+_STATUS, _NUMBERS = "status", ("offset", "length")
 _REQUIRED = ("url", "filename")
 _UNKNOWN = ("", "-", "unk")
 """Unknown values; the last one is a media type that the server did not send."""
-_FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
-_JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
+_JSON = pa.schema([(name, pa.string()) for name in FIELDS])
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 _ARCHIVE = re.compile(
@@ -40,8 +40,7 @@ _SEGMENT = re.compile("/segments?/([^/]+)/")
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
-"""Bytes that Arrow parses at once; larger buffers need new memory from the system, which can take longer than parsing.
-"""
+"""Bytes that Arrow parses at once; larger buffers need new memory from the system."""
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
@@ -70,17 +69,15 @@ class _Invalid(Exception):
 
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
-    """Convert lines by arrays; a Python list for each would start collections of garbage."""
     keys, times, objects = _parts(data)
     written = _objects(objects)
     if any(written[name].null_count for name in _REQUIRED):
         raise _Invalid
-    fields = {name: written[name] if name in _REQUIRED else _known(written[name]) for name in _FIELDS}
+    fields = {name: written[name] if name in _REQUIRED else _known(written[name]) for name in FIELDS}
     archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
     places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
-    columns = {name: fields[field] for name, field in TEXTS.items()}
-    columns |= {name: _numbers(fields[field]) for name, field in NUMBERS.items()}
+    columns = {FIELDS[name]: _numbers(values) if name in _NUMBERS else values for name, values in fields.items()}
     columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": pa.repeat(text(crawl), len(keys))}
     columns |= {"warc_segment": texts([segment for segment, _ in places]).take(folders.indices)}
@@ -130,17 +127,15 @@ def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
 
 
 def _parsed(objects: pa.BinaryArray) -> pa.RecordBatch:
-    values = [_parse(written) for written in objects.to_pylist()]
-    columns = [texts([each.get(name) for each in values]) for name in _FIELDS]
+    parsed = []
+    for written in objects.to_pylist():
+        pairs = [(name, value) for name, value in _decoded(written) if name in FIELDS]
+        values = dict(pairs)
+        if len(values) != len(pairs) or not _TYPES.issuperset(map(type, values.values())):
+            raise _Invalid
+        parsed.append(values)
+    columns = [texts([each.get(name) for each in parsed]) for name in FIELDS]
     return pa.RecordBatch.from_arrays(columns, schema=_JSON)
-
-
-def _parse(text: bytes) -> dict[str, str | None]:
-    pairs = _decoded(text)
-    values = {name: value for name, value in pairs if name in _FIELDS}
-    if len(values) != sum(name in _FIELDS for name, _ in pairs) or not _TYPES.issuperset(map(type, values.values())):
-        raise _Invalid
-    return values
 
 
 def _known(values: pa.StringArray) -> pa.StringArray:
@@ -149,7 +144,6 @@ def _known(values: pa.StringArray) -> pa.StringArray:
 
 
 def _place(crawl: str, folder: str) -> tuple[str | None, str]:
-    """Return segment and subset of the archives in a folder."""
     matched = _ARCHIVE.match(f"{folder}/")
     if matched and matched["crawl"] == crawl:
         return matched["segment"], matched["subset"]
@@ -189,20 +183,16 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
 
 
 def _statuses(written: pa.StringArray) -> pa.Array:
+    """Convert statuses; 0 stands for an unknown one."""
     known = written.dictionary_encode(null_encoding="encode")
-    values = np.array([_status(each) for each in known.dictionary.to_pylist()], np.int64)[integers(known.indices)]
+    shorts = [_SHORT.fullmatch(each or "") for each in known.dictionary.to_pylist()]
+    statuses = [value if short and (value := int(short[1])) <= _GREATEST else 0 for short in shorts]
+    values = np.array(statuses, np.int64)[integers(known.indices)]
     return pc.if_else(flags(values > 0), positions(values), pa.nulls(1, pa.int64())[0]).cast(pa.int16())
 
 
-def _status(written: str | None) -> int:
-    """Return a status; 0 if it is unknown."""
-    parts = _SHORT.fullmatch(written or "")
-    value = int(parts[1]) if parts else 0
-    return value if value <= _GREATEST else 0
-
-
 def _decoded(text: bytes) -> list[tuple[str, Any]]:
-    """Return names and values of an object; bytes that are not UTF-8 matter only where they are used."""
+    """Decode an object; bytes that are not UTF-8 matter only where they are used."""
     pairs: list[tuple[str, Any]] = _DECODE(text.decode(errors="surrogateescape"))
     return pairs
 
@@ -240,7 +230,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
         return f"invalid JSON ({error})"
     if not parts[2].endswith(b"}"):
         return "blanks after the JSON object"
-    names = [name for name, _ in pairs if name in _FIELDS]
+    names = [name for name, _ in pairs if name in FIELDS]
     if len({*names}) != len(names):
         return f"the field {max(names, key=names.count)} occurs twice"
     values = dict(pairs)
@@ -248,7 +238,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
         return f"the value of {wrong[0]} is not a text"
     if missing := [name for name in _REQUIRED if name not in values]:
         return f"no field {missing[0]}"
-    numbers = {name: values.get(name) or "-" for name in NUMBERS.values()}
+    numbers = {name: values.get(name) or "-" for name in _NUMBERS}
     if wrong := [name for name, digits in numbers.items() if not re.fullmatch(r"-|[0-9]{1,15}", digits)]:
         return f"invalid {wrong[0]}"
     try:
@@ -260,3 +250,49 @@ def _fault(crawl: str, line: bytes) -> str | None:
     except (_Invalid, ValueError, RecursionError) as error:
         return f"invalid key, time or text ({error})"
     return None
+
+
+_TEXT = r"[ !#-\[\]-~]*"
+"""Characters that JSON does not escape."""
+_KNOWN = rf'(?!-?"){_TEXT}'
+_NUMBER = r"(?:0|[1-9]\d{0,14})"
+_DATE = r"(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
+"""Month and day, except leap days."""
+_TIME = rf"[12]\d{{3}}{_DATE}(?:[01]\d|2[0-3])(?:[0-5]\d){{2}}"
+
+
+def written_lines(crawl: str, found: FoundLines) -> list[str]:
+    """Return the lines of a block as ``lines_of`` writes its rows.
+
+    Raises:
+        BadCdx: if a line is invalid.
+    """
+    is_plain = _plain(crawl).fullmatch
+    lines = found.data.split(b"\n")[:-1]
+    plain = [is_plain(line) is not None for line in lines]
+    if all(plain):
+        return [line.decode("ascii") for line in lines]
+    others = [
+        FoundLines(found.path, found.offset, found.line + number, line + b"\n")
+        for number, (line, known) in enumerate(zip(lines, plain, strict=True))
+        if not known
+    ]
+    converted = iter(lines_of(captures_of(crawl, others)))
+    return [line.decode("ascii") if known else next(converted) for line, known in zip(lines, plain, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def _plain(crawl: str) -> re.Pattern[bytes]:
+    """Match valid lines that a conversion to a row and back does not change."""
+    archive = rf"(?:common-crawl/)?crawl-data/{re.escape(crawl)}/segments/[!#-.0-\[\]-~]+/"
+    pattern = (
+        rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "{_KNOWN}"{_optional("mime-detected")}'
+        rf'(?:, "status": "[1-9]\d\d")?{_optional("digest")}, "length": "{_NUMBER}", "offset": "{_NUMBER}", '
+        rf'"filename": "{archive}(?:crawldiagnostics|robotstxt|warc)/{_TEXT}"'
+        rf"{_optional('charset', 'languages', 'truncated', 'redirect')}}}"
+    )
+    return re.compile(pattern.encode("ascii"))
+
+
+def _optional(*names: str) -> str:
+    return "".join(rf'(?:, "{name}": "{_KNOWN}")?' for name in names)

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
-from catalogue.cdx.line_formats import Output, write_lines
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import Output, lines_of, write_lines
 from catalogue.cli.tables import table
 from catalogue.errors import QueryError
 from catalogue.parquet.arrow_arrays import texts, without_zones

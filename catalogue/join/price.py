@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from catalogue.formatting import ReprMixin, duration, plural, size
 from catalogue.join.slices import Slice
-from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.requests import Cost
 from catalogue.surt import KeyInterval
 
 

@@ -21,8 +21,7 @@ from catalogue.join.lookups import Lookups
 from catalogue.join.price import CrawlPrice, price
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.query import Query
-from catalogue.query.resolve import resolve
+from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.selection import Selection, select
 from catalogue.session import Session

@@ -51,7 +51,7 @@ class FileExtent:
     row_groups: int
     without_bounds: int
     groups: tuple[tuple[int, Extent], ...] = ()
-    """By ordinal, in files that are shown in detail."""
+    """Sorted by ordinal; only in files that are shown in detail."""
 
 
 class State(enum.Enum):
@@ -159,7 +159,12 @@ def key_space(crawl: str, files: Sequence[FileExtent], plan: "ReadPlan") -> KeyS
     by_path = {file.path: file for file in files}
     read = [by_path[path] for path in plan.paths if path in by_path]
     planned = {each.file.path: each.row_groups for each in plan.files}
-    states = {file.path: {group.ordinal: _state(group) for group in planned.get(file.path, ())} for file in read}
+    states = {
+        file.path: {
+            group.ordinal: State.READ if group.bounded else State.UNKNOWN for group in planned.get(file.path, ())
+        }
+        for file in read
+    }
     groups = [(file, group) for file in read for group in planned.get(file.path, ())]
     awaited = [each for each in plan.awaited if each.file.path in states]
     for each in awaited:
@@ -213,10 +218,6 @@ def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> Itera
         yield last
 
 
-def _state(group: "PlannedRowGroup") -> State:
-    return State.READ if group.bounded else State.UNKNOWN
-
-
 def _read_pages(group: "PlannedRowGroup", index: ColumnIndex) -> set[int]:
     key = group.columns[0]
     return set(range(len(index.bounds))) if key.index is None else {page for run in key.pages for page in run}
@@ -253,13 +254,10 @@ class _Scale:
 
 
 def _interpolate(low: str, key: str, high: str) -> float:
-    alike = shared_prefix(low, high)
-    start, at, end = (_number(text[alike:]) for text in (low, key, high))
+    alike, size = shared_prefix(low, high), _COMPARED_BYTES
+    texts = (text[alike:].encode(errors="surrogatepass")[:size].ljust(size, b"\0") for text in (low, key, high))
+    start, at, end = map(int.from_bytes, texts)
     return 0.5 if start >= end else min(1.0, max(0.0, (at - start) / (end - start)))
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(text.encode(errors="surrogatepass")[:_COMPARED_BYTES].ljust(_COMPARED_BYTES, b"\0"))
 
 
 def _axis(

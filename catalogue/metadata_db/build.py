@@ -16,7 +16,7 @@ from catalogue.errors import StoreDamaged
 from catalogue.metadata_db.column_chunk_rows import show_column_chunks
 from catalogue.metadata_db.page_rows import show_pages
 from catalogue.metadata_db.queries import queries_folder, statement
-from catalogue.parquet.column_types import kind_of
+from catalogue.parquet.model import kind_of
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file

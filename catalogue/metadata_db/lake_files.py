@@ -16,7 +16,7 @@ from catalogue.atomic_files import room
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import DiskFailed
 from catalogue.metadata_db.connection import quoted
-from catalogue.parquet.column_types import NESTED, arrow_type, wider
+from catalogue.parquet.model import NESTED, arrow_type, wider
 from catalogue.query.literals import literals
 from catalogue.surt import shared_prefix
 
@@ -42,7 +42,7 @@ class LakeFile:
     column_names: tuple[str, ...]
     """Columns in the order of the file, except crawl and subset."""
     column_kinds: tuple[str, ...]
-    """See ``catalogue.parquet.column_types``."""
+    """See ``catalogue.parquet.model``."""
     utc_times: bool
     """Whether ``fetch_time`` is declared an instant. In crawls until 2021-43 it is not, but is UTC all the same."""
     min_key: str | None

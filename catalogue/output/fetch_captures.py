@@ -26,7 +26,7 @@ from catalogue.output.fetch import (
 from catalogue.output.formats import FormatSpec
 from catalogue.output.open_format import open_format
 from catalogue.output.open_output import Output, open_output
-from catalogue.plan.record_requests import RecordFetch, record_fetches
+from catalogue.plan.requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.records.fetch_records import fetch_records
 from catalogue.records.record import Record, read_record

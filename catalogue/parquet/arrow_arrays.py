@@ -19,8 +19,7 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([*map(len, values)], out=ends[1:])
     if ends[-1] > _MOST_BYTES:
-        message = f"{ends[-1]:,} bytes do not fit into an array"
-        raise OverflowError(message)
+        raise OverflowError(f"{ends[-1]:,} bytes do not fit into an array")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
@@ -102,6 +101,15 @@ def booleans(values: pa.BooleanArray) -> np.ndarray:
 def numbers(values: pa.ChunkedArray) -> np.ndarray:
     """Return 8-byte integers without nulls."""
     return np.concatenate([np.arange(0), *(integers(piece) for piece in values.chunks if len(piece))])
+
+
+def true_positions(mask: pa.BooleanArray | pa.ChunkedArray) -> np.ndarray:
+    return numbers(pa.chunked_array([pc.indices_nonzero(mask)]))
+
+
+def joined(values: pa.ChunkedArray) -> pa.Array:
+    """Return one array; combining copies even a single chunk."""
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:

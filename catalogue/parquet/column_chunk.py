@@ -111,27 +111,21 @@ class ChunkFields:
         """Check a chunk against its column, its row group and the end of the file's data; return ``start``."""
         name, numbers = column.name, self.numbers
         if self.encrypted:
-            message = f"column {name} is encrypted"
-            raise Encrypted(message)
+            raise Encrypted(f"column {name} is encrypted")
         for field in _REQUIRED:
             if numbers[field] == _MISSING:
-                message = f"a column chunk of {name} has no number as field {field} of its ColumnMetaData"
-                raise BadFooter(message)
+                raise BadFooter(f"a column chunk of {name} has no number as field {field} of its ColumnMetaData")
         kind = numbers[_TYPE]
         same_type = 0 <= kind < len(PHYSICAL_TYPES) and PHYSICAL_TYPES[kind] == column.physical_type
         if not same_type or self.path != (column.path or name).encode():
-            message = f"a column chunk of {self.path[:100]!r} stands where one of {name!r} should"
-            raise BadFooter(message)
+            raise BadFooter(f"a column chunk of {self.path[:100]!r} stands where one of {name!r} should")
         if column.flat and numbers[_NUM_VALUES] != num_rows:
-            message = f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows"
-            raise BadFooter(message)
+            raise BadFooter(f"column {name} has {numbers[_NUM_VALUES]} values in {num_rows} rows")
         start, size = self.start, numbers[_COMPRESSED_SIZE]
         if start < _FIRST_BYTE or size < 1 or start + size > data_end:
             if self.file_path:
-                message = f"column {name} is in the file {self.file_path[:200]!r}; name that file instead"
-                raise BadFooter(message)
-            message = f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}"
-            raise BadFooter(message)
+                raise BadFooter(f"column {name} is in the file {self.file_path[:200]!r}; name that file instead")
+            raise BadFooter(f"column {name} claims {size} bytes at {start} of a file whose data end at {data_end}")
         return start
 
 
@@ -173,8 +167,7 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
 def _read_encoding_stats(reader: Reader) -> int:
     kind, count = reader.list_header()
     if count and kind != STRUCT:
-        message = f"a list at byte {reader.position} has elements of type {kind} instead of structs"
-        raise ThriftError(message)
+        raise ThriftError(f"a list at byte {reader.position} has elements of type {kind} instead of structs")
     coded = 0
     for _ in range(count):
         # Nearly always three numbers of a byte each; a third of the time without calls.
@@ -191,8 +184,7 @@ def _read_encoding_stats(reader: Reader) -> int:
             field = reader.number
             reader.skip(reader.kind, 7)
         if _MISSING in stats:
-            message = f"the encodings of pages before byte {reader.position} are no numbers"
-            raise ThriftError(message)
+            raise ThriftError(f"the encodings of pages before byte {reader.position} are no numbers")
         if stats[1] in DATA_PAGES and stats[2] in DICTIONARY_ENCODINGS:
             coded += stats[3]
     return coded

@@ -12,8 +12,7 @@ from typing import Final
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.column_types import kind_of
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name, kind_of
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
@@ -58,15 +57,12 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
     """
     magic = tail[-4:]
     if magic == ENCRYPTED_MAGIC:
-        message = "the footer is encrypted"
-        raise Encrypted(message)
+        raise Encrypted("the footer is encrypted")
     if magic != MAGIC or len(tail) < TRAILER:
-        message = f"not a Parquet file: it ends with {magic!r}"
-        raise NotParquet(message)
+        raise NotParquet(f"not a Parquet file: it ends with {magic!r}")
     length = int.from_bytes(tail[-TRAILER:-4], "little")
     if not 0 < length <= limit:
-        message = f"the footer claims {length:,} bytes; at most {limit:,} are accepted"
-        raise BadFooter(message)
+        raise BadFooter(f"the footer claims {length:,} bytes; at most {limit:,} are accepted")
     return length
 
 
@@ -86,8 +82,7 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
-        message = f"the footer cannot be decoded: {type(error).__name__}: {error}"
-        raise BadFooter(message) from error
+        raise BadFooter(f"the footer cannot be decoded: {type(error).__name__}: {error}") from error
 
 
 def decode_chunks(
@@ -121,10 +116,8 @@ def decode_chunks(
                 return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
             reader.skip(reader.kind, 2)
     except (ThriftError, ValueError, IndexError) as error:
-        message = f"the row group at byte {offset} of the footer cannot be decoded: {error}"
-        raise BadFooter(message) from error
-    message = f"the row group at byte {offset} of the footer has no columns"
-    raise BadFooter(message)
+        raise BadFooter(f"the row group at byte {offset} of the footer cannot be decoded: {error}") from error
+    raise BadFooter(f"the row group at byte {offset} of the footer has no columns")
 
 
 class _FooterDecoder:
@@ -138,8 +131,7 @@ class _FooterDecoder:
     def footer(self) -> Footer:
         data, context = self.context.data, self.context
         if context.data_end < len(MAGIC):
-            message = f"a footer of {len(data):,} bytes does not fit into the file"
-            raise BadFooter(message)
+            raise BadFooter(f"a footer of {len(data):,} bytes does not fit into the file")
         reader = Reader(data)
         top: Struct = {}
         groups: list[RowGroup] | None = None
@@ -162,25 +154,21 @@ class _FooterDecoder:
                 top[field] = None
                 reader.skip(reader.kind, 1)
         if not row_groups:
-            message = "the footer has no list of row groups"
-            raise BadFooter(message)
+            raise BadFooter("the footer has no list of row groups")
         if groups is None:  # they precede the schema
             groups = self._row_groups(Reader(data, row_groups))
         return self._footer(top, groups)
 
     def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
         if _ENCRYPTION_ALGORITHM in top:
-            message = "columns are encrypted"
-            raise Encrypted(message)
+            raise Encrypted("columns are encrypted")
         num_rows = typed(top[_NUM_ROWS], int)
         if num_rows != sum(group.num_rows for group in groups):
-            message = "the row groups' rows do not add up"
-            raise BadFooter(message)
+            raise BadFooter("the row groups' rows do not add up")
         last = 0
         for start, end in sorted(self.extents):
             if start < last:
-                message = f"two column chunks overlap at byte {start}"
-                raise BadFooter(message)
+                raise BadFooter(f"two column chunks overlap at byte {start}")
             last = end
         context = self.context
         context.created_by = typed(top.get(_CREATED_BY, b""), bytes)
@@ -197,8 +185,7 @@ class _FooterDecoder:
     def _row_groups(self, reader: Reader) -> list[RowGroup]:
         kind, count = reader.list_header()
         if kind != STRUCT:
-            message = "the list of row groups is invalid"
-            raise BadFooter(message)
+            raise BadFooter("the list of row groups is invalid")
         return [self._row_group(reader, ordinal) for ordinal in range(count)]
 
     def _row_group(self, reader: Reader, ordinal: int) -> RowGroup:
@@ -212,8 +199,7 @@ class _FooterDecoder:
             if field == _COLUMNS and reader.kind == LIST:
                 kind, count = reader.list_header()
                 if kind != STRUCT:
-                    message = f"the list of columns of row group {ordinal} is invalid"
-                    raise BadFooter(message)
+                    raise BadFooter(f"the list of columns of row group {ordinal} is invalid")
                 chunks, offsets = [], []
                 for _ in range(count):
                     offsets.append(reader.position)
@@ -234,8 +220,7 @@ class _FooterDecoder:
         """Return the start of a row group and its compressed bytes."""
         columns, data_end = self.context.columns, self.context.data_end
         if not 0 < num_rows <= MAX_ROWS or len(chunks) != len(columns):
-            message = f"row group {ordinal} has {num_rows:,} rows and {len(chunks)} of {len(columns)} columns"
-            raise BadFooter(message)
+            raise BadFooter(f"row group {ordinal} has {num_rows:,} rows and {len(chunks)} of {len(columns)} columns")
         first = compressed = 0
         for column, chunk in zip(columns.values(), chunks, strict=True):
             start, length = chunk.check(column, num_rows, data_end), chunk.size
@@ -266,8 +251,7 @@ def _schema(data: bytes) -> Mapping[str, Column]:
     reader = Reader(data)
     kind, count = reader.list_header()
     if kind != STRUCT or not count:
-        message = "the schema is not a tree"
-        raise BadFooter(message)
+        raise BadFooter("the schema is not a tree")
     elements: list[tuple[Struct, bytes]] = []
     for _ in range(count):
         start = reader.position
@@ -281,20 +265,17 @@ def _schema(data: bytes) -> Mapping[str, Column]:
         leaves.append(column)
         size += len(column.name)
         if size > _NAMES:
-            message = f"the names of its columns take more than {_NAMES:,} bytes"
-            raise BadFooter(message)
+            raise BadFooter(f"the names of its columns take more than {_NAMES:,} bytes")
     flat = {column.name for column in leaves if column.flat}
     for column in leaves:
         name = column.name
         while name in columns or (name in flat and not column.flat):
             if column.flat:
-                message = f"two columns are named {column.name!r}"
-                raise BadFooter(message)
+                raise BadFooter(f"two columns are named {column.name!r}")
             name += "#"  # a column s.x next to a struct s with a field x
         columns[name] = column if name == column.name else replace(column, name=name, path=column.name)
     if not columns or next(walk, None) is not None:
-        message = "the schema is not a tree"
-        raise BadFooter(message)
+        raise BadFooter("the schema is not a tree")
     return columns
 
 
@@ -306,8 +287,7 @@ def _leaves(
         element, raw = next(walk, ({}, b""))
         name = (*path, element[4].decode())
         if len(name) > _DEEPEST_COLUMN:
-            message = f"a column is below more than {_DEEPEST_COLUMN} groups: {'.'.join(name)[:100]}"
-            raise BadFooter(message)
+            raise BadFooter(f"a column is below more than {_DEEPEST_COLUMN} groups: {'.'.join(name)[:100]}")
         repetition = element.get(3, 0)
         timestamp = element.get(10, {}).get(8, {})
         if element.get(5):
@@ -347,8 +327,7 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
     # Not all files of Common Crawl declare that keys are text.
     texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
     if (column := footer.columns.get(key)) and kind_of(column) not in texts:
-        message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
-        raise BadFooter(message)
+        raise BadFooter(f"the column {key} holds {kind_of(column)} and not text, which keys must be")
     return footer
 
 

@@ -93,8 +93,7 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     try:
         return _page_header(reader, start)
     except (ThriftError, KeyError, TypeError, OverflowError) as error:
-        message = f"no page starts there: {error}"
-        raise BadPageIndex(message) from error
+        raise BadPageIndex(f"no page starts there: {error}") from error
 
 
 def _page_header(reader: Reader, start: int) -> PageHeader:
@@ -121,8 +120,7 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
     values, encoding = details[_NUM_VALUES], details[_ENCODING if first else _ENCODING_V2]
     levels = details[_DEFINITION_LEVEL_ENCODING] if first else _UNKNOWN
     if min(kind, inflated, stored, values) < 0:
-        message = "a number is missing or negative"
-        raise ThriftError(message)
+        raise ThriftError("a number is missing or negative")
     return PageHeader(
         reader.position - start + stored,
         inflated,
@@ -174,20 +172,16 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     """
     # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2.
     if len({header.has_crc for header in headers if header.data_page}) > 1:
-        message = "a page has no checksum, unlike other pages of its column chunk have"
-        raise BadPageIndex(message)
+        raise BadPageIndex("a page has no checksum, unlike other pages of its column chunk have")
     if (values := sum(header.num_values for header in headers)) != num_rows:
-        message = f"its page headers count {values:,} values, not {num_rows:,}"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"its page headers count {values:,} values, not {num_rows:,}")
     # Parquet.Net and DuckDB do not list all encodings in the footer.
     of_type = {encoding for encoding, types in _TYPES.items() if chunk.column.physical_type in types}
     encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *of_type, *chunk.encodings}
     if unknown := {header.encoding for header in headers} - encodings:
-        message = f"a page header has encoding {min(filter(None, unknown))}, which its type cannot have"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"a page header has encoding {min(filter(None, unknown))}, which its type cannot have")
     if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
-        message = "a page header has an encoding of definition levels other than RLE"
-        raise BadPageIndex(message)
+        raise BadPageIndex("a page header has an encoding of definition levels other than RLE")
 
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> list[PageHeader]:
@@ -204,10 +198,8 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
         rows = index.first_rows[page + 1] - index.first_rows[page]
         expected = index.offsets[page + 1] - index.offsets[page]
         if not header.data_page or header.size != expected or header.num_values != rows:
-            message = f"page {page} is not what the index says of it"
-            raise BadPageIndex(message)
+            raise BadPageIndex(f"page {page} is not what the index says of it")
         if header.needs_dictionary and not dictionary:
-            message = f"page {page} needs a dictionary against what the footer says"
-            raise BadPageIndex(message)
+            raise BadPageIndex(f"page {page} needs a dictionary against what the footer says")
         headers.append(header)
     return headers

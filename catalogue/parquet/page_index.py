@@ -134,8 +134,7 @@ class Indexes:
                 return cls(bounds=_bounds_of_pages(body[:position]) if position else None)
             bounds = _decoded_bounds(*header["bounds"]) if "bounds" in header else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ThriftError) as error:
-            message = f"a page index of the store cannot be read: {error}"
-            raise BadPageIndex(message) from error
+            raise BadPageIndex(f"a page index of the store cannot be read: {error}") from error
         column_index, pieces = body[:position] or None, {}
         for name, size in sizes:
             pieces[name] = body[position : position + size]
@@ -195,8 +194,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
         locations = Reader(data).struct()[1]
         offsets, sizes, first_rows = ([typed(location[number], int) for location in locations] for number in (1, 2, 3))
     except (ThriftError, KeyError, TypeError, IndexError) as error:
-        message = f"the offset index of {chunk.column.name} cannot be decoded: {error}"
-        raise BadPageIndex(message) from error
+        raise BadPageIndex(f"the offset index of {chunk.column.name} cannot be decoded: {error}") from error
     offsets.append(chunk.range.end)
     first_rows.append(num_rows)
     # Only a dictionary page without an offset in the footer may precede the first data page.
@@ -210,8 +208,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
         and all(first < following for first, following in pairwise(first_rows))
     )
     if not fits:
-        message = f"the offset index of {chunk.column.name} contradicts its column chunk"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"the offset index of {chunk.column.name} contradicts its column chunk")
     return OffsetIndex(tuple(offsets), tuple(first_rows))
 
 
@@ -235,11 +232,9 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, pages: OffsetIndex) -> 
         null_counts = None if counts is None else tuple(typed(count, int) for count in counts)
         first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk, pages), None)
     except (ThriftError, KeyError, TypeError, ValueError) as error:
-        message = f"the column index of {chunk.column.name} cannot be decoded: {error}"
-        raise BadPageIndex(message) from error
+        raise BadPageIndex(f"the column index of {chunk.column.name} cannot be decoded: {error}") from error
     if first_doubt:
-        message = f"the column index of {chunk.column.name} {first_doubt}"
-        raise BadPageIndex(message)
+        raise BadPageIndex(f"the column index of {chunk.column.name} {first_doubt}")
     return ColumnIndex(bounds, null_counts)
 
 

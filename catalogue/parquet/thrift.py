@@ -89,8 +89,7 @@ class Reader:
         try:
             header = self.data[self.position]
         except IndexError:
-            message = f"cut short at byte {self.position}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {self.position}") from None
         self.position += 1
         if header == _STOP:
             return False
@@ -154,28 +153,24 @@ class Reader:
                 elif 0 < number <= most:
                     numbers[base + number] = (value >> 1) ^ -(value & 1)
         except IndexError:
-            message = f"cut short at byte {position}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {position}") from None
 
     def _field_number(self) -> int:
         number = self._zigzag()
         if not -_MAX_FIELD <= number <= _MAX_FIELD:
-            message = f"a field number of {number} at byte {self.position}"
-            raise ThriftError(message)
+            raise ThriftError(f"a field number of {number} at byte {self.position}")
         return number
 
     def integer(self) -> int:
         if not I16 <= self.kind <= I64:
-            message = f"field {self.number} at byte {self.position} is of type {self.kind} instead of a number"
-            raise ThriftError(message)
+            raise ThriftError(f"field {self.number} at byte {self.position} is of type {self.kind} instead of a number")
         number = self._varint()
         return (number >> 1) ^ -(number & 1)
 
     def integers(self) -> list[int]:
         kind, count = self.list_header()
         if count and not I16 <= kind <= I64:
-            message = f"a list at byte {self.position} has elements of type {kind} instead of numbers"
-            raise ThriftError(message)
+            raise ThriftError(f"a list at byte {self.position} has elements of type {kind} instead of numbers")
         start = self.position
         short = self.data[start : start + count]
         if len(short) == count and short.isascii():  # each takes one byte
@@ -187,8 +182,7 @@ class Reader:
         """Decode a list of texts, joined by dots."""
         kind, count = self.list_header()
         if count and kind != BINARY:
-            message = f"a list at byte {self.position} has elements of type {kind} instead of texts"
-            raise ThriftError(message)
+            raise ThriftError(f"a list at byte {self.position} has elements of type {kind} instead of texts")
         return self.binary() if count == 1 else b".".join([self.binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
@@ -198,8 +192,7 @@ class Reader:
             ThriftError: if it is invalid or nested too deeply.
         """
         if depth > MAX_DEPTH:
-            message = "nested too deeply"
-            raise ThriftError(message)
+            raise ThriftError("nested too deeply")
         if kind == STRUCT:
             self._skip_struct(depth)
         elif I16 <= kind <= I64:
@@ -237,8 +230,7 @@ class Reader:
                         position += 1
                     position += 1
                     if position - start > _LONGEST_VARINT_BYTES:
-                        message = f"a number of over 64 bits at byte {start}"
-                        raise ThriftError(message)
+                        raise ThriftError(f"a number of over 64 bits at byte {start}")
                 elif kind == BINARY and data[position] <= 0x7F:  # noqa: PLR2004
                     position += 1 + data[position]  # beyond the end, the next field is missing
                 elif kind > BOOLEAN_FALSE or not kind:
@@ -246,8 +238,7 @@ class Reader:
                     self.skip(kind, depth + 1)
                     position = self.position
         except IndexError:
-            message = f"cut short at byte {position}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {position}") from None
         self.position = position
 
     def field(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
@@ -278,8 +269,7 @@ class Reader:
                 return _struct.unpack("<d", self._take(8))[0]
             case 11:
                 return self._map(depth)
-        message = f"unknown kind {kind} at byte {self.position}"
-        raise ThriftError(message)
+        raise ThriftError(f"unknown kind {kind} at byte {self.position}")
 
     def list_header(self) -> tuple[int, int]:
         """Decode the kind and the number of a list's elements."""
@@ -287,8 +277,7 @@ class Reader:
         try:
             header = self.data[start]  # _byte inlined: a footer has over a thousand lists
         except IndexError:
-            message = f"cut short at byte {start}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {start}") from None
         self.position = start + 1
         count = header >> 4
         if count == _SMALL_LIST:
@@ -300,8 +289,7 @@ class Reader:
     def _spend(self, depth: int) -> None:
         self._budget -= 1
         if depth > MAX_DEPTH or self._budget < 0:
-            message = "nested too deeply" if depth > MAX_DEPTH else "too many values"
-            raise ThriftError(message)
+            raise ThriftError("nested too deeply" if depth > MAX_DEPTH else "too many values")
 
     def _map(self, depth: int) -> list[tuple[Any, Any]]:
         count = self._varint()
@@ -314,8 +302,7 @@ class Reader:
     def _check_count(self, count: int) -> None:
         # Every element takes at least a byte.
         if count > MAX_ELEMENTS or count > len(self.data) - self.position:
-            message = f"a container of {count} elements at byte {self.position}"
-            raise ThriftError(message)
+            raise ThriftError(f"a container of {count} elements at byte {self.position}")
 
     def binary(self) -> bytes:
         return self._take(self._varint())
@@ -324,8 +311,7 @@ class Reader:
         start = self.position
         end = start + length
         if end > len(self.data):
-            message = f"{length} bytes at byte {start} of {len(self.data)}"
-            raise ThriftError(message)
+            raise ThriftError(f"{length} bytes at byte {start} of {len(self.data)}")
         self.position = end
         return self.data[start:end]
 
@@ -333,8 +319,7 @@ class Reader:
         try:
             byte = self.data[self.position]
         except IndexError:
-            message = f"cut short at byte {self.position}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {self.position}") from None
         self.position += 1
         return byte
 
@@ -361,11 +346,9 @@ class Reader:
                     break
                 shift += 7
                 if shift > _LONGEST_VARINT:
-                    message = f"a number of over 64 bits at byte {self.position}"
-                    raise ThriftError(message)
+                    raise ThriftError(f"a number of over 64 bits at byte {self.position}")
         except IndexError:
-            message = f"cut short at byte {position}"
-            raise ThriftError(message) from None
+            raise ThriftError(f"cut short at byte {position}") from None
         self.position = position
         return number & 0xFFFF_FFFF_FFFF_FFFF
 
@@ -373,6 +356,5 @@ class Reader:
 def typed(value: object, kind: type[_T]) -> _T:
     """Return a value if it has exactly that type; a file must not decide what is converted."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        message = f"{type(value).__name__} instead of {kind.__name__}"
-        raise TypeError(message)
+        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
     return value

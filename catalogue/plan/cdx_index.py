@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import (
     NEXT_SEARCH,
     PREDICTED_SEARCH,
@@ -30,9 +30,8 @@ from catalogue.errors import (
 )
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
@@ -113,13 +112,26 @@ class CdxIndex:
         return self._planned(search, () if search else tuple(self._blocks(query)))
 
     def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
-        requests = tuple(request for each in blocks for request in self._requests(each))
-        waves = (requests,) if requests else ()
+        source, requests = self._source(), []
+        for read, pin in ((read, pin) for each in blocks for read, pin in zip(each.reads, each.pins, strict=True)):
+            cached = (
+                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
+            )
+            requests.append(PlannedRequest(read.path, read.range, (), cached=cached))
+        waves = (tuple(requests),) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
 
     def divided(self, plan: CrawlPlan, most: int) -> CrawlPlan:
         """Return a plan with the same blocks in requests of at most ``most`` bytes, or of one block."""
-        divided = self._planned(None, tuple(self._divided(each, most) for each in plan.blocks))
+        blocks = []
+        for each in plan.blocks:
+            if all(len(read.range) <= most for read in each.reads):
+                blocks.append(each)
+            else:
+                places = range(each.reads[0].blocks.start, each.reads[-1].blocks.stop)
+                reads = each.blocks.reads(places, max_length=min(most, MAX_READ))
+                blocks.append(self._reads(each.blocks, reads, each.intervals))
+        divided = self._planned(None, tuple(blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
     def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
@@ -171,21 +183,6 @@ class CdxIndex:
         pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 
-    def _divided(self, planned: PlannedBlocks, most: int) -> PlannedBlocks:
-        if all(len(read.range) <= most for read in planned.reads):
-            return planned
-        places = range(planned.reads[0].blocks.start, planned.reads[-1].blocks.stop)
-        reads = planned.blocks.reads(places, max_length=min(most, MAX_READ))
-        return self._reads(planned.blocks, reads, planned.intervals)
-
-    def _requests(self, planned: PlannedBlocks) -> Iterator[PlannedRequest]:
-        source = self._source()
-        for read, pin in zip(planned.reads, planned.pins, strict=True):
-            cached = (
-                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
-            )
-            yield PlannedRequest(read.path, read.range, (), cached=cached)
-
     def search(self, query: ResolvedQuery) -> int:
         """Search the list for a planned query; return about the received bytes. Thread-safe.
 
@@ -202,18 +199,15 @@ class CdxIndex:
                 search = self._lists.search(self.crawl)
             search.predict = self._predict
             for interval in query.intervals:
-                self._search_interval(search, interval, query)
+                place = search.locate(interval)
+                if place and len(place) > _MOST_LISTED:
+                    raise self._too_many(query, f"{size(len(place))} of lines")
+                search.find(interval)
         except (QueryError, FormatError, NotFound, FileChanged) as error:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version
         return search.bytes - before if isinstance(search, ClusterSearch) else 0
-
-    def _search_interval(self, search: ClusterSearch, interval: KeyInterval, query: ResolvedQuery) -> None:
-        place = search.locate(interval)
-        if place and len(place) > _MOST_LISTED:
-            raise self._too_many(query, f"{size(len(place))} of lines")
-        search.find(interval)
 
     def no_index(self, query: ResolvedQuery, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""

@@ -10,11 +10,10 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes, cut_indexes, page_bounds
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.planner import plan_files
 from catalogue.plan.prune import key_indexes
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
@@ -40,7 +39,6 @@ class PageIndexes:
 
     @property
     def states(self) -> tuple[str, str]:
-        """States of the store and of its page indexes; the first changes if a file is deleted."""
         return self.store.state(), self.store.index_state()
 
     def of(
@@ -130,7 +128,6 @@ class ColumnarIndex:
         return replace(candidate, pin=pin, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        """Return the requests for missing page indexes of the key column."""
         key, gap = self._indexes.dataset.key, self._cost.max_gap
         return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
 

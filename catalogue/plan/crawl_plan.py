@@ -9,8 +9,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
-from catalogue.plan.cost import Cost
-from catalogue.plan.requests import Part, PlannedRequest, Purpose
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -69,7 +68,7 @@ class ColumnRead:
         return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """Yield the pages one by one; the second wave may need some of them."""
+        """Yield the pages one by one."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -147,7 +146,7 @@ class PlannedBlocks:
 
     crawl: str
     subsets: tuple[str, ...]
-    """In the order of the result."""
+    """Sorted like the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
     intervals: KeyIntervals
@@ -164,9 +163,9 @@ class CrawlPlan:
     """``columnar`` or ``cdx``."""
     cost: Cost
     files: tuple[PlannedFile, ...] = ()
-    """In the order of the result."""
+    """Sorted like the result."""
     blocks: tuple[PlannedBlocks, ...] = ()
-    """In the order of their keys."""
+    """Sorted by key."""
     waves: tuple[tuple[PlannedRequest, ...], ...] = ()
     """Concurrent requests; the second wave is what may be needed after the first."""
     considered: int = 0
@@ -219,7 +218,7 @@ class CrawlPlan:
 
     @property
     def price(self) -> float:
-        """The seconds that the crawl adds to a plan, with its round trips."""
+        """The seconds that the crawl adds to a plan."""
         requests = self.requests
         return self.cost.price(requests, self.bytes) + (self.round_trips if requests else 0) * self.cost.latency
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 
 _NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
@@ -111,16 +110,15 @@ class ReadPlan(ReprMixin):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about invalid page indexes and expensive reads."""
-        return (*(sentence for each in self.crawls for sentence in each.defects), *self._warnings())
-
-    def _warnings(self) -> Iterator[str]:
+        found = [sentence for each in self.crawls for sentence in each.defects]
         groups, bytes_ = self.unbounded
         if groups:
             what = plural(groups, "row group")
-            yield f"{what} without bounds must be read ({bytes_:,} bytes); catalogue backfill would save that"
+            found.append(f"{what} without bounds must be read ({bytes_:,} bytes); catalogue backfill would save that")
         reads = [*self._row_groups()]
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
-            yield "this query cannot be pruned: every row group is read"
+            found.append("this query cannot be pruned: every row group is read")
+        return tuple(found)
 
     def _row_groups(self) -> Iterator[PlannedRowGroup]:
         return (group for each in self.crawls for file in each.files for group in file.row_groups)
@@ -327,7 +325,7 @@ class Section(NamedTuple):
 
     crawl: str
     subsets: tuple[str, ...]
-    """In the order of the result."""
+    """Sorted like the result."""
     files: tuple[PlannedFile, ...] = ()
     blocks: tuple[PlannedBlocks, ...] = ()
 

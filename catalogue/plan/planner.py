@@ -10,10 +10,9 @@ from itertools import accumulate, chain, groupby
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.indexes import COLUMNAR
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
-from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
+from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
@@ -59,10 +58,22 @@ def plan_files(
         enough = _first if query.is_inorder else _enough
         choices, certain = enough(choices, query.limit)
     odds = _Odds(choices, query, considered)
-    planned = [
-        (choice, _plan_row_group(choice, query.of(untyped=is_untyped(choice.group)), odds, cost)) for choice in choices
-    ]
-    reads = tuple(_file_reads(planned))
+    by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
+    awaited = []
+    for choice in choices:
+        group = _plan_row_group(choice, query.of(untyped=is_untyped(choice.group)), odds, cost)
+        _, groups, index_parts = by_file.setdefault(choice.metadata.path, (choice.metadata, [], []))
+        if isinstance(group, PlannedRowGroup):
+            groups.append(group)
+        else:
+            awaited.append(group)
+            index_parts += choice.missing
+    reads = tuple(
+        PlannedFile(file.file, file.pin, file.footer.created_by, tuple(groups), file.cached)
+        for file, groups, _ in by_file.values()
+        if groups
+    )
+    fetches = (plan_requests(path, parts, max_gap=cost.max_gap) for path, (_, _, parts) in by_file.items())
     return CrawlPlan(
         crawl,
         COLUMNAR,
@@ -72,8 +83,8 @@ def plan_files(
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=tuple(_index_fetches(planned, cost)),
-        awaited=tuple(group for _, group in planned if isinstance(group, Awaited)),
+        indexes=tuple(chain.from_iterable(fetches)),
+        awaited=tuple(awaited),
         missing=(*missing, *keyless),
         defects=tuple(defects),
     )
@@ -193,9 +204,6 @@ class _Odds:
         return min(1.0, self._holders / partial) if partial else 1.0
 
 
-_Planned = tuple[Choice, PlannedRowGroup | Awaited]
-
-
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
     chunks = read_chunks(query, choice.metadata, choice.group)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
@@ -293,25 +301,14 @@ def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tup
     return awaited, seconds
 
 
-def _file_reads(planned: Iterable[_Planned]) -> Iterator[PlannedFile]:
-    by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup]]] = {}
-    for choice, group in planned:
-        if isinstance(group, PlannedRowGroup):
-            by_file.setdefault(choice.metadata.file.path, (choice.metadata, []))[1].append(group)
-    for metadata, groups in by_file.values():
-        yield PlannedFile(metadata.file, metadata.pin, metadata.footer.created_by, tuple(groups), metadata.cached)
-
-
 def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
-    first = tuple(fetch for file in files for fetch in _first_wave(file, cost))
-    second = tuple(fetch for file in files for fetch in _second_wave(file, cost))
-    return tuple(wave for wave in (first, second) if wave)
-
-
-def _first_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
-    reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
-    parts = (part for ordinal, read in reads for part in read.parts(ordinal))
-    yield from plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
+    first: list[PlannedRequest] = []
+    for file in files:
+        reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
+        parts = (part for ordinal, read in reads for part in read.parts(ordinal))
+        first += plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
+    second = (fetch for file in files for fetch in _second_wave(file, cost))
+    return tuple(wave for wave in (tuple(first), tuple(second)) if wave)
 
 
 def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
@@ -323,12 +320,3 @@ def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
             while pages and pages[0].start < fetch.range.end:
                 inside.append(pages.popleft())
             yield fetch if fetch.cached else fetch._replace(most=most_requests(inside, cost.max_gap))
-
-
-def _index_fetches(planned: Iterable[_Planned], cost: Cost) -> Iterator[PlannedRequest]:
-    by_file: dict[str, list[Part]] = {}
-    for choice, group in planned:
-        if isinstance(group, Awaited):
-            by_file.setdefault(group.file.path, []).extend(choice.missing)
-    for path, parts in by_file.items():
-        yield from plan_requests(path, parts, max_gap=cost.max_gap)

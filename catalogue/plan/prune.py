@@ -134,8 +134,7 @@ def read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -
             else any(other.startswith(f"{name}.") and not one.column.flat for other, one in group.chunks.items())
         )
         if nested:
-            message = f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read"
-            raise BadFooter(message)
+            raise BadFooter(f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read")
         if chunk:
             found.append(chunk)
     return tuple(found)
@@ -168,11 +167,15 @@ def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: 
     offset_index = decode_offset_index(located, key, group.num_rows)
     key_index = decode_column_index(indexes.column_index, key, offset_index)
     units = []
-    for page, of_page in enumerate(key_index.bounds) if with_nulls else _pages_near(choice.intervals, key_index):
+    first, last = choice.intervals[0].start, choice.intervals[-1].end
+    for page, of_page in enumerate(key_index.bounds):
         if with_nulls:
             rows = offset_index.rows(range(page, page + 1))
             units.append(Unit(rows, certain=True, nulls=0, least=of_page.min if of_page else b""))
-        elif some := choice.intervals.near(of_page):
+            continue
+        if of_page is None or (of_page.order is Order.UNSIGNED and (of_page.max < first or of_page.min >= last)):
+            continue
+        if some := choice.intervals.near(of_page):
             nulls = key_index.null_counts[page] if key_index.null_counts and key.null_count is not None else None
             rows = offset_index.rows(range(page, page + 1))
             is_certain = choice.intervals.contain_all(of_page)
@@ -180,14 +183,6 @@ def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: 
     if not is_lower_bound(bounds):
         choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
-
-
-def _pages_near(intervals: KeyIntervals, index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
-    """Yield the pages between the first and the last interval."""
-    first, last = intervals[0].start, intervals[-1].end
-    for page, bounds in enumerate(index.bounds):
-        if bounds and (bounds.order is not Order.UNSIGNED or (bounds.max >= first and bounds.min < last)):
-            yield page, bounds
 
 
 def _drawn(choice: Choice) -> Choice:

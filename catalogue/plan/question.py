@@ -1,74 +1,130 @@
-"""Plan a query crawl by crawl, and make the requests that a plan needs first."""
+"""A query and the indexes of its crawls: choose an index for each, and make the requests that a plan needs first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from catalogue.commoncrawl.indexes import CDX
+from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
+from catalogue.formatting import plural, size
 from catalogue.plan.block_lists import BlockLists
-from catalogue.plan.choice import CrawlIndexes, choose
+from catalogue.plan.cdx_index import CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Cost
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import AnySource
-from catalogue.source.checks import Response
+
+HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000
+"""Usual cost of a harvest of the footers of one subset of a crawl."""
+_MUCH_CHEAPER = 2
+"""Files are not planned if requests to them cost so many times as much as the plan by blocks."""
 
 
+@dataclass(slots=True)
+class CrawlIndexes:
+    """The indexes that can answer for a crawl, one or both."""
+
+    columnar: ColumnarIndex | None
+    """None if no footers are stored, or the query names the other index."""
+    cdx: CdxIndex | None
+    """None if it does not have a column of the query, or the query names the other index."""
+    is_named: bool
+    """The query names the index."""
+    notify: Callable[[str], None]
+    """Called with a sentence when the columnar index must answer instead."""
+    refusal: CatalogueError | None = field(default=None, init=False)
+    """Why the CDX index cannot answer."""
+
+
+def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:
+    """Plan a query of a crawl by the cheaper index; ``explain`` always finds the cost of both.
+
+    Raises:
+        CatalogueError: if no index can answer.
+    """
+    columnar, by_cdx = indexes.columnar, _plan_by_cdx(indexes, query)
+    if by_cdx is None:
+        assert columnar  # noqa: S101 - one of them can answer
+        return replace(columnar.plan(query), why=str(indexes.refusal or "").partition(";")[0])
+    if columnar is None:
+        return by_cdx if indexes.is_named else _without_footers(by_cdx)
+    why = _why_cdx(by_cdx, columnar, explain=explain)
+    if why and not explain:
+        return replace(by_cdx, why=why)
+    by_columnar = columnar.plan(query)
+    if why or by_cdx.price < by_columnar.price:
+        return replace(by_cdx, why=why or "it is cheaper", other=by_columnar)
+    why = "it is not dearer" if by_cdx.price == by_columnar.price else "it is cheaper"
+    return replace(by_columnar, why=why, other=by_cdx)
+
+
+def _plan_by_cdx(indexes: CrawlIndexes, query: ResolvedQuery) -> CrawlPlan | None:
+    """Plan by the CDX index; None if it cannot answer, and the columnar one must."""
+    cdx, columnar = indexes.cdx, indexes.columnar
+    if cdx is None or indexes.refusal:
+        return None
+    try:
+        return cdx.plan(query)
+    except (QueryError, FormatError, NotFound, FileChanged) as error:
+        if columnar is None and isinstance(error, NotFound):
+            raise cdx.no_index(query, error) from error
+        if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
+            raise
+        if not isinstance(error, QueryError):
+            crawl = columnar.scope.crawl
+            indexes.notify(f"the CDX index of {crawl} cannot be used, the columnar one answers: {error}")
+        indexes.refusal = error
+        return None
+
+
+def _why_cdx(plan: CrawlPlan, columnar: ColumnarIndex, *, explain: bool) -> str:
+    """Return why the CDX index answers whatever the columnar one costs; empty if that is uncertain."""
+    if columnar.scope.missing:
+        return "not all footers of the columnar index are stored"
+    if plan.requests <= 1 and plan.bytes <= plan.cost.max_gap and not explain:
+        return "one request is the least"
+    # Planning hundreds of files would take longer than reading the blocks.
+    files, cost = len(columnar.scope.candidates), plan.cost
+    if files and not plan.search and _MUCH_CHEAPER * plan.price < cost.price(files, 0) + cost.latency:
+        return f"{plural(files, 'file')} of the columnar index may match"
+    return ""
+
+
+def _without_footers(plan: CrawlPlan) -> CrawlPlan:
+    why = "no footers are stored"
+    if plan.price <= plan.cost.price(HARVEST_REQUESTS, HARVEST_BYTES):
+        return replace(plan, why=why)
+    harvest = f"their harvest takes {HARVEST_REQUESTS} requests, {size(HARVEST_BYTES)}, and would save requests"
+    return replace(plan, why=f"{why}; {harvest}", suggests_harvest=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """A query and the indexes of its crawls."""
 
-    def __init__(
-        self,
-        query: ResolvedQuery,
-        crawls: Sequence[str],
-        indexes_of: Callable[[str], CrawlIndexes],
-        source: Callable[[], AnySource],
-        lists: BlockLists,
-        cost: Cost,
-        unlisted: tuple[str, ...] = (),
-    ) -> None:
-        """Prepare a plan; nothing is opened.
-
-        Args:
-            query: the query.
-            crawls: names of the crawls, newest first.
-            indexes_of: returns the indexes that can answer for a crawl; called once.
-            source: returns the source.
-            lists: the lists of blocks.
-            cost: cost of the source.
-            unlisted: sentences about crawls that may exist.
-        """
-        self.query = query
-        self.crawls = tuple(crawls)
-        self.source = source
-        self._indexes_of = indexes_of
-        self._indexes: dict[str, CrawlIndexes] = {}
-        self._lists = lists
-        self._cost = cost
-        self._unlisted = unlisted
+    query: ResolvedQuery
+    crawls: tuple[str, ...]
+    """Newest first."""
+    indexes: Callable[[str], CrawlIndexes]
+    """Returns the indexes that can answer for a crawl, always the same ones."""
+    source: Callable[[], AnySource]
+    """Opens the source of blocks and files."""
+    lists: BlockLists
+    cost: Cost
+    unlisted: tuple[str, ...] = ()
+    """Sentences about crawls that may exist."""
 
     def limited(self, limit: int) -> "Question":
         known = self.query.limit
-        return self._with(replace(self.query, limit=limit if known is None else min(limit, known)), self.crawls)
+        return replace(self, query=replace(self.query, limit=limit if known is None else min(limit, known)))
 
     def part(self, crawls: Sequence[str]) -> "Question":
         """Return the query of some of the crawls."""
-        return self._with(self.query, crawls)
-
-    def _with(self, query: ResolvedQuery, crawls: Sequence[str]) -> "Question":
-        unlisted = self._unlisted if tuple(crawls[:1]) == self.crawls[:1] else ()  # they are newer than the first one
-        other = Question(query, crawls, self._indexes_of, self.source, self._lists, self._cost, unlisted)
-        other._indexes = self._indexes
-        return other
-
-    def indexes(self, crawl: str) -> CrawlIndexes:
-        if crawl not in self._indexes:
-            self._indexes[crawl] = self._indexes_of(crawl)
-        return self._indexes[crawl]
+        unlisted = self.unlisted if tuple(crawls[:1]) == self.crawls[:1] else ()  # they are newer than the first one
+        return replace(self, crawls=tuple(crawls), unlisted=unlisted)
 
     def columnar(self) -> list[ColumnarIndex] | None:
         """Return the columnar index of each crawl; None if one of them has no stored footers."""
@@ -102,13 +158,13 @@ class Question:
         return self._divided(self.joined(query, plans))
 
     def joined(self, query: ResolvedQuery, plans: Iterable[CrawlPlan]) -> ReadPlan:
-        return ReadPlan.of(query, self._cost, plans, self._unlisted)
+        return ReadPlan.of(query, self.cost, plans, self.unlisted)
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks for the shortest time, unless a limit may end them early."""
-        most = self._cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))
         if plan.stops_early or not plan.blocks:
             return plan
+        most = self.cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))
         crawls = (
             cdx.divided(each, most) if each.index == CDX and (cdx := self.indexes(each.crawl).cdx) else each
             for each in plan.crawls
@@ -130,7 +186,7 @@ class Question:
         searched = [cdx for crawl in plan.searched if (cdx := self.indexes(crawl).cdx)]
         executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="prepare")
         try:
-            answers = executor.map(_fetch, fetches)
+            answers = executor.map(lambda each: each[0].fetch(each[1]), fetches)
             searches = executor.map(lambda cdx: cdx.search(plan.query), searched)
             for (columnar, fetch), answer in zip(fetches, answers, strict=True):
                 columnar.take(fetch, answer)
@@ -139,20 +195,15 @@ class Question:
                 report(received)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            self._lists.save(plan.searched)
+            self.lists.save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
-        """Note the version of a file with blocks; None if it is not the expected one."""
+        """Note the version of a file with blocks, or None for an unexpected one."""
         if version:
-            self._lists.note_version(crawl, path, version)
+            self.lists.note_version(crawl, path, version)
         else:
-            self._lists.drop(crawl)
+            self.lists.drop(crawl)
 
     def finish(self) -> None:
         """Store the noted versions."""
-        self._lists.save_versions()
-
-
-def _fetch(fetch: tuple[ColumnarIndex, PlannedRequest]) -> Response:
-    columnar, request = fetch
-    return columnar.fetch(request)
+        self.lists.save_versions()

@@ -1,12 +1,18 @@
-"""Merge byte ranges into requests."""
+"""Requests, what they cost, and which byte ranges they join.
+
+Common Crawl's hosts limit requests; in its cloud region bytes cost more.
+"""
 
 import enum
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
 
+from catalogue.commoncrawl.capture import Capture
 from catalogue.source.byte_ranges import ByteRange, coalesce
 
 MAX_FETCH = 64 << 20
@@ -59,21 +65,15 @@ def plan_requests(
     for part in sorted(parts, key=lambda part: part.range):
         for piece, inside in _cut(part.range, cached):
             by_cached.setdefault(inside, []).append(part if piece == part.range else part._replace(range=piece))
-    requests = [
-        PlannedRequest(path, run, tuple(taken), cached=inside is not None)
-        for inside, pieces in by_cached.items()
-        for run, taken in _merged(pieces, max_gap)
-    ]
+    requests = []
+    for inside, pieces in by_cached.items():
+        waiting = deque(pieces)
+        for run in coalesce((part.range for part in pieces), max_gap=max_gap, max_length=MAX_FETCH):
+            joined = []
+            while waiting and waiting[0].range in run:
+                joined.append(waiting.popleft())
+            requests.append(PlannedRequest(path, run, tuple(joined), cached=inside is not None))
     yield from sorted(requests, key=lambda request: request.range)
-
-
-def _merged(parts: Sequence[Part], max_gap: int) -> Iterator[tuple[ByteRange, list[Part]]]:
-    waiting = deque(parts)
-    for run in coalesce((part.range for part in parts), max_gap=max_gap, max_length=MAX_FETCH):
-        taken = []
-        while waiting and waiting[0].range in run:
-            taken.append(waiting.popleft())
-        yield run, taken
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
@@ -98,3 +98,72 @@ def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
         if end is None or each.start - end > max_gap:
             count, end = count + 1, each.end
     return count
+
+
+_filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "length")
+
+
+class RecordFetch(NamedTuple):
+    """One request for records of one archive."""
+
+    path: str
+    range: ByteRange
+    captures: tuple[Capture, ...]
+    """Captures by offset; bytes between their records are dropped."""
+
+
+def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
+    """Return the requests for records, by archive and offset; near records share one."""
+    for path, group in groupby(sorted(captures, key=_place), key=_filename):
+        waiting = list(group)
+        at = 0
+        for run in coalesce((each.range for each in waiting), max_gap=max_gap, max_length=MAX_FETCH):
+            first = at
+            while at < len(waiting) and waiting[at].range in run:
+                at += 1
+            yield RecordFetch(path, run, tuple(waiting[first:at]))
+
+
+class Cost(NamedTuple):
+    """Cost in seconds: ``requests / rate + bytes / bandwidth``, and a round trip for each wave."""
+
+    rate: float | None = 5.0
+    """Requests a second; None for no limit."""
+    burst: int = 10
+    """Requests before the rate limit applies."""
+    bandwidth: float = 10e6
+    """Bytes a second."""
+    latency: float = 0.1
+    """Seconds until the first byte."""
+    connections: int = 4
+    """Concurrent requests."""
+
+    @property
+    def request(self) -> float:
+        """Seconds of one more request."""
+        return 1 / self.rate if self.rate else self.latency / self.connections
+
+    @property
+    def max_gap(self) -> int:
+        """Bytes that cost as much as a request."""
+        return int(self.request * self.bandwidth)
+
+    def quickest(self, size: int) -> int:
+        """Return the size of the requests that read ``size`` bytes in the shortest time.
+
+        Without a rate limit, several connections have more bandwidth than one, which other estimates do not count.
+        """
+        if self.rate:
+            return size
+        several = sqrt(size / self.bandwidth / self.request) if self.request else self.connections
+        return ceil(size / max(1, round(min(several, self.connections))))
+
+    def price(self, requests: float, size: float) -> float:
+        """Return the seconds that requests and bytes add to a larger plan."""
+        return requests * self.request + size / self.bandwidth
+
+    def seconds(self, requests: int, size: int, waves: int) -> float:
+        if not requests:
+            return 0.0
+        waiting = max(0, requests - self.burst) / self.rate if self.rate else requests * self.latency / self.connections
+        return waiting + size / self.bandwidth + waves * self.latency

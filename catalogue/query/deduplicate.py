@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import flags, numbers, positions
+from catalogue.parquet.arrow_arrays import flags, numbers, positions, true_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Distinct:
         )
         inorder = values.take(order).combine_chunks()
         same = pc.equal(inorder.slice(1), inorder.slice(0, max(0, len(inorder) - 1)))
-        repeats = order.take(positions(numbers(pa.chunked_array([pc.indices_nonzero(same)])) + 1))
+        repeats = order.take(positions(true_positions(same) + 1))
         selected = np.ones(rows.num_rows, np.bool_)
         selected[numbers(pa.chunked_array([repeats]))] = False
         yield from rows.filter(flags(selected)).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""Filters by status, media type and language.
+"""Filters by status, media type, language and time.
 
 ====================  =========================================================
 status                ``200``, ``40x``, ``2xx``
@@ -9,10 +9,12 @@ language              ``isl``: three letters of ISO 639-3
 Several values, in a list or separated by commas, are alternatives. Letter case does not matter.
 """
 
+import calendar
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 
@@ -78,9 +80,14 @@ class Filters:
     def _sql(self, where: Sequence[str], media_type: str) -> str:
         parts = [*where]
         if self.status:
-            parts.append(_any_of("fetch_status", self.status, "x", _status_range))
+            ranges = [(each.replace("x", "0"), each.replace("x", "9")) for each in self.status if "x" in each]
+            between = [f"fetch_status BETWEEN {first} AND {last}" for first, last in ranges]
+            parts.append(_any_of("fetch_status", [each for each in self.status if "x" not in each], between))
         if self.mime:
-            parts.append(_any_of(media_type, self.mime, "*", _starts_with, literal, unknown=_UNKNOWN_TYPE))
+            exact = [literal(each) for each in self.mime if not each.endswith("*") and each != _UNKNOWN_TYPE]
+            others = [f"starts_with({media_type}, {literal(each[:-1])})" for each in self.mime if each.endswith("*")]
+            others += [f"{media_type} IS NULL"] if _UNKNOWN_TYPE in self.mime else []
+            parts.append(_any_of(media_type, exact, others))
         if self.lang:
             listed = ", ".join(map(literal, self.lang))
             parts.append(f"list_has_any(string_split(content_languages, ','), [{listed}])")
@@ -119,28 +126,67 @@ def _language_hint(value: str) -> str:
     return f"did you mean {like}?" if like else "use three letters of ISO 639-3, such as eng"
 
 
-def _any_of(
-    column: str,
-    values: Sequence[str],
-    wildcard: str,
-    range_: Callable[[str, str], str],
-    constant: Callable[[str], str] = str,
-    *,
-    unknown: str = "",
-) -> str:
-    """Return a condition for any of the values; ``wildcard`` ends a prefix, ``unknown`` is null."""
-    exact = [constant(value) for value in values if not value.endswith(wildcard) and value != unknown]
-    parts = [range_(column, value) for value in values if value.endswith(wildcard)]
-    if unknown in values:
-        parts.append(f"{column} IS NULL")
-    if exact:
-        parts.append(f"{column} = {exact[0]}" if len(exact) == 1 else f"{column} IN ({', '.join(exact)})")
+def _any_of(column: str, values: Sequence[str], conditions: Sequence[str]) -> str:
+    """Return a condition that a column has one of the values, or that one of the conditions is true."""
+    parts = [*conditions]
+    if values:
+        parts.append(f"{column} = {values[0]}" if len(values) == 1 else f"{column} IN ({', '.join(values)})")
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
 
 
-def _status_range(column: str, value: str) -> str:
-    return f"{column} BETWEEN {value.replace('x', '0')} AND {value.replace('x', '9')}"
+_DIGITS = len("YYYYMMDDhhmmss")
+Moment = str | int | date
+
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
 
 
-def _starts_with(column: str, value: str) -> str:
-    return f"starts_with({column}, {literal(value.removesuffix('*'))})"
+def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
+    """Convert ``--from`` and ``--to`` to milliseconds since 1970, the end exclusive.
+
+    Both are inclusive as typed: the first 1 to 14 digits of a time as in the CDX API (``2022``, ``20220131``), or an
+    ISO date or time, in UTC unless it has a zone; a date means the day.
+    """
+    from_ms = None if first is None else _milliseconds(_span(str(first))[0])
+    to_ms = None if last is None else _milliseconds(_span(str(last))[1])
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise QueryError(f"the first time {first} lies behind the last time {last}; exchange them")
+    return from_ms, to_ms
+
+
+def _milliseconds(time: datetime) -> int:
+    return int(time.timestamp()) * 1000
+
+
+def _span(text: str) -> tuple[datetime, datetime]:
+    """Return the first time that a text means, and the end, exclusive."""
+    try:
+        shift = timedelta()
+        digits = text
+        if not (text.isascii() and text.isdecimal()):
+            matched = _ISO.fullmatch(text)
+            digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
+            if matched and matched["zone"] not in {None, "Z"}:
+                shift = datetime.fromisoformat(f"2000-01-01T00:00:00{matched['zone']}").utcoffset() or shift
+            datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
+        if not 1 <= len(digits) <= _DIGITS:
+            raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
+        first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
+        return first - shift, last - shift + timedelta(seconds=1)
+    except (ValueError, OverflowError) as error:
+        raise QueryError(
+            f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        ) from error
+
+
+def _from_digits(digits: str) -> datetime:
+    """Return 14 digits as a time, each part within its limits."""
+    year = min(max(int(digits[:4]), 1000), 9998)
+    month = min(max(int(digits[4:6]), 1), 12)
+    day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])
+    hour, minute, second = (
+        min(int(part), most) for part, most in ((digits[8:10], 23), (digits[10:12], 59), (digits[12:], 59))
+    )
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)

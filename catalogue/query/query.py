@@ -1,14 +1,20 @@
-"""A query as users write it: options, Python parameters, JSON parameters or form fields."""
+"""A query as users write it, and its resolution to keys, columns, conditions and times of a dataset."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+import pyarrow as pa
+
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.indexes import AUTO, INDEXES
 from catalogue.errors import QueryError
-from catalogue.query.filters import Filters, Values
-from catalogue.query.times import Moment
-from catalogue.surt import KeyInterval, Match
+from catalogue.parquet.model import NESTED, arrow_type
+from catalogue.query.deduplicate import Distinct
+from catalogue.query.filters import Filters, Moment, Values, time_bounds
+from catalogue.query.key_intervals import Intervals
+from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
+from catalogue.surt import KeyInterval, Match, intersect, merge, parse_key_patterns
 
 
 class QueryOptions(TypedDict, total=False):
@@ -73,6 +79,10 @@ class Query:
         latest: bool = False,
         index: str = AUTO,
     ) -> "Query":
+        try:
+            chosen = Match(match) if match else None
+        except ValueError as error:
+            raise QueryError(f"invalid match {match!r}; use {', '.join(each.value for each in Match)}") from error
         query = cls(
             patterns=_texts(patterns),
             crawls=_texts(crawls or ()),
@@ -83,7 +93,7 @@ class Query:
             from_=from_,
             to=to,
             limit=limit,
-            match=_match(match),
+            match=chosen,
             exact_url=exact_url,
             ordered=ordered,
             unique=unique,
@@ -105,8 +115,72 @@ def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _match(given: Match | str | None) -> Match | None:
-    try:
-        return Match(given) if given else None
-    except ValueError as error:
-        raise QueryError(f"invalid match {given!r}; use {', '.join(each.value for each in Match)}") from error
+def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
+    """Resolve a query of a dataset whose files have the ``stored`` columns and types.
+
+    Returns:
+        The resolved query, and how duplicates are removed, if they are.
+
+    Raises:
+        QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
+    """
+    if (query.from_, query.to) != (None, None) and dataset.time not in stored:
+        raise QueryError(f"{dataset.name} has no column of times, which --from and --to need")
+    if query.exact_url and "url" not in stored:
+        raise QueryError(f"{dataset.name} has no column of URLs, which --exact-url needs")
+    patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
+    known = {*dataset.schema.names}
+    newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in known])
+    if dataset != COMMON_CRAWL and (time := _fine_time(dataset, stored)):
+        newer = newer.append(time)
+    columns = _columns(query, dataset, stored)
+    distinct = _distinct(query, dataset, stored, columns)
+    if distinct:
+        columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
+    first, end = time_bounds(query.from_, query.to)
+    where, where_untyped = query.filters.parsed(query.where, newer, dataset)
+    intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
+    resolved = ResolvedQuery(
+        intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
+        patterns=query.patterns,
+        columns=columns,
+        where=where,
+        where_untyped=where_untyped,
+        from_ms=first,
+        to_ms=end,
+        urls=tuple(pattern.url for pattern in patterns if pattern.url) if query.exact_url else (),
+        limit=None if distinct else query.limit,  # duplicates do not count
+        ordered=query.ordered,
+        table=dataset,
+        newer=newer,
+    )
+    return resolved, distinct
+
+
+def _fine_time(dataset: Dataset, stored: Mapping[str, str]) -> pa.Field | None:
+    """Return the column of times if its files have a finer unit than milliseconds."""
+    kind = arrow_type(stored.get(dataset.time or "", ""))
+    is_fine = pa.types.is_timestamp(kind) and kind.unit in {"us", "ns"}
+    return pa.field(dataset.time, pa.timestamp(kind.unit, "UTC")) if is_fine else None
+
+
+def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[str, ...]:
+    names = query.columns or (CDX_COLUMNS if dataset == COMMON_CRAWL else ("*",))
+    if "*" in names:
+        nested = [name for name, kind in stored.items() if kind == NESTED]
+        # A column that is flat in one file may be nested in another.
+        flat = [name for name in stored if name not in nested and not any(n.startswith(f"{name}.") for n in nested)]
+        names = (*dataset.schema.names, *flat) if dataset == COMMON_CRAWL else (*flat, *dataset.path_columns)
+    return check_columns(names, stored, dataset)
+
+
+def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct | None:
+    if query.unique is None and not query.latest:
+        return None
+    if query.latest and dataset.time is None:
+        raise QueryError(f"{dataset.name} has no column of times, which --latest needs")
+    short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}
+    by = dataset.key if query.unique is None else query.unique
+    (by,) = check_columns([short.get(by, by)], stored, dataset)
+    shown = tuple(dict.fromkeys([*columns, *dataset.path_columns]))
+    return Distinct(by, dataset.time if query.latest else None, query.limit, shown)

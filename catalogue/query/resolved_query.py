@@ -66,7 +66,7 @@ class ResolvedQuery:
 
     intervals: KeyIntervals
     patterns: tuple[str, ...]
-    """As written, for messages."""
+    """The user's spelling, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
@@ -160,17 +160,14 @@ def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
     if key is None or not query.intervals.near(key.bounds):
         return False  # rows without keys do not match
     time = group.chunks.get(query.table.time) if query.table.time else None
-    if time and _refuted_by_time(query, time):
-        return False
+    if time and (known := time.milliseconds):
+        first, last = known
+        if query.to_ms is not None and first >= query.to_ms:
+            return False
+        if query.from_ms is not None and last < query.from_ms:
+            return False
     conditions = query.where.conditions if query.where else ()
     return not any((chunk := group.chunks.get(each.column)) and _refuted(each, chunk) for each in conditions)
-
-
-def _refuted_by_time(query: ResolvedQuery, chunk: ColumnChunk) -> bool:
-    if not (known := chunk.milliseconds):
-        return False
-    first, last = known
-    return (query.to_ms is not None and first >= query.to_ms) or (query.from_ms is not None and last < query.from_ms)
 
 
 def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:

@@ -17,10 +17,10 @@ from catalogue.errors import FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
-from catalogue.read.events import ReadEvents
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import in_flight
 from catalogue.read.residual import Residual
+from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
@@ -62,7 +62,9 @@ def block_pieces(
         for request, response in fetched:
             for rows, last in _matching(request, response, residuals):
                 yield Piece(rows.select(plan.row_schema.names), last)
-            yield Piece(None, _least_after(request))
+            stop, planned = request.read.blocks.stop, request.planned
+            more = stop < planned.reads[-1].blocks.stop
+            yield Piece(None, planned.blocks.key(stop) if more else request.after)
             events.done()
 
 
@@ -94,24 +96,15 @@ def fetch_blocks(
             try:
                 response = next(responses)
                 version = FileVersion(response.total_size, response.etag)
-                _check_version(path, version, versions.setdefault(path, version))
+                first = versions.setdefault(path, version)
+                if first.size != version.size or differ(first.etag, version.etag):
+                    raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
             except FileChanged:
                 events.note_version(crawl, path, None)
                 raise
             if response.etag:
                 events.note_version(crawl, path, version)
             yield request, response
-
-
-def _least_after(request: BlockRequest) -> bytes:
-    """Return a lower bound of the keys in the next blocks; ``END`` if there are none."""
-    stop, planned = request.read.blocks.stop, request.planned
-    return planned.blocks.key(stop) if stop < planned.reads[-1].blocks.stop else request.after
-
-
-def _check_version(path: str, version: FileVersion, first: FileVersion) -> None:
-    if first.size != version.size or differ(first.etag, version.etag):
-        raise FileChanged(f"{path} was replaced while it was read; run the query again")
 
 
 def _matching(

@@ -1,23 +1,18 @@
 """Dask: an executor of a cluster's workers, and DataFrames with a partition for each part of a plan."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
 from catalogue.errors import QueryError, Unreachable
 from catalogue.formatting import without_secrets
-from catalogue.read.dataframes import frame_of
-from catalogue.read.workers import Task, run
 from catalogue.settings import install_command, package_version
 
 if TYPE_CHECKING:
-    import dask.dataframe as dd
-    import pandas as pd
+    pass
 
 _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:/\S*)?")
 _PATIENCE = 10.0
@@ -41,16 +36,14 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterato
     try:
         from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        message = f"a scheduler needs Dask; run: {install_command('dask')}"
-        raise QueryError(message) from error
+        raise QueryError(f"a scheduler needs Dask; run: {install_command('dask')}") from error
     if not _ADDRESS.fullmatch(address):
         message = f"invalid address of a scheduler {without_secrets(address)!r}; use one such as tcp://host:8786"
         raise QueryError(message)
     try:
         client: Any = Client(address, timeout=patience, set_as_default=False)
     except OSError as error:  # TimeoutError among them
-        message = f"no scheduler answers at {address}: {error}"
-        raise Unreachable(message) from error
+        raise Unreachable(f"no scheduler answers at {address}: {error}") from error
     try:
         _check_versions(client)
         yield client.get_executor(pure=False)  # the same question may be asked again
@@ -62,15 +55,13 @@ def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without type
     try:
         versions = set(client.run(package_version).values()) - {package_version()}
     except Exception as error:  # Dask has no class of its own for it
-        message = (
+        raise QueryError(
             f"workers of this cluster lack this package ({error}); install commoncrawl-catalogue where they run, too"
-        )
-        raise QueryError(message) from error
+        ) from error
     if versions:
-        message = (
+        raise QueryError(
             f"workers of this cluster have version {', '.join(versions)} of this package; here is {package_version()}"
         )
-        raise QueryError(message)
 
 
 def machines_and_tasks(executor: Executor) -> tuple[int, int]:
@@ -84,28 +75,6 @@ def machines_and_tasks(executor: Executor) -> tuple[int, int]:
     threads: dict[str, int] = client.nthreads()
     machines = {urlsplit(address).hostname for address in threads}
     return max(1, len(machines)), max(1, sum(threads.values()))
-
-
-def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
-    """Return a Dask DataFrame with a partition for each task; ``nothing`` is an empty table with its columns.
-
-    Raises:
-        QueryError: if Dask is not installed.
-    """
-    try:
-        import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError as error:
-        message = f"to_dask needs Dask; run: {install_command('dask')}"
-        raise QueryError(message) from error
-    like = frame_of(nothing)
-    frame: dd.DataFrame = (
-        dd.from_map(_frame, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)
-    )
-    return frame
-
-
-def _frame(task: Task) -> "pd.DataFrame":
-    return frame_of(run(task).rows)
 
 
 def client_machines() -> int:

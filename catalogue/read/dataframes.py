@@ -1,5 +1,6 @@
-"""Arrow tables to DataFrames of pandas and polars."""
+"""Arrow tables, or parts of a plan, as DataFrames of pandas, polars and Dask."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,11 @@ from catalogue.errors import QueryError
 from catalogue.settings import install_command
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
     import pandas as pd
     import polars as pl
+
+    from catalogue.read.workers import Task
 
 
 def frame_of(table: pa.Table) -> "pd.DataFrame":
@@ -43,5 +47,27 @@ def polars_frame(table: pa.Table) -> "pl.DataFrame":
 def check_polars() -> None:
     """Raise QueryError if polars is not installed."""
     if not find_spec("polars"):
-        message = f"this needs polars; run: {install_command('polars')}"
-        raise QueryError(message)
+        raise QueryError(f"this needs polars; run: {install_command('polars')}")
+
+
+def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
+    """Return a Dask DataFrame with a partition for each task; ``nothing`` is an empty table with its columns.
+
+    Raises:
+        QueryError: if Dask is not installed.
+    """
+    try:
+        import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise QueryError(f"to_dask needs Dask; run: {install_command('dask')}") from error
+    like = frame_of(nothing)
+    frame: dd.DataFrame = (
+        dd.from_map(_run, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)
+    )
+    return frame
+
+
+def _run(task: "Task") -> "pd.DataFrame":
+    from catalogue.read.workers import run  # noqa: PLC0415 - plans do not need it
+
+    return frame_of(run(task).rows)

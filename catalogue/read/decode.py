@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, starmap
+from itertools import chain, pairwise, starmap
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.arrow_arrays import integer, positions, text
+from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions, text
+from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import (
     PART_BYTES,
@@ -22,13 +23,9 @@ from catalogue.parquet.splice import (
     splice_dictionary,
 )
 from catalogue.plan.crawl_plan import ColumnRead
-from catalogue.read.bundle import Bundle, RowRuns
-from catalogue.read.prefetch import LoadedRowGroup
+from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
+from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 
-BATCH_ROWS = 1 << 16
-"""Maximum rows of a batch."""
-BATCH_BYTES = 64 << 20
-"""Uncompressed bytes of a batch, about."""
 MAX_PAGE = 256 << 20
 """Maximum uncompressed bytes of a page; writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024
@@ -144,27 +141,19 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     if read.index is None and chunk.dictionary_page_offset is not None:
         dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
     num_rows = sum(map(len, read.rows))
-    headers = _headers(group, read, data, num_rows)
+    known = group.headers.get(chunk.column.name)
+    if known is None:
+        headers = list(page_headers(data, num_rows))
+    else:
+        headers = [page_header(data)] if read.dictionary else []
+        if read.dictionary and (headers[0].data_page or headers[0].size != len(read.dictionary)):
+            raise BadPageIndex("the bytes before its first data page are not one dictionary page")
+        headers += [known[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
     data = data[: sum(header.size for header in headers)]  # no decoder reads on
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
-        message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
-        raise ValueError(message)
+        raise ValueError(f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most")
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
-
-
-def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
-    checked = group.headers.get(read.chunk.column.name)
-    if checked is None:
-        return list(page_headers(data, num_rows))
-    pages = [checked[page] for run in read.pages for page in run]
-    if read.dictionary is None:
-        return pages
-    dictionary = page_header(data)
-    if dictionary.data_page or dictionary.size != len(read.dictionary):
-        message = "the bytes before its first data page are not one dictionary page"
-        raise BadPageIndex(message)
-    return [dictionary, *pages]
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:
@@ -214,8 +203,7 @@ def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Arr
         has_all = numbers[-1] - numbers[0] + 1 == len(numbers)
         at = here - numbers[0] if has_all else np.searchsorted(numbers, here)
         if not np.array_equal(numbers[at], here):
-            message = "a row that may match is in no page that was decoded"
-            raise BadPageIndex(message)
+            raise BadPageIndex("a row that may match is in no page that was decoded")
         if len(here):
             yield values if len(here) == len(values) else values.take(positions(at))
 
@@ -247,8 +235,7 @@ def aligned(
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
-            message = f"{bundle.where}: column {ended} ends early"
-            raise BadFooter(message)
+            raise BadFooter(f"{bundle.where}: column {ended} ends early")
         every = [
             pending[name].slice(0, length)
             if name in pending
@@ -260,12 +247,6 @@ def aligned(
         yield pa.Table.from_arrays(every, schema=schema)
         pending = {name: piece.slice(length) for name, piece in pending.items()}
         rows = rows[length:]
-
-
-def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    for start in range(0, rows.num_rows, step):
-        yield from rows.slice(start, step).combine_chunks().to_batches()
 
 
 def _known(name: str, values: pa.Array) -> pa.Array:
@@ -290,6 +271,61 @@ def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None
             try:
                 rows.column(name).validate(full=True)
             except pa.ArrowInvalid as error:
-                message = f"{bundle.where}, column {name}: {' '.join(str(error).split())}"
-                raise BadFooter(message) from error
+                raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
     return rows
+
+
+def checked(bundle: Bundle, reads: Sequence[ColumnRead], numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+    """Yield the keys of a bundle, with the numbers of their rows, after checking them.
+
+    Raises:
+        BadFooter: if a key is outside the bounds in the footer, by which other queries skip the row group.
+        BadPageIndex: if a key is outside the bounds of its page, or the number of nulls differs.
+    """
+    checks = [_RowGroupCheck(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
+    for numbers, values in numbered:
+        keys = values.cast(pa.binary())
+        for check, part, start in zip(checks, bundle.parts(numbers), bundle.starts.tolist(), strict=False):
+            if part.start < part.stop:
+                check(numbers[part] - start, keys.slice(part.start, part.stop - part.start))
+        yield numbers, values
+
+
+class _RowGroupCheck:
+    def __init__(self, group: LoadedRowGroup, read: ColumnRead) -> None:
+        bounds = read.chunk.bounds
+        self._footer = bounds if bounds and bounds.order is Order.UNSIGNED else None
+        self._where = group.where
+        self._index, self._offsets = group.read.key_index, read.index
+        pages = len(read.index) if read.index else 0
+        self._rows, self._nulls = [0] * pages, [0] * pages
+
+    def __call__(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
+        if self._index is None or self._offsets is None:
+            self._check_footer(least_and_greatest(keys))
+            return
+        pages = np.searchsorted(self._offsets.first_rows, rows, side="right") - 1
+        cuts = (np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist()
+        for first, after in pairwise([0, *cuts, len(pages)]):
+            part, page = keys.slice(first, after - first), int(pages[first])
+            found = least_and_greatest(part)
+            self._check_footer(found)
+            if not _are_inside(found, self._index.bounds[page]):
+                raise BadPageIndex(f"page {page} of the keys holds keys that its index denies")
+            self._rows[page] += len(part)
+            self._nulls[page] += part.null_count
+            counts, size = self._index.null_counts, len(self._offsets.rows(range(page, page + 1)))
+            if counts is not None and self._rows[page] >= size and counts[page] != self._nulls[page]:
+                raise BadPageIndex(f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies")
+
+    def _check_footer(self, found: tuple[bytes, bytes] | None) -> None:
+        if self._footer and not _are_inside(found, self._footer):
+            raise BadFooter(
+                f"{self._where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
+                "run: catalogue check --read-subset 100%"
+            )
+
+
+def _are_inside(found: tuple[bytes, bytes] | None, bounds: Bounds | None) -> bool:
+    """Return whether keys are between bounds; without bounds there must be no keys."""
+    return found is None or (bounds is not None and bounds.min <= found[0] and found[1] <= bounds.max)

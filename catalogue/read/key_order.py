@@ -4,22 +4,24 @@ It follows from the returned rows alone, so both indexes return the rows of a cr
 overlap, rows wait until no row with a lower key can follow.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import accumulate, chain, islice
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import text
+from catalogue.atomic_files import named
+from catalogue.parquet.arrow_arrays import booleans, integers, joined, positions, text, true_positions
 from catalogue.plan.plan import ReadPlan, Section, sections
+from catalogue.query.key_intervals import KeyTexts
 from catalogue.query.resolved_query import schema_of
-from catalogue.read.decode import BATCH_ROWS
-from catalogue.read.row_order import RowOrder, is_all
-from catalogue.read.waiting_rows import WaitingRows
+from catalogue.read.streams import BATCH_ROWS
 from catalogue.surt import END
 
 
@@ -39,7 +41,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
     """
     if plan.files and plan.blocks and not plan.stops_early:
         # The requests for the first rows of both start here.
-        columnar, blocks = map(_started, (columnar, blocks))
+        columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
     if plan.query.is_inorder:
         of_files, of_blocks = iter(columnar), iter(blocks)
         return in_key_order(plan, (of_blocks if section.blocks else of_files for section in sections(plan)))
@@ -62,21 +64,21 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
     for section, of_section in zip(sections(plan), pieces, strict=True):
         with ExitStack() as stack:
             waiting = [stack.enter_context(closing(WaitingRows(schema, order))) for _ in section.subsets]
-            for rows, least in _until_end(of_section):
+            for rows, least in of_section:
                 if rows is not None:
-                    _add(rows.select(names), section, waiting)
+                    every = rows.select(names)
+                    for subset, of_subset in zip(section.subsets, waiting, strict=True):
+                        is_in = pc.equal(every.column("subset"), text(subset)) if len(waiting) > 1 else None
+                        some = every if is_in is None else every.filter(is_in)
+                        if some.num_rows:
+                            of_subset.add(some)
                 yield from waiting[0].below(least)
                 for later in waiting[1:]:
                     yield from later.below(b"")
+                if least == END:
+                    break
             for later in waiting[1:]:
                 yield from later.below(END)
-
-
-def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> None:
-    for subset, of_subset in zip(section.subsets, waiting, strict=True):
-        some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
-        if some.num_rows:
-            of_subset.add(some)
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -90,18 +92,6 @@ def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table])
     inorder = everything.sort_by([(name, "ascending") for name in order])
     for start in range(0, inorder.num_rows, BATCH_ROWS):
         yield inorder.slice(start, BATCH_ROWS).cast(schema)
-
-
-def _started(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    rest = iter(pieces)
-    return chain([*islice(rest, 1)], rest)
-
-
-def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    for piece in pieces:
-        yield piece
-        if piece.least == END:
-            return
 
 
 class GroupsLeft:
@@ -128,9 +118,11 @@ class KeysLeft:
     def __init__(self, pieces: Iterable[pa.BinaryArray]) -> None:
         self._pieces = [piece for piece in pieces if len(piece)]
         self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
-        self._ascend = [_ascends(piece) for piece in self._pieces]
-        leasts = [_least(piece, ascends) for piece, ascends in zip(self._pieces, self._ascend, strict=True)]
-        self._after = [*accumulate(reversed(leasts), min, initial=END)][::-1]
+        self._ascend = [not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:])) for keys in self._pieces]
+        ends = zip(self._pieces, self._ascend, strict=True)
+        leasts = [(keys[0] if ascend else pc.min_max(keys).values()[0]).as_py() for keys, ascend in ends]
+        known = (END if least is None else least for least in reversed(leasts))
+        self._after = [*accumulate(known, min, initial=END)][::-1]
         """Least key from each piece on."""
 
     def at(self, row: int) -> bytes:
@@ -142,11 +134,222 @@ class KeysLeft:
         return min(key, self._after[number + 1])
 
 
-def _ascends(keys: pa.BinaryArray) -> bool:
-    return not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:]))
+class Ascending:
+    """Rows whose keys ascend."""
+
+    def __init__(self, rows: pa.Table, keys: pa.BinaryArray, *, are_distinct: bool) -> None:
+        """Use rows and their keys, without nulls; ``are_distinct`` says that all differ."""
+        self.rows, self.keys, self.are_distinct = rows, keys, are_distinct
+        self.size: int = rows.nbytes
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def first(self) -> bytes:
+        key: bytes = self.keys[0].as_py()
+        return key
+
+    @property
+    def last(self) -> bytes:
+        key: bytes = self.keys[-1].as_py()
+        return key
+
+    def slice(self, start: int, stop: int) -> "Ascending":
+        length = stop - start
+        rows, keys = self.rows.slice(start, length), self.keys.slice(start, length)
+        return Ascending(rows, keys, are_distinct=self.are_distinct)
+
+    def copy(self) -> "Ascending":
+        """Copy the rows without other rows in their buffers."""
+        order = positions(np.arange(len(self)))
+        return Ascending(self.rows.take(order), self.keys.take(order), are_distinct=self.are_distinct)
 
 
-def _least(keys: pa.BinaryArray, ascends: bool) -> bytes:  # noqa: FBT001
-    scalar = keys[0] if ascends else pc.min_max(keys).values()[0]
-    least: bytes = scalar.as_py() if scalar.is_valid else END
-    return least
+class RowOrder:
+    """The order of the rows of a crawl and subset: by key, byte by byte, then by some columns; nulls come last."""
+
+    def __init__(self, key: str, others: Sequence[str]) -> None:
+        self._key, self._others = key, tuple(others)
+
+    def by_key(self, *tables: pa.Table) -> Ascending:
+        """Sort the rows of tables by key alone; all have keys."""
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        keys = self.keys_of(rows)
+        if is_all(pc.less(keys[:-1], keys[1:])):
+            return Ascending(rows, keys, are_distinct=True)
+        if not is_all(pc.less_equal(keys[:-1], keys[1:])):
+            order = pc.sort_indices(keys)
+            rows, keys = rows.combine_chunks().take(order), keys.take(order)
+        return Ascending(rows, keys, are_distinct=False)
+
+    def keys_of(self, rows: pa.Table) -> pa.BinaryArray:
+        return joined(rows.column(self._key)).cast(pa.binary())
+
+    def complete(self, parts: Sequence[Ascending]) -> pa.Table:
+        found = parts[0] if len(parts) == 1 else self.by_key(*(part.rows for part in parts))
+        if found.are_distinct or not self._others:
+            return found.rows
+        first = true_positions(pc.equal(found.keys[:-1], found.keys[1:]))
+        if not len(first):
+            return found.rows
+        columns = found.rows.select(self._others).combine_chunks()
+        is_wrong = _is_greater(columns, first)
+        if not is_wrong.any():
+            return found.rows
+        # Sort only the runs of equal keys of which some rows are not in order.
+        runs = np.cumsum(np.diff(first, prepend=first[0] - 1) > 1)
+        is_wrong = np.isin(runs, runs[is_wrong])
+        first, runs = first[is_wrong], runs[is_wrong]
+        is_last = np.append(np.diff(runs) > 0, True)
+        rows = np.insert(first, np.flatnonzero(is_last) + 1, first[is_last] + 1)
+        runs = np.insert(runs, np.flatnonzero(is_last) + 1, runs[is_last])
+        order = np.arange(len(found))
+        order[rows] = rows[_order(runs, columns, rows)]
+        return found.rows.combine_chunks().take(positions(order))
+
+
+def is_all(values: pa.BooleanArray) -> bool:
+    """Return whether all values are true; null is not."""
+    return bool(pc.all(values, skip_nulls=False, min_count=0).as_py())
+
+
+def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
+    """Order rows by the ascending numbers of their runs, and then by columns."""
+    order = _sorted(runs, columns.select([0]).take(positions(rows)))
+    values = columns.column(0).combine_chunks().take(positions(rows[order]))
+    one, other = values[:-1], values[1:]
+    are_equal = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
+    is_tie = are_equal & (runs[order][1:] == runs[order][:-1])
+    if columns.num_columns > 1 and is_tie.any():  # the first column, such as the time, decides nearly always
+        at = np.flatnonzero(np.isin(runs[order], runs[order][1:][is_tie]))
+        order[at] = order[at][_sorted(runs[order][at], columns.take(positions(rows[order][at])))]
+    return order
+
+
+def _sorted(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
+    names = [str(number) for number in range(1 + columns.num_columns)]
+    table = pa.Table.from_arrays([positions(runs), *columns.columns], names=names)
+    return integers(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])).astype(np.int64)
+
+
+def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
+    """Return which rows are greater than the next one."""
+    found = np.zeros(len(rows), np.bool_)
+    places = np.arange(len(rows))
+    """Rows whose first columns are equal to those of the next row."""
+    for column in columns.columns:
+        values = column.combine_chunks()
+        one, other = (values.take(positions(rows[places] + step)) for step in (0, 1))
+        is_after = _flags(pc.greater(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_valid(other)))
+        is_before = _flags(pc.less(one, other)) | (_flags(pc.is_valid(one)) & _flags(pc.is_null(other)))
+        found[places[is_after]] = True
+        places = places[~(is_after | is_before)]
+        if not len(places):
+            break
+    return found
+
+
+def _flags(values: pa.BooleanArray) -> np.ndarray:
+    """Return which values are true; null is not."""
+    return booleans(pc.fill_null(values, fill_value=False)) if values.null_count else booleans(values)
+
+
+_MOST = 64 << 20
+_BATCH_BYTES, _LEAST_BATCH_BYTES = 1 << 20, 1 << 16
+"""Bytes of a batch in the file, and the least: a batch of each run is in memory."""
+
+
+class _Spilled(NamedTuple):
+    """A batch in the file."""
+
+    offset: int
+    length: int
+    first: bytes
+    """Its least key."""
+    last: bytes
+    are_distinct: bool
+
+
+class WaitingRows:
+    """Rows of a crawl and subset, which are returned by key."""
+
+    def __init__(self, schema: pa.Schema, order: RowOrder, most: int = _MOST) -> None:
+        """Keep at most about ``most`` bytes in memory."""
+        self._schema, self._order, self._most = schema, order, most
+        self._runs: list[deque[Ascending | _Spilled]] = []
+        """Parts, each of which has no lower keys than the one before it."""
+        self._bytes = 0
+        self._stack = ExitStack()
+        self._end = 0
+        """End of the file."""
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def add(self, rows: pa.Table) -> None:
+        part = self._order.by_key(rows)
+        self._bytes += part.size
+        for run in self._runs:
+            if run[-1].last <= part.first:
+                run.append(part)
+                return
+        self._runs.append(deque([part]))
+
+    def below(self, least: bytes) -> Iterator[pa.Table]:
+        """Yield the rows with lower keys than ``least``; later rows must not have such keys.
+
+        Raises:
+            OSError: if the disk is full.
+        """
+        while runs := [run for run in self._runs if run[0].first < least]:
+            # All rows of at least one part.
+            end = min(least, *(run[0].last + b"\0" for run in runs))
+            parts = [part for run in runs for part in self._take(run, end)]
+            self._runs = [run for run in self._runs if run]
+            yield self._order.complete(parts)
+        if self._bytes > self._most:
+            self._spill()
+
+    def _take(self, run: deque[Ascending | _Spilled], end: bytes) -> Iterator[Ascending]:
+        """Remove the rows with lower keys than ``end`` from a run; yield them."""
+        while run and run[0].first < end:
+            first = run.popleft()
+            if isinstance(first, _Spilled):
+                self._file.seek(first.offset)
+                batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(first.length)), self._schema)
+                rows = pa.Table.from_batches([batch])
+                part = Ascending(rows, self._order.keys_of(rows), are_distinct=first.are_distinct)
+            else:
+                part = first
+                self._bytes -= part.size
+            count = len(part) if part.last < end else bisect_left(KeyTexts(part.keys), end)
+            yield part.slice(0, count)
+            if count < len(part):
+                rest = part.slice(count, len(part))
+                rest = rest.copy() if len(rest) <= count else rest  # so that the others can be freed
+                run.appendleft(rest)
+                self._bytes += rest.size
+
+    def _spill(self) -> None:
+        with named("the folder for temporary files (TMPDIR)"):
+            if not self._end:
+                self._file = self._stack.enter_context(TemporaryFile())  # noqa: SIM115 - the stack closes it
+            for run in self._runs:
+                parts = [*run]
+                run.clear()
+                for part in parts:
+                    run.extend([part] if isinstance(part, _Spilled) else self._written(part))
+        self._bytes = 0
+
+    def _written(self, part: Ascending) -> Iterator[_Spilled]:
+        most = max(_LEAST_BATCH_BYTES, min(_BATCH_BYTES, self._most // (4 * len(self._runs))))
+        step = max(1, len(part) * most // max(1, part.size))
+        for start in range(0, len(part), step):
+            some = part.slice(start, min(start + step, len(part)))
+            (batch,) = some.rows.combine_chunks().to_batches()
+            data = batch.serialize()
+            self._file.seek(self._end)
+            self._file.write(data)
+            yield _Spilled(self._end, data.size, some.first, some.last, part.are_distinct)
+            self._end += data.size

@@ -17,14 +17,12 @@ from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
-from catalogue.read.bundle import Bundle, bundle_sizes, is_read_whole
-from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, batches_of, decode, requested, valid
-from catalogue.read.events import ReadEvents
-from catalogue.read.key_checks import checked
+from catalogue.query.resolved_query import DRAWN_ORDER
+from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
-from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
+from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.residual import Residual
+from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of
 from catalogue.source.checks import Response, Source
 
 if TYPE_CHECKING:
@@ -54,8 +52,7 @@ def read(
         QueryError: if ``where`` fails on a row.
     """
     if not plan.is_ready:
-        message = "the page indexes of the plan must be fetched first, and its searches made"
-        raise UnplannedRead(message)
+        raise UnplannedRead("the page indexes of the plan must be fetched first, and its searches made")
     left = plan.query.limit
     if left == 0:
         return
@@ -175,35 +172,31 @@ class _Reading:
 
         After an error, the row groups are tried one by one.
         """
-        if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
-            yield bundle.groups[0]
+        only = bundle.groups[0]
+        if len(bundle.groups) == 1 and only.read.key_index is None and not only.read.later:
+            yield only
             return
         try:
             for group in bundle.groups:
                 group.check(later=False)
             chosen = self._decide(bundle)
         except FormatError as error:
-            yield from self._apart(bundle, error)
+            if len(bundle.groups) > 1:
+                for group in bundle.groups:
+                    yield from self._choose(Bundle([group]))
+            elif isinstance(error, BadPageIndex):
+                yield self._whole(bundle.groups[0], error)
+            else:
+                raise
         else:
             yield chosen
 
-    def _apart(self, bundle: Bundle, error: FormatError) -> Iterator[_Waiting | LoadedRowGroup]:
-        if len(bundle.groups) > 1:
-            for group in bundle.groups:
-                yield from self._choose(Bundle([group]))
-        elif isinstance(error, BadPageIndex):
-            yield self._whole(bundle.groups[0], error)
-        else:
-            raise error
-
-    def _query(self, group: LoadedRowGroup) -> ResolvedQuery:
-        return self._plan.query.of(untyped=group.read.untyped)
-
-    def _residual(self, bundle: Bundle) -> Residual:
-        return self._residuals[bundle.groups[0].read.untyped]
+    def _residual(self, group: LoadedRowGroup) -> Residual:
+        return self._residuals[group.read.untyped]
 
     def _decide(self, bundle: Bundle) -> _Waiting:
-        query, residual = self._query(bundle.groups[0]), self._residual(bundle)
+        residual = self._residual(bundle.groups[0])
+        query = residual.query
         candidates = bundle.candidates
         columns = {}
         for reads in bundle.columns:
@@ -225,21 +218,19 @@ class _Reading:
             start += table.num_rows
             size += matching.nbytes
             if size > _MOST_DECIDED:
-                message = f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes"
-                raise BadPageIndex(message)
+                raise BadPageIndex(f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes")
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
         parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
         chosen = Bundle([group.narrowed(rows[part] - begin) for group, part, begin in parts])
         if chosen.groups[0].read.drawn:
             decided = decided.append_column(*_order_column(chosen, rows))
-        return _Waiting(chosen, rows, decided, list(self._second_wave(chosen)))
-
-    def _second_wave(self, bundle: Bundle) -> Iterator[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]:
-        for group in bundle.groups:
-            reads = [read for read in group.read.columns if read.later and group.read.rows]
-            for fetch in plan_second_wave(group.file, group.read.ordinal, reads, self._plan.cost):
-                yield group, fetch, self._arrivals.submit(fetch)
+        later = []
+        for group in chosen.groups:
+            columns_later = [read for read in group.read.columns if read.later and group.read.rows]
+            requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
+            later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
+        return _Waiting(chosen, rows, decided, later)
 
     # ---- their values ----
 
@@ -275,7 +266,7 @@ class _Reading:
 
     def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
         """Yield the chosen rows of a bundle after its bytes have arrived."""
-        bundle, decided = each.bundle, each.decided
+        bundle, decided, residual = each.bundle, each.decided, self._residual(each.bundle.groups[0])
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -284,13 +275,13 @@ class _Reading:
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
-        undecided = {*self._query(bundle.groups[0]).tested_columns} - {*decided.column_names}
+        undecided = {*residual.query.tested_columns} - {*decided.column_names}
         keys = self._keys_left(decided.column(self._key).chunks)
         stop = 0
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
-            rows, _ = self._residual(bundle).keep(tested, decided=decided.column_names)
+            rows, _ = residual.keep(tested, decided=decided.column_names)
             if rows.num_rows:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
@@ -302,7 +293,7 @@ class _Reading:
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[_Rows]:
         """Yield the rows of a row group that is read whole."""
-        bundle = Bundle([group])
+        bundle, residual = Bundle([group]), self._residual(group)
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
@@ -312,7 +303,9 @@ class _Reading:
             values = (values for _, values in numbered)
             if read.chunk.column.name == self._key and self._left:
                 first = [*values]  # all keys are known before the first row is returned
-                keys, values = self._keys_left(first), _each(first)
+                keys = self._keys_left(first)
+                first.reverse()
+                values = (first.pop() for _ in range(len(first)))  # and free them
             columns[read.chunk.column.name] = values
         numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
         stop = 0
@@ -325,8 +318,8 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
-            tested = valid(rows, bundle, self._query(group).tested_columns)
-            matching, _ = self._residual(bundle).keep(tested)
+            tested = valid(rows, bundle, residual.query.tested_columns)
+            matching, _ = residual.keep(tested)
             if matching.num_rows:
                 yield valid(matching, bundle), keys.at(stop) if keys else b""
 
@@ -352,13 +345,6 @@ class _Reading:
             for _, future in arriving:
                 future.cancel()
         return whole
-
-
-def _each(values: list[pa.Array]) -> Generator[pa.Array, None, None]:
-    """Yield values, and forget them."""
-    values.reverse()
-    while values:
-        yield values.pop()
 
 
 def _count(each: _Waiting | LoadedRowGroup) -> int:

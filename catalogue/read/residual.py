@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet import arrow_arrays
-from catalogue.parquet.arrow_arrays import flags, moment, positions
+from catalogue.parquet.arrow_arrays import flags, joined, moment, positions, true_positions
 from catalogue.query.resolved_query import ResolvedQuery
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ class Residual:
     """Applies the conditions of a query to rows."""
 
     def __init__(self, query: ResolvedQuery, connection: "duckdb.DuckDBPyConnection | None") -> None:
-        self._query = query
+        self.query = query
         self._urls = frozenset(query.urls)
         self._connection = connection
 
@@ -28,7 +27,7 @@ class Residual:
 
         Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
         """
-        query, table = self._query, self._query.table
+        query, table = self.query, self.query.table
         known = {*rows.column_names, *table.path_columns}
         numbers = np.arange(rows.num_rows)
 
@@ -39,10 +38,10 @@ class Residual:
             nonlocal rows, numbers
             if pc.all(mask, skip_nulls=False, min_count=0).as_py():
                 return
-            rows, numbers = rows.filter(mask), numbers[_true_positions(mask)]
+            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
 
         if new(table.key) and not query.with_nulls:
-            filtered(query.intervals.mask(_array(rows.column(table.key))))
+            filtered(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
         if table.time and query.from_ms is not None and new(table.time):
             filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
         if table.time and query.to_ms is not None and new(table.time):
@@ -56,12 +55,3 @@ class Residual:
             matching = where_positions(query.where, rows, self._connection)
             rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers
-
-
-def _true_positions(mask: pa.BooleanArray | pa.ChunkedArray) -> np.ndarray:
-    return arrow_arrays.numbers(pa.chunked_array([pc.indices_nonzero(mask)]))
-
-
-def _array(keys: pa.ChunkedArray) -> pa.BinaryArray:
-    # Combining copies even a single chunk.
-    return (keys.chunk(0) if keys.num_chunks == 1 else keys.combine_chunks()).cast(pa.binary())

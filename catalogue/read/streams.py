@@ -1,14 +1,24 @@
-"""Streams of rows that other threads consume."""
+"""Streams of rows: in batches, with callbacks, and in turns with other streams."""
 
 import atexit
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from catalogue.errors import SourceError
+from catalogue.source.byte_ranges import FileVersion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
+
+BATCH_ROWS = 1 << 16
+"""Maximum rows of a batch."""
+BATCH_BYTES = 64 << 20
+"""Uncompressed bytes of a batch, about."""
 
 _LAST_WAIT = 10.0
 """Seconds that the end of the process waits for a stream."""
@@ -32,8 +42,7 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
         while True:
             with turns.lock:
                 if turns.ended:
-                    message = "the process ends while a result is read"
-                    raise SourceError(message)
+                    raise SourceError("the process ends while a result is read")
                 item = next(items, None)
             if item is None:
                 return
@@ -50,3 +59,23 @@ def _end() -> None:
         turns.ended = True
         if turns.lock.acquire(timeout=_LAST_WAIT):
             turns.lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvents:
+    """Callbacks of reading."""
+
+    notify: Callable[[str], None] = lambda _: None
+    """Called with a sentence about an invalid index."""
+    uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
+    """Called with a crawl and rows that were wrongly counted by an invalid index; they are read instead."""
+    done: Callable[[], None] = lambda: None
+    """Called after each row group, and after each request for blocks."""
+    note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
+    """Called with crawl, path and version of each file with blocks; with None if it is not the expected version."""
+
+
+def batches_of(rows: "pa.Table") -> "Iterator[pa.RecordBatch]":
+    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    for start in range(0, rows.num_rows, step):
+        yield from rows.slice(start, step).combine_chunks().to_batches()

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Protocol, TypeVar
@@ -11,14 +11,22 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
+from catalogue.parquet.arrow_arrays import least_and_greatest
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.page_index import cut_bounds
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan, sections
-from catalogue.plan.split import sliced
-from catalogue.read.decode import batches_of
-from catalogue.read.events import ReadEvents
+from catalogue.plan.requests import PlannedRequest
+from catalogue.query.key_intervals import KeyIntervals
+from catalogue.read.decode import decode, valid
 from catalogue.read.key_order import Piece, in_key_order, in_time_order
+from catalogue.read.prefetch import Bundle, Prefetcher
 from catalogue.read.reader import read
+from catalogue.read.streams import ReadEvents, batches_of
 from catalogue.settings import Settings, load_settings
+from catalogue.source.checks import Source
 from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
 from catalogue.surt import END
 
 SLICE = 64 << 20
@@ -71,20 +79,26 @@ def run(task: Task) -> TaskResult:
         SourceError: if it cannot be read.
         QueryError: if ``where`` fails on a row.
     """
-    settings = on_worker(task.settings)
     messages: list[str] = []
     uncounted: list[tuple[str, int]] = []
     events = ReadEvents(messages.append, lambda *each: uncounted.append(each))
-    with closing(open_source(settings.source, settings, notify=messages.append)) as source:
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
-        try:
-            with closing(read(task.plan, source, executor, events)) as batches:
-                rows = [*batches]
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-        table = pa.Table.from_batches(rows, task.plan.schema)
+    with _opened(task.settings, messages.append) as (source, executor):
+        with closing(read(task.plan, source, executor, events)) as batches:
+            table = pa.Table.from_batches(batches, task.plan.schema)
         groups = task.plan.row_groups
         return TaskResult(table, tuple(messages), tuple(uncounted), groups, source.requests, source.bytes)
+
+
+@contextmanager
+def _opened(settings: Settings, notify: Callable[[str], None]) -> Iterator[tuple[PoliteSource, Executor]]:
+    """Open the source of a task, with threads that make requests."""
+    settings = on_worker(settings)
+    with closing(open_source(settings.source, settings, notify=notify)) as source:
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
+        try:
+            yield source, executor
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def on_worker(settings: Settings) -> Settings:
@@ -149,8 +163,7 @@ class Workers:
             # Dask has classes of its own for it, and is not to be imported to know them.
             if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
                 why = str(error) or type(error).__name__
-                message = f"workers were lost and their work with them ({why}); run it again"
-                raise WorkersLost(message) from error
+                raise WorkersLost(f"workers were lost and their work with them ({why}); run it again") from error
             raise
         finally:
             for future in under_way:
@@ -160,8 +173,7 @@ class Workers:
         try:
             return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
-            message = f"the executor takes no work ({error})"
-            raise WorkersLost(message) from error
+            raise WorkersLost(f"the executor takes no work ({error})") from error
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
@@ -212,3 +224,122 @@ def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: R
         for _ in range(done.row_groups):
             events.done()
         yield done.rows
+
+
+def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
+    """Divide a plan whose page indexes have been fetched into parts of about ``size`` bytes, in its order.
+
+    Row groups that share a request stay together.
+    """
+    for each in plan.crawls:
+        crawl = replace(each, counted=0, missing=(), defects=(), other=None)
+        for part, intervals in _parts(crawl, plan.query.intervals, size):
+            yield replace(plan, query=replace(plan.query, intervals=intervals), crawls=(part,), unlisted=())
+
+
+def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
+    by_path: dict[str, list[list[PlannedRequest]]] = {}
+    for number, wave in enumerate(crawl.waves):
+        for fetch in wave:
+            waves = by_path.setdefault(fetch.path, [[] for _ in crawl.waves])
+            waves[number].append(fetch)
+    for file in crawl.files:
+        waves = by_path.get(file.file.path, [])
+        for groups in _together(file, waves, size):
+            ordinals = {group.ordinal for group in groups}
+            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
+            part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
+            spans = (intervals.span(group.columns[0].chunk.bounds) for group in groups)
+            starts, stops = zip(*spans, strict=True)
+            yield replace(part, waves=tuple(wave for wave in mine if wave)), intervals.part(min(starts), max(stops))
+    for planned in crawl.blocks:
+        for of_blocks in _of_blocks(planned, size):
+            requests = tuple(PlannedRequest(read.path, read.range, ()) for read in of_blocks.reads)
+            yield replace(crawl, files=(), blocks=(of_blocks,), waves=(requests,)), of_blocks.intervals
+
+
+def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
+    start, received = 0, 0
+    for number, of_shard in enumerate(planned.reads, 1):
+        received += len(of_shard.range)
+        if received >= size or number == len(planned.reads):
+            reads = planned.reads[start:number]
+            first, stop = reads[0].blocks.start, reads[-1].blocks.stop
+            blocks = planned.blocks.part(first, stop)
+            end = blocks.key(stop - first) if stop - first < len(blocks) else END
+            yield replace(
+                planned,
+                blocks=blocks,
+                reads=tuple(
+                    each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
+                ),
+                intervals=planned.intervals.between(blocks.key(0), end),
+                pins=planned.pins[start:number],
+            )
+            start, received = number, 0
+
+
+def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
+    """Yield runs of row groups of a file that share no request."""
+    sizes: dict[int, int] = {}
+    goes_on: set[int] = set()
+    for fetch in (fetch for wave in waves for fetch in wave):
+        ordinals = sorted({part.row_group for part in fetch.parts})
+        sizes[ordinals[0]] = sizes.get(ordinals[0], 0) + len(fetch.range)
+        # Of a request for several, each but the last goes on into the next that is read.
+        goes_on.update(group.ordinal for group in file.row_groups if ordinals[0] <= group.ordinal < ordinals[-1])
+    run: list[PlannedRowGroup] = []
+    size_so_far = 0
+    for group in file.row_groups:
+        run.append(group)
+        size_so_far += sizes.get(group.ordinal, 0)
+        if size_so_far >= size and group.ordinal not in goes_on:
+            yield run
+            run, size_so_far = [], 0
+    if run:
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsResult:
+    """The result of ``run_bounds``."""
+
+    bounds: dict[int, Bounds]
+    messages: tuple[str, ...]
+    requests: int
+    bytes: int
+
+
+def run_bounds(task: Task) -> BoundsResult:
+    """Read the key columns of a plan for ``read_bounds``, in any process where this package is installed.
+
+    Raises:
+        SourceError: if the keys cannot be read.
+        BadFooter: see ``read_bounds``.
+    """
+    messages: list[str] = []
+    with _opened(task.settings, messages.append) as (source, executor):
+        bounds = read_bounds(task.plan, source, executor)
+        return BoundsResult(bounds, tuple(messages), source.requests, source.bytes)
+
+
+def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
+    """Return the bounds of the keys of each row group that has keys.
+
+    The plan reads the complete key columns of row groups of one file.
+
+    Raises:
+        SourceError: if a request fails.
+        BadFooter: if the bytes are not those of a column of texts.
+    """
+    found: dict[int, Bounds] = {}
+    with closing(Prefetcher(plan, source, executor).groups()) as groups:
+        for group in groups:
+            bundle, key = Bundle([group]), group.read.columns[0]
+            ends: list[bytes] = []
+            for _, values in decode(bundle, [key], pa.string()):
+                keys = valid(pa.table({key.chunk.column.name: values}), bundle).column(0).chunk(0)
+                ends += least_and_greatest(keys.cast(pa.binary())) or ()
+            if ends:
+                found[group.read.ordinal] = cut_bounds(min(ends), max(ends))
+    return found

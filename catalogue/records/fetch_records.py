@@ -19,7 +19,7 @@ from catalogue.errors import (
     SourceError,
     SourceUnavailable,
 )
-from catalogue.plan.record_requests import RecordFetch
+from catalogue.plan.requests import RecordFetch
 from catalogue.records.record import Record, read_record
 from catalogue.source.checks import Source
 from catalogue.source.parallel import map_in_order

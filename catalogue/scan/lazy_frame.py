@@ -1,6 +1,6 @@
 """A LazyFrame of polars whose conditions, columns and limit become a query when it is collected."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -10,16 +10,15 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from catalogue.captures import Captures
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.query import Query
-from catalogue.query.resolve import resolve
+from catalogue.query.filters import time_bounds
+from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.query.times import time_bounds
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import select
@@ -44,31 +43,23 @@ class ScanBudget:
         """Raise TooExpensive for a plan above the budget; if reading may end early, for its page indexes alone."""
         indexes = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
         if not self.covers(*(indexes if plan.stops_early else (plan.requests, plan.bytes))):
-            message = f"this takes {format_cost(plan)}; {_ADVICE}"
-            raise TooExpensive(message)
+            raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
 
 
 def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
-    _check_options(query)
-    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
-    known = known_columns(session)
-    if query.columns is None:
-        query = replace(query, columns=COLUMNS if session.dataset == COMMON_CRAWL and _of_cdx(known) else ("*",))
-    resolved, _ = resolve(query, session.dataset, known)
-    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
-    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
-
-
-def _of_cdx(columns: Iterable[str]) -> bool:
-    return {*columns} == {*COLUMNS}
-
-
-def _check_options(query: Query) -> None:
-    """Raise QueryError for options that select rows before the conditions of polars."""
+    # Options that would select rows before the conditions of polars.
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
             raise QueryError(f"scan has no parameter {name}; use {_OF_POLARS[name]} of its LazyFrame instead")
+    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
+    known = known_columns(session)
+    if query.columns is None:
+        is_cdx = session.dataset == COMMON_CRAWL and {*known} == {*COLUMNS}
+        query = replace(query, columns=COLUMNS if is_cdx else ("*",))
+    resolved, _ = resolve(query, session.dataset, known)
+    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
+    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
 
 
 class _Source:
@@ -114,8 +105,7 @@ class _Source:
                 yield batch
                 requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
                 if is_metered and not budget.covers(requests, received):
-                    message = f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}"
-                    raise TooExpensive(message)
+                    raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
         """Skip rows for which the predicate is not true; return None if there are no others."""

@@ -27,7 +27,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound, QueryError
-from catalogue.query.times import time_bounds
+from catalogue.query.filters import time_bounds
 from catalogue.records.charsets import charset_of
 from catalogue.records.media_type import first_type
 from catalogue.records.metadata import metadata_of, text_of

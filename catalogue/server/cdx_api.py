@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.cdx.line_formats import write_lines
+from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.cdx_filters import Operator

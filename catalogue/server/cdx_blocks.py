@@ -5,11 +5,11 @@ from contextlib import closing
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.cdx.rows import written_lines
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.read.block_reader import fetch_blocks
-from catalogue.read.events import ReadEvents
+from catalogue.read.streams import ReadEvents
 from catalogue.server.memory import Memory
 from catalogue.session import Session
 from catalogue.surt import KeyInterval

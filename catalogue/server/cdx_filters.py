@@ -10,8 +10,7 @@ from itertools import compress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.cdx.line_formats import fields_of
-from catalogue.cdx.lines import UNKNOWN_TYPE
+from catalogue.cdx.lines import UNKNOWN_TYPE, fields_of
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.parquet.arrow_arrays import texts
 

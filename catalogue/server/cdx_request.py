@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from catalogue.cdx.line_formats import Output
+from catalogue.cdx.lines import Output
 from catalogue.errors import QueryError
-from catalogue.query.times import time_bounds
+from catalogue.query.filters import time_bounds
 from catalogue.server.cdx_filters import Filter, parse_filter
 from catalogue.surt import Match, Pattern, parse_pattern
 

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.line_formats import time_of
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import lines_of, time_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_query

@@ -21,9 +21,8 @@ from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.filters import Filters, languages, media_types, statuses
+from catalogue.query.filters import Filters, languages, media_types, statuses, time_bounds
 from catalogue.query.query import Query
-from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
 from catalogue.selection import select
 from catalogue.surt import Match, parse_pattern

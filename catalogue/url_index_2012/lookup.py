@@ -31,7 +31,7 @@ from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix, url_
 PATH = "projects/url-index/url-index.1356128792"
 
 _TOP = 512 << 10
-"""Bytes that are read with the root; 8 blocks of the real file."""
+"""Bytes that are read with the root."""
 _GAP = 1 << 20
 """Bytes between two blocks that cost less than another request."""
 _PIECE = 16 << 20
@@ -79,7 +79,7 @@ class IndexBlock:
     first: int
     """Number of the first block below."""
     prefixes: tuple[bytes, ...]
-    """One less than blocks, ascending; equal ones where the captures of a URL fill more than a block."""
+    """Ascending; equal ones where the captures of a URL fill more than a block."""
 
     def down(self, key: bytes) -> tuple[int, bytes | None, bytes | None]:
         """Return the first block below that may contain ``key``, and the prefixes before and after it."""
@@ -110,13 +110,11 @@ class Entry:
 
 def parse_header(data: bytes, file_size: int) -> Header:
     if len(data) != HEADER_SIZE:
-        message = f"the index has {len(data)} bytes, too few for its header"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"the index has {len(data)} bytes, too few for its header")
     block_size, index_blocks = _HEADER.unpack(data)
     header = Header(block_size, index_blocks, file_size)
     if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
-        message = f"invalid size of blocks in a URL index: {header.block_size:,} bytes"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"invalid size of blocks in a URL index: {header.block_size:,} bytes")
     if not 0 < header.index_blocks < header.blocks:
         message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"
         raise BadUrlIndex(message)
@@ -151,7 +149,6 @@ def parse_data_block(number: int, data: bytes) -> list[Entry]:
 
 
 def _entries(number: int, data: bytes, at: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys of a block, each with the ``size`` bytes after it."""
     while at < len(data) and data[at]:
         end = data.find(b"\0", at)
         following = end + 1 + size
@@ -213,12 +210,10 @@ class OldIndex:
             lower = lower if before is None else before
             upper = upper if stop is None else stop
         if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
-            message = f"{self._path} has branches of different lengths, or out of order"
-            raise BadUrlIndex(message)
+            raise BadUrlIndex(f"{self._path} has branches of different lengths, or out of order")
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
-        """Return requests and bytes of the captures; an estimate with a limit."""
         size = min(len(extent.range), self._bytes_of(limit))
         return -(-size // _PIECE), size
 
@@ -268,7 +263,6 @@ class OldIndex:
         return self._parsed(self._header.place(0, count - 1))
 
     def _index_blocks(self, left: int, right: int) -> dict[int, IndexBlock]:
-        """Return two blocks of a level, which may be the same."""
         found = dict(self._top)
         missing = {left, right} - found.keys()
         places = (self._header.place(number, number) for number in missing)
@@ -289,7 +283,6 @@ class OldIndex:
 
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
-    """Check that ascending keys of a block are inside the bounds of the blocks before and above it."""
+    """Check that keys are inside the bounds of the blocks before and above theirs."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
-        message = f"block {number:,} of the index contradicts the blocks above it, or before it"
-        raise BadUrlIndex(message)
+        raise BadUrlIndex(f"block {number:,} of the index contradicts the blocks above it, or before it")

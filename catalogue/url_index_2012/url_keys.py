@@ -30,7 +30,7 @@ class KeyPattern:
     """A pattern, and the URLs of the index that it matches."""
 
     text: str
-    """Without surrounding blanks."""
+    """The user's spelling."""
     interval: KeyInterval
     """An interval with all matches."""
     form: re.Pattern[bytes]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from tests.support.cdx_indexes import CdxIndex, indexes_of
 from tests.support.mirrors import whole_table
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.block_lines import written_lines
 from catalogue.cdx.blocks import FoundLines
 from catalogue.cdx.lines import lines_of
-from catalogue.cdx.rows import captures_of
+from catalogue.cdx.rows import captures_of, written_lines
 from catalogue.errors import BadCdx
 from tests.cdx.test_rows import CRAWL, FAULTS, FIELDS, FILE, SHARD, line
 

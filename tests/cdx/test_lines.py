@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.line_formats import Output, write_lines
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import Output, lines_of, write_lines
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.schema import SCHEMA
 from tests.support.mirrors import one_of_each_crawl

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.cdx.blocks import FoundLines
-from catalogue.cdx.columns import COLUMNS
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx

@@ -15,9 +15,9 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space
-from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.reports import file_extents

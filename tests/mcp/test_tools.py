@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 import catalogue
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.demo import Miniature
 from catalogue.mcp_server.arguments import Column
 from catalogue.mcp_server.tools import TOOLS

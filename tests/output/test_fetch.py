@@ -22,7 +22,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer
 from catalogue.output.fetch import fetch_encoded
 from catalogue.output.formats import JsonLinesFormat, WarcFormat
-from catalogue.plan.record_requests import record_fetches
+from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord
 from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings

@@ -23,7 +23,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
 from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
-from catalogue.plan.record_requests import record_fetches
+from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.record import Record
 from catalogue.settings import Settings

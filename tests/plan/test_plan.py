@@ -19,12 +19,11 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import Purpose
+from catalogue.plan.requests import Cost, Purpose
+from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery, might_match
-from catalogue.query.times import Moment, time_bounds
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, coalesce
 from catalogue.store.database import Store

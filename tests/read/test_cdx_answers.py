@@ -16,8 +16,7 @@ import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.cdx.columns import COLUMNS
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings

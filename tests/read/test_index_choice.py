@@ -17,7 +17,7 @@ import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.demo import Miniature
 from catalogue.errors import IncompleteAnswer, NotHarvested, TooExpensive, UnknownCrawl

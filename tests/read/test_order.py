@@ -14,7 +14,7 @@ from hypothesis import settings as trying
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.settings import Settings

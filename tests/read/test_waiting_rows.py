@@ -6,8 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from catalogue.read.row_order import RowOrder
-from catalogue.read.waiting_rows import WaitingRows
+from catalogue.read.key_order import RowOrder, WaitingRows
 from catalogue.surt import END
 
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("text", pa.string()), ("unused", pa.int64())])

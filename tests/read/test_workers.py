@@ -12,8 +12,8 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import WorkersLost
-from catalogue.plan.split import sliced
 from catalogue.read.dask_cluster import machines_and_tasks
+from catalogue.read.workers import sliced
 from catalogue.settings import Settings
 from tests.support.crawls import crawl_of, table
 from tests.support.executors import Recording, opened

@@ -27,7 +27,7 @@ from catalogue.errors import SourceError, Unreachable, WorkersLost
 from catalogue.output.fetch import EncodedRecord, Fetched
 from catalogue.output.fetch_by_workers import fetch_by_workers
 from catalogue.output.formats import FormatSpec
-from catalogue.plan.record_requests import record_fetches
+from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings, install_command

@@ -15,11 +15,11 @@ from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, examine_footer, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
-from catalogue.plan.cost import Cost
+from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
+from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small

@@ -16,7 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, QueryError
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotFound, NotHarvested, TooExpensive
 from catalogue.settings import Settings

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx.line_formats import time_of
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import lines_of, time_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_filters import apply_filters, parse_filter

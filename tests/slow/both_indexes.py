@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.cdx.columns import COLUMNS
+from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.demo.loopback import LoopbackServer
 from catalogue.errors import QueryError

@@ -33,11 +33,11 @@ from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, foo
 from catalogue.parquet.model import Footer
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.parquet.thrift import Reader
-from catalogue.plan.cost import Cost
+from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.events import ReadEvents
 from catalogue.read.reader import read
+from catalogue.read.streams import ReadEvents
 from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange

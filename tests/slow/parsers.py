@@ -22,8 +22,7 @@ from urllib.parse import parse_qsl
 import pyarrow as pa
 from starlette.datastructures import QueryParams
 
-from catalogue.cdx.line_formats import write_lines
-from catalogue.cdx.lines import lines_of
+from catalogue.cdx.lines import lines_of, write_lines
 from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.datasets import dataset_from_json

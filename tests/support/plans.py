@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_files
+from catalogue.plan.requests import Cost
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.tables.file_metadata import FileMetadata
 
