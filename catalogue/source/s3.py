@@ -1,6 +1,7 @@
 """Files in S3, with the session and credentials of s3fs and the checks of this package."""
 
 import asyncio
+import os
 from io import BytesIO
 from typing import Any
 
@@ -17,10 +18,10 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from fsspec.asyn import get_loop, sync
 
-from catalogue.errors import CatalogueError, Forbidden, Unreachable
+from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unreachable
 from catalogue.source.aws_logging import hide_credentials
-from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
 from catalogue.source.http import Timeouts, name_not_resolved, no_answer
@@ -69,21 +70,46 @@ class S3Source:
             skip_instance_cache=True,
         )
         self._client: Any = None
-        self._background = Background(url)
+        self._process = os.getpid()
+        self._closed = False
+        self._running: set[asyncio.Task[Any] | None] = set()
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        return self._background.run(self._get(path, requested, pin))
+        if self._process != os.getpid():  # the connections belong to the parent process
+            message = f"{self.url} was opened by another process; open it again in this one"
+            raise SourceUnavailable(message)
+        response: Response = sync(get_loop(), self._get, Request(f"{self.url}{path}", requested, pin), path)
+        return response
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
-        self._background.close(self._close_client)
+        if self._process == os.getpid():
+            sync(get_loop(), self._close)
 
-    async def _close_client(self) -> None:
+    async def _close(self) -> None:
+        self._closed = True
+        for task in filter(None, self._running):
+            task.cancel()
+        await asyncio.gather(*filter(None, self._running), return_exceptions=True)
         if self._client:
             await self._client.close()
 
-    async def _get(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
-        request = Request(f"{self.url}{path}", requested, pin)
+    async def _get(self, request: Request, path: str) -> Response:
+        if self._closed:
+            message = f"{self.url} was closed"
+            raise SourceUnavailable(message)
+        task = asyncio.current_task()
+        self._running.add(task)
+        try:
+            return await self._send(request, path)
+        except asyncio.CancelledError as error:
+            message = f"{self.url} was closed during a request"
+            raise SourceUnavailable(message) from error
+        finally:
+            self._running.discard(task)
+
+    async def _send(self, request: Request, path: str) -> Response:
+        requested, pin = request.requested, request.pin
         parameters: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
         if requested is not None:
             parameters["Range"] = range_header(requested)

@@ -84,7 +84,7 @@ HOMES = {
     "duckdb": {"metadata_db", "export", "join", "query", "read", "session", "catalogue"},
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
-    "fsspec": {"output"},
+    "fsspec": {"output", "source"},
     "pandas": {
         "read",
         "captures",
