@@ -15,6 +15,7 @@ from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.key_column import SIGNED
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.query.key_intervals import KeyIntervals
+from catalogue.resource_limits import RecentValues
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
@@ -55,7 +56,7 @@ class CrawlTable:
         self._repair = repair
         self._flat = lru_cache(_PARTS)(self._read_flat)
         self._keys = lru_cache(_PARTS)(self._read_keys)
-        self._row_groups: dict[tuple[int, int], _Row] = {}
+        self._row_groups: RecentValues[_Row] = RecentValues(_ROW_GROUPS)
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -79,14 +80,13 @@ class CrawlTable:
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        known = self._row_groups
-        if new := [row for row in rows if (part, row) not in known]:
+        found = {row: self._row_groups.get((part, row)) for row in rows}
+        if new := [row for row, known in found.items() if known is None]:
             flat = self._flat(part).take(positions(np.array(new, np.int64)))
-            known |= {(part, row): self._row(of) for row, of in zip(new, flat.to_pylist(), strict=True)}
-        found = [known[part, row] for row in rows]
-        for place in [*known][: max(0, len(known) - _ROW_GROUPS)]:
-            del known[place]
-        return found
+            for row, of in zip(new, flat.to_pylist(), strict=True):
+                found[row] = made = self._row(of)
+                self._row_groups.put((part, row), made)
+        return [known for known in found.values() if known]
 
     def _row(self, of: dict[str, Any]) -> _Row:
         columns = decode_columns(self._table.schemas[of["schema"]])
