@@ -20,7 +20,7 @@ from catalogue.records.record import Record
 from catalogue.records.redirects import cleaned_location, location_of, redirect_target
 from catalogue.selection import select_listed, several
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawls
+from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.surt import same_url, similar_url
 
 MAX_REQUESTS = 20
@@ -69,7 +69,7 @@ def get_page(
     """Get an archived page; see ``Catalogue.get``."""
     words = several(crawls or _DEFAULT)
     chosen = select_listed(session, words)
-    listed = {crawl.id: crawl for crawl in stored_crawls(session.store)} if session.store_path.exists() else {}
+    listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
     search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)

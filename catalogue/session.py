@@ -28,7 +28,7 @@ from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
-from catalogue.store.read_only import unwritable
+from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset
 
 if TYPE_CHECKING:

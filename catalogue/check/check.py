@@ -1,12 +1,12 @@
 """Check every stored value and the metadata database; with ``repair``, drop what is damaged and rebuild the rest."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from catalogue.check.check_lists import check_lists
 from catalogue.check.compare_files import FileComparison
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
@@ -14,11 +14,12 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
+from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.store.read_only import unwritable
-from catalogue.store.schema import TABLES, row_group_of
+from catalogue.store.database import Store
+from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
 from catalogue.store.stored_file import Label, label_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
@@ -269,3 +270,30 @@ def _misplaced(
     if table == "indexes" and file and file.version != label.version:
         return "it belongs to another version of the file"
     return None
+
+
+class CheckedList(NamedTuple):
+    """A stored list of blocks."""
+
+    crawl: str
+    size: int
+    """Bytes of its file; 0 if it cannot be read."""
+    problem: str
+    """Empty if there is none."""
+
+
+def check_lists(store: Store, crawls: Collection[str] | None) -> Iterator[CheckedList]:
+    """Read the lists of crawls completely, or all for None.
+
+    A list whose directory is damaged is left out: that is a value of the store.
+    """
+    for crawl in crawls_with_blocks(store):
+        if crawls is None or crawl in crawls:
+            try:
+                found = open_list(store, crawl)
+                size = found.read_all() if found else 0
+            except StoreDamaged as error:
+                if not str(error).startswith(LISTS):
+                    yield CheckedList(crawl, 0, str(error).partition("; run: ")[0])
+            else:
+                yield CheckedList(crawl, size, "")

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import index_file
-from catalogue.export.ducklake_database import changing, reading
 from catalogue.export.ducklake_tables import (
     AUTHOR,
     NAIVE,
@@ -18,7 +17,9 @@ from catalogue.export.ducklake_tables import (
     Database,
     add_columns,
     begin,
+    changing,
     enumerate_columns,
+    reading,
     type_name,
     update_macros,
 )

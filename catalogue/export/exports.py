@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.export import ducklake, ducklake_attach, ducklake_database
+from catalogue.export.ducklake import export_lake
+from catalogue.export.ducklake_sql import LAKE_NAME, data_path
+from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
@@ -54,13 +56,13 @@ class Exported(ReprMixin):
 def export_ducklake(
     session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
 ) -> Exported:
-    if backend not in {None, *ducklake_database.BACKENDS}:
-        message = f"unknown backend {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
+    if backend not in {None, *BACKENDS}:
+        message = f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}"
         raise QueryError(message)
-    place = Path(path) if path is not None else session.data / ducklake_attach.LAKE_NAME
+    place = Path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
-    where = ducklake_attach.data_path(session.settings.source)
-    ducklake.export_lake(place, files, missing, data_path=where, backend=backend)
+    where = data_path(session.settings.source)
+    export_lake(place, files, missing, data_path=where, backend=backend)
     return Exported(str(place), chosen, len(files), missing)
 
 

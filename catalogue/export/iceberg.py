@@ -36,8 +36,18 @@ from pyiceberg.table.update import (
 
 from catalogue.atomic_files import make_folder, named, sync, whole_file
 from catalogue.errors import QueryError
-from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, has_live_files, parse_manifest_path
-from catalogue.export.iceberg_schema import order_of, partitions_of, properties_of, schema_of
+from catalogue.export.iceberg_manifests import (
+    CODEC,
+    FORMAT,
+    Writing,
+    entries_of,
+    has_live_files,
+    order_of,
+    parse_manifest_path,
+    partitions_of,
+    properties_of,
+    schema_of,
+)
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.store.locks import locked
 

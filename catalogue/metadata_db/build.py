@@ -1,7 +1,7 @@
 """Build the metadata database from the tables and the store."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -11,15 +11,19 @@ import duckdb
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
-from catalogue.errors import StoreDamaged
-from catalogue.metadata_db.column_chunk_rows import show_column_chunks
-from catalogue.metadata_db.page_rows import show_pages
+from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.parquet.column_types import kind_of
+from catalogue.parquet.model import Bounds, ColumnChunk
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
+from catalogue.store.schema import row_group_of
 from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
-from catalogue.surt import MACROS, Keys
+from catalogue.surt import MACROS, Keys, text_from
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.make_table import greatest_text
 from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_schema import decode_columns
 from catalogue.tables.tables_state import CrawlState
@@ -167,3 +171,91 @@ def _listed(crawls: Mapping[str, CrawlState]) -> list[dict[str, Any]]:
 
 def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
+
+
+_FEW = 50
+"""Files whose pages are in memory at once."""
+
+
+def show_pages(
+    db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, crawl: str, last_index: int
+) -> int:
+    """Replace the pages of row groups of a crawl whose index was written after a row of the store.
+
+    Returns:
+        The number of the last row.
+    """
+    changed: dict[str, list[int]] = {}
+    rows = store.row_numbers("indexes", "" if crawl == dataset.name else f"crawl={crawl}/")
+    for key, row in rows.items():
+        if row > last_index and (place := row_group_of(key)):
+            changed.setdefault(place[0], []).append(place[1])
+    files = [file for file in crawls.files(crawl) if file.path in changed] if changed else []
+    for start in range(0, len(files), _FEW):
+        some = [file.among(changed[file.path]) for file in files[start : start + _FEW]]
+        places = ", ".join(f"({literal(file.path)}, {ordinal})" for file in some for ordinal in file.ordinals)
+        db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
+        found = [each for file in some for each in _pages(store, dataset.key, file)]
+        db.execute(statement("views/_load_pages.sql", dataset), {"row_groups": json.dumps(found)})
+    return max(rows.values(), default=0)
+
+
+def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
+    """Yield the pages of row groups of a file as ``views/_load_pages.sql`` takes them."""
+    stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
+    for group in file.footer.row_groups:
+        chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
+        if chunk and (located := indexes.offset_indexes.get(key)):
+            with suppress(BadPageIndex):
+                lists = _lists(chunk, group.num_rows, located, indexes.column_index)
+                yield {"path": file.path, "row_group": group.ordinal, **lists}
+
+
+def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
+    """Return a list of values of the pages for each column.
+
+    Raises:
+        BadPageIndex: if an index is invalid.
+    """
+    offsets = decode_offset_index(located, key, num_rows)
+    index = decode_column_index(column_index, key, len(offsets)) if column_index else None
+    bounds = index.bounds if index else [None] * len(offsets)
+    return {
+        "first_rows": offsets.first_rows,
+        "offsets": offsets.offsets,
+        "null_counts": index and index.null_counts,
+        "min_keys": [each and text_from(each.min) for each in bounds],
+        "max_keys": [each and greatest_text(each.max) for each in bounds],
+    }
+
+
+def show_column_chunks(db: duckdb.DuckDBPyConnection, crawls: StoredCrawls, dataset: Dataset, crawl: str) -> None:
+    """Add the column chunks of all stored files of a crawl."""
+    files = crawls.files(crawl)
+    for start in range(0, len(files), _FEW):
+        rows = [row for file in files[start : start + _FEW] for row in _rows(file)]
+        db.execute(statement("views/_load_column_chunks.sql", dataset), {"rows": json.dumps(rows)})
+
+
+def _rows(file: FileMetadata) -> Iterator[dict[str, Any]]:
+    for group in file.footer.row_groups:
+        for name, chunk in group.chunks.items():
+            is_text = chunk.column.physical_type == "BYTE_ARRAY"
+            bounds: Bounds | None = chunk.bounds if is_text else None
+            yield {
+                "path": file.path,
+                "crawl": file.file.crawl,
+                "subset": file.file.subset,
+                "row_group": group.ordinal,
+                "column_name": name,
+                "physical_type": chunk.column.physical_type,
+                "codec": chunk.codec_name,
+                "num_values": chunk.num_values,
+                "null_count": chunk.null_count,
+                "file_offset": chunk.range.start,
+                "total_compressed_size": len(chunk.range),
+                "total_uncompressed_size": chunk.total_uncompressed_size,
+                "min": bounds and bounds.min.decode(),
+                "max": bounds and bounds.max.decode(),
+                "has_page_index": bool(chunk.column_index and chunk.offset_index),
+            }

@@ -1,6 +1,6 @@
 """The key column in a footer: check its type, and say where the bounds of its row groups are from."""
 
-from catalogue.commoncrawl.columns import KEY_COLUMN
+from catalogue.commoncrawl.indexes import KEY_COLUMN
 from catalogue.errors import BadFooter
 from catalogue.parquet.column_types import kind_of
 from catalogue.parquet.footer import decode_footer

@@ -3,11 +3,15 @@
 import os
 import socket
 import ssl
+import time
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from threading import Condition, Event, Lock, Thread, get_ident
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,7 +32,6 @@ from catalogue.errors import (
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
 from catalogue.source.response_head import HeadResponse
-from catalogue.source.running_requests import RunningRequests
 
 _MIN_SPEED = 100_000
 """Bytes per second; a slower body is an error."""
@@ -80,7 +83,7 @@ class HttpSource:
         self._proxied = proxy is not None
         self._host = _address(proxy or parts)[0]
         self._target = url if proxy and parts.scheme == "http" else parts.path
-        self._running = RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
+        self._running = _RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
         self._pool = _pool(parts, proxy, connections, self._timeouts)
         of_scheme = _Connection if parts.scheme == "http" else _TlsConnection
         self._pool.ConnectionCls = partial(of_scheme, self._running)  # type: ignore[assignment] # called for each
@@ -144,12 +147,110 @@ class HttpSource:
         self._pool.close()
 
 
+@dataclass(slots=True)
+class _RunningRequest:
+    deadline: float
+    """Seconds of ``time.monotonic``."""
+    connected: socket.socket | None = None
+    is_late: bool = False
+
+    def end(self) -> None:
+        if self.connected:
+            with suppress(OSError):
+                self.connected.shutdown(socket.SHUT_RDWR)
+
+
+class _RunningRequests:
+    """The running requests of a source, each in its thread."""
+
+    def __init__(self, url: str, most: int, *, check_seconds: float) -> None:
+        """Allow ``most`` requests at a time; deadlines are checked every ``check_seconds``."""
+        self._url = url
+        self._check_seconds = check_seconds
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._freed = Condition(self._lock)
+        self._free = most
+        self._running: dict[int, _RunningRequest] = {}
+        self._watch: Thread | None = None
+        self._closed = Event()
+
+    @contextmanager
+    def request(self, seconds: float) -> Iterator[None]:
+        """Run one request in a block; wait until it may start.
+
+        Raises:
+            SourceUnavailable: if the source is closed, before or during the request, or belongs to another process.
+            TimeoutError: if the block takes longer than ``seconds``.
+        """
+        if self._process != os.getpid():  # lock and sockets belong to the parent process
+            message = f"{self._url} was opened by another process; open it again in this one"
+            raise SourceUnavailable(message)
+        run = self._start(seconds)
+        try:
+            yield
+        except Exception as error:
+            if self._closed.is_set():
+                message = f"{self._url} was closed during a request"
+                raise SourceUnavailable(message) from error
+            if run.is_late:
+                message = "the response took too long"
+                raise TimeoutError(message) from error
+            raise
+        finally:
+            with self._lock:
+                del self._running[get_ident()]
+                self._free += 1
+                self._freed.notify()
+
+    def _start(self, seconds: float) -> _RunningRequest:
+        with self._lock:
+            while not self._free and not self._closed.is_set():
+                self._freed.wait()
+            if self._closed.is_set():
+                message = f"{self._url} was closed"
+                raise SourceUnavailable(message)
+            self._free -= 1
+            if self._watch is None:
+                self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
+                self._watch.start()
+            run = self._running[get_ident()] = _RunningRequest(time.monotonic() + seconds)
+            return run
+
+    def use(self, connected: socket.socket) -> None:
+        """Record the socket of this thread's request."""
+        with self._lock:
+            run = self._running[get_ident()]
+            run.connected = getattr(connected, "socket", connected)  # urllib3's object for TLS within TLS has it
+            if self._closed.is_set():
+                run.end()
+
+    def _end_late(self) -> None:
+        while not self._closed.wait(self._check_seconds):
+            with self._lock:
+                now = time.monotonic()
+                for run in self._running.values():
+                    if run.deadline <= now:
+                        run.is_late = True
+                        run.end()
+
+    def close(self) -> None:
+        """End the running requests; later ones fail."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._closed.set()
+            for run in self._running.values():
+                run.end()
+            self._freed.notify_all()
+
+
 class _Connection(HTTPConnection):
     """A connection whose running request can be ended by another thread."""
 
     response_class = HeadResponse
 
-    def __init__(self, running: RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, running: _RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
         self._running = running
 

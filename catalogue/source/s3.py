@@ -21,7 +21,6 @@ from botocore.exceptions import (
 from fsspec.asyn import get_loop, sync
 
 from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unreachable
-from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
 from catalogue.source.http import Timeouts, name_not_resolved, no_answer
@@ -51,7 +50,6 @@ class S3Source:
             connections: maximum number of open connections.
             timeouts: timeouts of every request.
         """
-        hide_credentials()
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()

@@ -19,8 +19,21 @@ from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.locks import harvesting
-from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
-from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, snapshot, transaction
+from catalogue.store.schema import (
+    COUNTERS,
+    TABLES,
+    Footprint,
+    disk_errors,
+    footprint_of,
+    index_key,
+    is_writable,
+    log_of,
+    open_to_read,
+    prepare,
+    snapshot,
+    transaction,
+    unwritable,
+)
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, encode_indexes, label_of, version_of
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'

@@ -3,9 +3,17 @@
 The directory of each file (see ``cdx/block_file.py``) is a document of the store; without it the file is not used.
 """
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
+from catalogue.cdx.known_lines import Fragment, KnownLines
+from catalogue.errors import BadCdx, StoreError
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile, marker
 
 LISTS = "blocks/"
 """Prefix of documents ``blocks/CRAWL``, the directories."""
@@ -32,3 +40,69 @@ def forget_list(store: Store, crawl: str) -> None:
     store.delete("documents", [LISTS + crawl])
     store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])
     list_file(store, crawl).unlink(missing_ok=True)
+
+
+_MOST = 4 << 20
+"""Bytes of lines that are stored of one list; whoever searches more harvests the list."""
+
+
+def save_lines(store: Store, source: str, known: Iterable[KnownLines]) -> None:
+    """Store the lines that searches of a source know, except where there are many.
+
+    Raises:
+        StoreError: if they cannot be stored.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    values = []
+    for each in known:
+        fragments = [*each]
+        if sum(len(fragment.data) for fragment in fragments) <= _MOST:
+            header = {"shards": each.shards, "parts": [[part.start, len(part.data)] for part in fragments]}
+            body = b"".join([json.dumps(header).encode(), b"\n", *(part.data for part in fragments)])
+            stored = StoredFile(body, each.version.size, each.version.etag, None, source, now)
+            values.append((SEARCHES + each.crawl, stored))
+    store.add_facts(values, briefly=True)
+
+
+def stored_lines(store: Store, source: str, crawl: str) -> KnownLines | None:
+    """Return the lines that earlier searches of a source read; None if there are none, or damaged ones."""
+    with suppress(ValueError, KeyError, TypeError, BadCdx):
+        if (stored := store.facts([SEARCHES + crawl]).get(SEARCHES + crawl)) and stored.source == source:
+            end = stored.data.index(b"\n") + 1
+            header = json.loads(stored.data[:end])
+            fragments = _cut(stored.data, end, header["parts"])
+            return KnownLines(crawl, FileVersion(stored.size, stored.etag), fragments, shards=header["shards"])
+    return None
+
+
+def _cut(data: bytes, at: int, parts: list[list[int]]) -> Iterator[Fragment]:
+    for start, length in parts:
+        yield Fragment(start, data[at : at + length])
+        at += length
+
+
+def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str, FileVersion]]) -> None:
+    """Store the versions of files with blocks by crawl and path, by which their cached bytes are found.
+
+    Raises:
+        StoreError: if they cannot be stored.
+    """
+    values = []
+    for crawl, of_files in versions.items():
+        data = json.dumps({path: [each.size, each.etag] for path, each in of_files.items()}).encode()
+        values.append((SHARDS + crawl, marker(data=data, source=source)))
+    store.add_facts(values, briefly=True)
+
+
+def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVersion]:
+    """Return these versions; none if they are damaged or of another source."""
+    with suppress(ValueError, TypeError, AttributeError):
+        if (stored := store.facts([SHARDS + crawl]).get(SHARDS + crawl)) and stored.source == source:
+            return {path: FileVersion(size, etag) for path, (size, etag) in json.loads(stored.data).items()}
+    return {}
+
+
+def forget_lines(store: Store, crawl: str) -> None:
+    """Delete what is known of another version of an index: lines of its list, and versions of its files."""
+    with suppress(StoreError):
+        store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])

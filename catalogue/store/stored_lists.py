@@ -43,7 +43,7 @@ def stored_response(response: Response, source: PoliteSource, data: bytes | None
     )
 
 
-def stored_crawls(store: Store, source: str | None = None) -> list[Crawl]:
+def stored_crawl_list(store: Store, source: str | None = None) -> list[Crawl]:
     """Return the crawls of the stored list, newest first; none if no list, or one of another source, is stored."""
     with suppress(FormatError):
         if (document := stored_document(store, COLLINFO)) and source in {None, document.source}:
@@ -53,7 +53,7 @@ def stored_crawls(store: Store, source: str | None = None) -> list[Crawl]:
 
 def listed_crawls(store: Store) -> list[str]:
     """Return the names of the crawls of the stored list, newest first."""
-    return [crawl.id for crawl in stored_crawls(store)]
+    return [crawl.id for crawl in stored_crawl_list(store)]
 
 
 def crawl_list_age(store: Store) -> timedelta | None:

@@ -4,8 +4,7 @@ import re
 from functools import lru_cache
 
 from catalogue.errors import QueryError
-from catalogue.surt.key import NEWEST, canonical_host, port_key, split
-from catalogue.surt.pattern import without_surplus_slashes
+from catalogue.surt.key import NEWEST, canonical_host, port_key, split, without_surplus_slashes
 
 _PLAIN_URL = re.compile(
     r"(?:https?://)?((?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*)(/[\w!$&'()*+,.:;=@~/-]*)?(\?[\w!$&'()*+,.:;=@~/?-]*)?",

@@ -30,6 +30,7 @@ BLANKS = "".join(map(chr, range(0x21)))
 """Characters that are removed from the start and the end of a URL."""
 _STRAY = re.compile(r"[\t\n\r\x85\u2028\u2029]+")
 _SURPLUS_SLASHES = re.compile(r"(?<=^http://)/+|(?<=^https://)/+")
+_TYPED_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
 _PORT = re.compile(r"[+-]?[0-9]{1,20}")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_BYTE = (1 << 8) - 1
@@ -182,6 +183,11 @@ def split(url: str) -> Parts:
     if not host:
         raise no_key(url, "it has no host")
     return Parts(scheme.lower(), host, port, slash + path, query if has_query else None)
+
+
+def without_surplus_slashes(url: str) -> str:
+    """Remove the slashes that some URLs of the index have between ``https://`` and the host."""
+    return _TYPED_SLASHES.sub(r"\1", url)
 
 
 def no_key(url: str, why: str) -> QueryError:

@@ -53,13 +53,13 @@ from catalogue.surt.key import (
     strip_www,
     url_surtkeys,
     without_sessions,
+    without_surplus_slashes,
 )
 
 _NOT_A_PORT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9]+(?:[/?#*]|$))")
 """A scheme and its colon, such as ``mailto:``: no port follows."""
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
 """Only complete URLs may contain these after the host, as some URLs of the index do."""
-_SURPLUS_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
 _HOST_END = re.compile(r"[/?#]|$")
 _SECOND_URL = re.compile(r"\s[a-z]+://", re.ASCII | re.IGNORECASE)
 _HOST = re.compile(r"(?:[a-z0-9_.~!$&'+,;=-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
@@ -124,11 +124,6 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
         raise QueryError(
             f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
         ) from None
-
-
-def without_surplus_slashes(url: str) -> str:
-    """Remove the slashes that some URLs of the index have between ``https://`` and the host."""
-    return _SURPLUS_SLASHES.sub(r"\1", url)
 
 
 def exact_keys(text: str) -> tuple[str, ...]:

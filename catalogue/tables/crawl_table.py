@@ -1,7 +1,7 @@
 """The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -12,14 +12,16 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
+from catalogue.parquet.column_chunk import LazyChunks
+from catalogue.parquet.footer import decode_chunks
 from catalogue.parquet.key_column import SIGNED
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.model import Column, ColumnChunk, Footer, RowGroup
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.resource_limits import RecentValues
 from catalogue.source.byte_ranges import FileVersion
+from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
 from catalogue.tables.table_schema import TABLE, decode_columns
 
@@ -29,10 +31,43 @@ _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
 _ROW_GROUPS = 2048
 """Row groups in memory, of some 10 kB each."""
+_FOOTERS = 64
+"""Footers in memory, of some 0.1 MB each."""
 
 
 _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
 """The flat columns of a row, and its row group."""
+
+
+class StoredFooters:
+    """Reads footers from the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._value = lru_cache(_FOOTERS)(self._read)
+
+    def _read(self, path: str, version: bytes) -> StoredFile:
+        stored = self._store.get("files", path, version)
+        if stored is None:
+            message = f"another process has changed what is stored of {path}; run the query again"
+            raise StoreLocked(message)
+        return stored
+
+    def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
+        """Return the column chunks of a row group.
+
+        The first use raises ``StoreDamaged`` if the footer is damaged, ``StoreLocked`` if it was replaced.
+        """
+        decoded: list[LazyChunks] = []
+
+        def make(name: str, _: int) -> ColumnChunk:
+            if not decoded:
+                stored = self._value(row["path"], row["version"])
+                options = {"columns": columns, "created_by": row["created_by"], "ordered": row["ordered"]}
+                decoded.append(decode_chunks(stored.data, stored.size, offset=row["footer_offset"], **options))
+            return decoded[0][name]
+
+        return LazyChunks(dict.fromkeys(columns, 0), make)
 
 
 class _Keys(NamedTuple):

@@ -14,7 +14,6 @@ from catalogue.errors import FormatError, StoreDamaged, StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
 from catalogue.parquet.key_column import SIGNED
 from catalogue.store.database import Store
-from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     TABLES_FOLDER,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.query.resolved_query import ResolvedQuery
-    from catalogue.tables.crawl_table import CrawlTable
+    from catalogue.tables.crawl_table import CrawlTable, StoredFooters
     from catalogue.tables.file_metadata import FileMetadata
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
@@ -72,7 +71,7 @@ class StoredCrawls:
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
-        self._footers = StoredFooters(store)
+        self._footers: StoredFooters | None = None
         self._opened: dict[str, CrawlTable | None] = {}
 
     @classmethod
@@ -113,7 +112,7 @@ class StoredCrawls:
             StoreLocked: if another process has changed the table.
         """
         if crawl not in self._opened:
-            from catalogue.tables.crawl_table import CrawlTable
+            from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
             state = self.tables.crawls.get(crawl)
             found = None
@@ -124,6 +123,7 @@ class StoredCrawls:
                     table = self._repaired(crawl)
                 if table.checksum != state.checksum and not self._is_valid(crawl, table):
                     table = self._repaired(crawl)
+                self._footers = self._footers or StoredFooters(self._store)
                 found = CrawlTable(table, self._footers, lambda: self._repaired(crawl))
             self._opened[crawl] = found
         return self._opened[crawl]

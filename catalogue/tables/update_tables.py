@@ -15,8 +15,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
-from catalogue.tables.footer_rows import FooterRows
-from catalogue.tables.make_table import make_table
+from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
     CrawlState,

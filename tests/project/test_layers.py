@@ -30,7 +30,6 @@ ORDER = [
     "plan",
     "read",
     "session",
-    "crawl_list",
     "key_map",
     "selection",
     "reports",
