@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import inf
-from typing import Any
 
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, join_first, plural, printable
+from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.query import Query
 from catalogue.query.times import Moment, time_bounds
@@ -285,7 +283,7 @@ class _Search:
                 self.notes[f"{crawl}: {error}"] = None
                 continue
             if (capture.filename, capture.offset) not in self.visited:
-                time = round(_utc(row["fetch_time"]).timestamp() * 1000)
+                time = round(in_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
@@ -319,11 +317,6 @@ def _target(found: _Candidate, location: str) -> str:
 def _substitution(url: str, found: _Candidate, where: str) -> str:
     other = printable(found.capture.url or "another URL")
     return f"no capture of {printable(url)}{where}; this is {other}, which has the same key"
-
-
-def _utc(time: Any) -> datetime:  # noqa: ANN401 - of a row
-    aware: datetime = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return aware
 
 
 def _distance(time: int, at: tuple[int, int] | None) -> float:

@@ -159,10 +159,13 @@ def read_receipt(path: Path) -> Receipt:
             raise BadReceipt(f"{path} has another format than this version writes")
         json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
         answer = head["answer"]
+        name = str(answer["file"])
+        if not name or "\0" in name or name != Path(name).name:
+            raise ValueError("invalid name of the answer")
         return Receipt(
             dict(head["query"]),
             str(head["created"]),
-            _checked_name(str(answer["file"])),
+            name,
             int(answer["bytes"]),
             str(answer["sha256"]),
             tuple(map(str, head["incomplete"])),
@@ -170,12 +173,6 @@ def read_receipt(path: Path) -> Receipt:
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
-
-
-def _checked_name(name: str) -> str:
-    if not name or "\0" in name or name != Path(name).name:
-        raise ValueError("invalid name of the answer")
-    return name
 
 
 def _checked(read: ReadRange) -> ReadRange:

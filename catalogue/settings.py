@@ -102,7 +102,11 @@ def install_command(extra: str, environment: Path | None = None) -> str:
     if environment.parent.name.startswith(_CACHES_OF_UV):
         return f"uvx --from {shlex.quote(f'{path}[{extra}]')} {package} ..."
     if (environment / "uv-receipt.toml").exists():
-        extras = sorted({extra, *_extras_of_tool(environment, package)})
+        # The same command without the present extras would remove them.
+        receipt = tomllib.loads((environment / "uv-receipt.toml").read_text(encoding="utf-8"))
+        requirements = receipt.get("tool", {}).get("requirements", [])
+        present = [name for each in requirements if each.get("name") == package for name in each.get("extras", [])]
+        extras = sorted({extra, *present})
         return shlex.join(["uv", "tool", "install", f"{package}[{','.join(extras)}]"])
     if (environment / "pipx_metadata.json").exists():
         if environment.parent.name != "venvs":  # the cache of: pipx run
@@ -113,13 +117,6 @@ def install_command(extra: str, environment: Path | None = None) -> str:
     folder = origin.get("dir_info")
     words = [*(["-e"] if folder and folder.get("editable") else []), f"{package if folder is None else path}[{extra}]"]
     return shlex.join([*(pip if find_spec("pip") else uv), *words])
-
-
-def _extras_of_tool(environment: Path, package: str) -> list[str]:
-    """Return the extras with which ``uv tool install`` installed a package; it would remove them otherwise."""
-    receipt = tomllib.loads((environment / "uv-receipt.toml").read_text(encoding="utf-8"))
-    requirements = receipt.get("tool", {}).get("requirements", [])
-    return [extra for each in requirements if each.get("name") == package for extra in each.get("extras", [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
 """Check every stored value and the metadata database; with ``repair``, drop what is damaged and rebuild the rest."""
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from catalogue.check.compare_files import FileComparison
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
@@ -18,7 +17,6 @@ from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.store.database import Store
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
 from catalogue.store.stored_file import Label, label_of, marker
@@ -49,7 +47,9 @@ def check_store(
 ) -> Checked:
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
-    drawn = _drawn(seed, used=share is not None)
+    if seed is not None and share is None:
+        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
+    drawn = secrets.randbelow(1 << 32) if seed is None else seed
     with session.reporting(report, "values") as progress:
         try:
             store = session.store
@@ -79,12 +79,6 @@ def check_store(
             next_ = _definition(DATASET_DOCUMENT, session)
             checked.findings.append(Finding("documents", DATASET_DOCUMENT, "it is missing", next_))
         return checked
-
-
-def _drawn(seed: int | None, *, used: bool) -> int:
-    if seed is not None and not used:
-        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
-    return secrets.randbelow(1 << 32) if seed is None else seed
 
 
 def _check_values(
@@ -117,16 +111,25 @@ def _check_values(
 
 
 def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *, repair: bool) -> None:
-    """Check the lists of blocks; ``repair`` deletes damaged ones."""
-    for crawl, size, problem in check_lists(session.store, crawls):
-        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
-        checked.bytes += size
-        if problem:
-            run = f"catalogue harvest --crawl {crawl} --index cdx"
+    """Read the lists of blocks completely; ``repair`` deletes damaged ones.
+
+    A list whose directory is damaged is left out: that is a value of the store.
+    """
+    for crawl in crawls_with_blocks(session.store):
+        if crawls is not None and crawl not in crawls:
+            continue
+        try:
+            found = open_list(session.store, crawl)
+            checked.bytes += found.read_all() if found else 0
+        except StoreDamaged as error:
+            if str(error).startswith(LISTS):
+                continue
+            problem = str(error).partition("; run: ")[0]
             checked.findings.append(Finding("blocks", LISTS + crawl, problem, REPAIR))
             if repair:
                 forget_list(session.store, crawl)
-                checked.harvests.append(run)
+                checked.harvests.append(f"catalogue harvest --crawl {crawl} --index cdx")
+        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
 
 
 def _definition(key: str, session: Session) -> str:
@@ -177,7 +180,10 @@ class _Check:
         store, dataset, checked = self.session.store, self.dataset, self.checked
         path = self.session.writable_database(changes=repair)
         if repair:
-            self._make_tables()
+            folder = self.session.writable_tables()
+            for file in (*folder.glob("*.parquet"), state_path(folder)):
+                file.unlink(missing_ok=True)  # processes that have it open keep it
+            update_tables(folder, store, dataset)
             differences.rebuild(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
@@ -195,12 +201,6 @@ class _Check:
             store.delete("files", chosen)
             self._note_missing(chosen, "its stored footer may be that of another file")
             refresh(path, store, dataset)
-
-    def _make_tables(self) -> None:
-        folder = self.session.writable_tables()
-        for file in (*folder.glob("*.parquet"), state_path(folder)):
-            file.unlink(missing_ok=True)  # processes that have it open keep it
-        update_tables(folder, self.session.store, self.dataset)
 
     def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:
         """Compare a share of the files with the source, by one request for each."""
@@ -270,30 +270,3 @@ def _misplaced(
     if table == "indexes" and file and file.version != label.version:
         return "it belongs to another version of the file"
     return None
-
-
-class CheckedList(NamedTuple):
-    """A stored list of blocks."""
-
-    crawl: str
-    size: int
-    """Bytes of its file; 0 if it cannot be read."""
-    problem: str
-    """Empty if there is none."""
-
-
-def check_lists(store: Store, crawls: Collection[str] | None) -> Iterator[CheckedList]:
-    """Read the lists of crawls completely, or all for None.
-
-    A list whose directory is damaged is left out: that is a value of the store.
-    """
-    for crawl in crawls_with_blocks(store):
-        if crawls is None or crawl in crawls:
-            try:
-                found = open_list(store, crawl)
-                size = found.read_all() if found else 0
-            except StoreDamaged as error:
-                if not str(error).startswith(LISTS):
-                    yield CheckedList(crawl, 0, str(error).partition("; run: ")[0])
-            else:
-                yield CheckedList(crawl, size, "")

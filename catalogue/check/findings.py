@@ -128,14 +128,11 @@ class Share:
         """Return the chosen paths, sorted; each file is in one part, independently of other files."""
         if self.part:
             at, parts = self.part
-            return [path for path in sorted(paths) if _number(path) % parts == at - 1]
+            digests = {path: blake2b(path.encode(), digest_size=8).digest() for path in sorted(paths)}
+            return [path for path, digest in digests.items() if int.from_bytes(digest) % parts == at - 1]
         drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311
         if self.percent is not None:
             return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
         most = self.size or 0
         within = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
         return sorted(drawn[: max(1, sum(1 for _ in within))])
-
-
-def _number(path: str) -> int:
-    return int.from_bytes(blake2b(path.encode(), digest_size=8).digest())

@@ -150,24 +150,18 @@ def missing_in_lake(session: Session) -> str | None:
     """Return a sentence about stored crawls that are missing or outdated in the DuckLake; None if there are none."""
     from catalogue.export.ducklake import crawls_in
 
-    in_lake = crawls_in(lake_path(session))
+    in_lake, sizes = crawls_in(lake_path(session)), dict[str, tuple[int, ...]]()
     missing = newest_first(set(crawl_names(session)) - in_lake.keys())
     if not missing:
-        changed = newest_first(crawl for crawl, sizes in _crawl_sizes(session).items() if sizes != in_lake[crawl])
+        with suppress(NotHarvested):
+            sql = (
+                "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
+                "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl"
+            )
+            sizes = {row.pop("crawl"): tuple(row.values()) for row in sql_rows(session, sql)}
+        changed = newest_first(crawl for crawl in sizes if sizes[crawl] != in_lake[crawl])
         if not changed:
             return None
         missing = [f"what is new in {changed[0]}", *changed[1:]]
     more = f" and {len(missing) - 1} more" if missing[1:] else ""
     return f"{lake_path(session).name} does not have {missing[0]}{more}; run: catalogue export ducklake"
-
-
-def _crawl_sizes(session: Session) -> dict[str, tuple[int, ...]]:
-    """Return the numbers that ``crawls_in`` returns of a DuckLake for each stored crawl."""
-    with suppress(NotHarvested):
-        rows = sql_rows(
-            session,
-            "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
-            "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl",
-        )
-        return {row.pop("crawl"): tuple(row.values()) for row in rows}
-    return {}

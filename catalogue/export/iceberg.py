@@ -207,7 +207,9 @@ def _next(
     schema = schema_of(files, older, there.last_column_id if there else 0)
     mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
     properties = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
-    metadata = there or _new(folder, schema)
+    format_version = {TableProperties.FORMAT_VERSION: str(FORMAT)}
+    parts, order = partitions_of(schema), order_of(schema)
+    metadata = there or new_table_metadata(schema, parts, order, folder.address, format_version)
     updates: list[TableUpdate] = []
     if schema.fields != metadata.schema().fields:
         schema = Schema(*schema.fields, schema_id=max(each.schema_id for each in metadata.schemas) + 1)
@@ -231,11 +233,6 @@ def _next(
     ]
     address = f"{folder.address}/metadata/{folder.file(version).name}" if version else None
     return update_table_metadata(metadata, tuple(updates), metadata_location=address)
-
-
-def _new(folder: TableFolder, schema: Schema) -> TableMetadata:
-    properties = {TableProperties.FORMAT_VERSION: str(FORMAT)}
-    return new_table_metadata(schema, partitions_of(schema), order_of(schema), folder.address, properties)
 
 
 def _manifests(

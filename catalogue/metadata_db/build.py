@@ -26,7 +26,6 @@ from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import greatest_text
 from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_schema import decode_columns
-from catalogue.tables.tables_state import CrawlState
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
@@ -50,8 +49,8 @@ class Build:
     def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
         """Add everything new; ``made_from`` is stored in ``derived.meta``, for the other see ``refresh``."""
         state = self._crawls.tables
-        rows = self._rows("SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables")
-        shown = {row[0]: row[1:] for row in rows}
+        sql = "SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables"
+        shown = {row[0]: row[1:] for row in self._db.execute(sql).fetchall()}
         crawls = {crawl: each for crawl, each in state.crawls.items() if each.checksum}
         self._replace("schemas", [_schema_row(digest, text) for digest, text in state.schemas.items()])
         for crawl in shown.keys() - crawls.keys():
@@ -69,7 +68,12 @@ class Build:
             tables.append(dict(zip(("crawl", "checksum", "indexes", "last_index", "column_chunks"), row, strict=True)))
         self._replace("tables", tables)
         self._replace("crawls", self._crawl_list())
-        self._replace("listed", _listed(state.crawls))
+        listed = (
+            {"crawl": crawl, "subset": subset, "files": files, "requested": subset in each.requested}
+            for crawl, each in state.crawls.items()
+            for subset, files in each.listed.items()
+        )
+        self._replace("listed", [*listed])
         self._replace("failures", self._failures())
         lists = self._block_lists()
         self._replace("block_lists", lists)
@@ -82,9 +86,6 @@ class Build:
         for key, value in values.items():
             sql = sql.replace(f"${key}", value)
         self._db.execute(sql)
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql).fetchall()
 
     def _delete(self, crawl: str) -> None:
         for table in _OF_CRAWL:
@@ -159,14 +160,6 @@ class Build:
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:
     columns = decode_columns(schema)
     return {"schema": digest, "column_names": [*columns], "column_kinds": [*map(kind_of, columns.values())]}
-
-
-def _listed(crawls: Mapping[str, CrawlState]) -> list[dict[str, Any]]:
-    return [
-        {"crawl": crawl, "subset": subset, "files": files, "requested": subset in state.requested}
-        for crawl, state in crawls.items()
-        for subset, files in state.listed.items()
-    ]
 
 
 def _naive(time: datetime | None) -> str | None:

@@ -69,25 +69,23 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
 def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
     """Yield files with a valid checksum that overlap or equal others of their crawl, with the reason."""
     with reading(path) as connection:
-        for paths in _alike(connection):
+        alike = connection.execute(
+            """
+            WITH spans AS (
+              SELECT path, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY path
+            )
+            SELECT list(path ORDER BY path) AS paths
+            FROM derived.files LEFT JOIN spans USING (path) WHERE num_rows > 0
+            GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
+            """
+        )
+        for (paths,) in alike.fetchall():
             footers = {each: file.data for each in paths if (file := store.get("files", each))}
             for each, footer in footers.items():
                 if other := next((other for other in footers if other != each and footers[other] == footer), None):
                     yield each, f"its footer equals that of {other}"
         for each, other in intruders(connection):
             yield each, f"its keys overlap those of {other}, though files of its crawl hardly overlap"
-
-
-def _alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
-    """Return groups of paths of files with equal sizes, rows and bounds."""
-    rows = connection.execute(
-        """
-        WITH spans AS (SELECT path, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY path)
-        SELECT list(path ORDER BY path) AS paths FROM derived.files LEFT JOIN spans USING (path) WHERE num_rows > 0
-        GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
-        """
-    ).fetchall()
-    return [paths for (paths,) in rows]
 
 
 class _Extent(NamedTuple):

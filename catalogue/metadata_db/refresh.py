@@ -94,7 +94,10 @@ def refresh(
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
                 Build(db, store, crawls, table, new=is_new).run(made_from, requested)
-            _swap(building, path)
+            # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
+            log_of(path).unlink(missing_ok=True)
+            put_in_place(building, path)
+            path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
 @contextmanager
@@ -165,14 +168,6 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
     if log_of(path).exists():
         return {}
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Replace the old database."""
-    # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
-    log_of(path).unlink(missing_ok=True)
-    put_in_place(new, path)
-    path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
 @contextmanager

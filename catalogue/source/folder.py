@@ -53,7 +53,11 @@ def _read(file: BinaryIO, request: Request) -> Response:
     total = status.st_size
     headers = {"etag": f'"{total:x}-{status.st_mtime_ns:x}"', "content-length": f"{total}"}
     if request.requested is not None:
-        start, end = _resolve(request.requested, total)
+        match request.requested:  # as an HTTP server does
+            case SuffixRange(length):
+                start, end = max(0, total - length), total
+            case ByteRange(start, last):
+                end = min(last, total)
         if start >= end:
             raise request.refuse(416, {}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
@@ -62,12 +66,3 @@ def _read(file: BinaryIO, request: Request) -> Response:
         return request.response(b"", None, 0, headers)
     file.seek(sent.start)
     return request.response(file.read(len(sent)), sent, total, headers)
-
-
-def _resolve(requested: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
-    """Return start and end of the bytes that an HTTP server would send."""
-    match requested:
-        case SuffixRange(length):
-            return max(0, total - length), total
-        case ByteRange(start, end):
-            return start, min(end, total)

@@ -102,7 +102,10 @@ class HttpSource:
         except CatalogueError:
             raise
         except (HTTPError, HTTPException, OSError, ValueError) as error:
-            raise self._failure(request, _cause(error)) from error
+            cause: BaseException = error
+            while isinstance(cause, HTTPError) and (inner := cause.__cause__ or cause.__context__):
+                cause = inner  # which urllib3 wrapped
+            raise self._failure(request, cause) from error
 
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
         response = self._pool.urlopen(
@@ -299,15 +302,12 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
         options["proxy_ssl_context"] = _trusted()
     name, proxy_port = _address(proxy)
     proxy_url = f"{proxy.scheme}://{f'[{name}]' if ':' in name else name}:{proxy_port}/"
-    manager = ProxyManager(proxy_url, proxy_headers=_authorization(proxy), **options)
+    headers = {}
+    if proxy.username is not None:
+        secret = b64encode(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()).decode()
+        headers = {"Proxy-Authorization": f"Basic {secret}"}
+    manager = ProxyManager(proxy_url, proxy_headers=headers, **options)
     return manager.connection_from_host(host, port, parts.scheme)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the error that urllib3 wrapped."""
-    while isinstance(error, HTTPError) and (inner := error.__cause__ or error.__context__):
-        error = inner
-    return error
 
 
 def name_not_resolved(host: str) -> NameNotResolved:
@@ -361,10 +361,3 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
         )
         raise QueryError(message)
     return proxy
-
-
-def _authorization(proxy: SplitResult) -> dict[str, str]:
-    if proxy.username is None:
-        return {}
-    secret = b64encode(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()).decode()
-    return {"Proxy-Authorization": f"Basic {secret}"}

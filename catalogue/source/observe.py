@@ -82,7 +82,10 @@ class RequestObservation:
 
     def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:
         self._observer = observer
-        self._request = (source, path, requested, _reason.get() or _usual_reason(path))
+        by_end = (reason for end, reason in _REASONS if path.endswith(end))
+        by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
+        reason = _reason.get() or next(by_end, None) or next(by_start, "record")
+        self._request = (source, path, requested, reason)
         self._start = perf_counter()
 
     def succeeded(self, response: Response, *, cached: bool = False) -> None:
@@ -90,12 +93,6 @@ class RequestObservation:
 
     def failed(self, error: CatalogueError) -> None:
         self._observer(RequestEvent(*self._request, perf_counter() - self._start, error=str(error)))
-
-
-def _usual_reason(path: str) -> str:
-    by_end = (reason for end, reason in _REASONS if path.endswith(end))
-    by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
-    return next(by_end, None) or next(by_start, "record")
 
 
 class RequestLimit:

@@ -171,7 +171,9 @@ class PoliteSource:
     def _acquire(self, until: float) -> float:
         """Wait until a request may be made, count it, and return the time for the limiter."""
         self._check_available()
-        self._wait_while_throttled(until)
+        seconds = self._throttled_until - self.limiter.clock.now()
+        if seconds > 0:
+            self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
         acquired_at = self.limiter.acquire(until - self.limiter.clock.now())
         self._check_available()  # other threads may have given up the host during the wait
         if self._limit:
@@ -232,11 +234,6 @@ class PoliteSource:
             with self._lock:
                 self._throttled_until = max(self._throttled_until, end)
         return wait
-
-    def _wait_while_throttled(self, until: float) -> None:
-        seconds = self._throttled_until - self.limiter.clock.now()
-        if seconds > 0:
-            self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
 
     def _wait(self, seconds: float, reason: SourceError, until: float) -> None:
         self._check_wait(seconds, reason, until)

@@ -268,15 +268,13 @@ class Store:
             with suppress(StoreDamaged):
                 before = decode(row[0]) if row else None
             if before is None:  # new, or damaged: then each page index states its version
-                others = [key for key in indexes if not self._has_version(key, stored)]
-                self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
+                for key in indexes:
+                    query = 'SELECT value FROM "indexes" WHERE key = ?'
+                    label = label_of(self._connection.execute(query, [key]).fetchone()[0])
+                    if label is None or label.version != stored.version:
+                        self._connection.execute('DELETE FROM "indexes" WHERE key = ?', [key])
             elif (before.version, before.data) != (stored.version, stored.data):
                 self._delete_indexes([path])
-
-    def _has_version(self, index_key: str, stored: StoredFile) -> bool:
-        (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
-        label = label_of(value)
-        return label is not None and label.version == stored.version
 
     def _delete_indexes(self, paths: Iterable[str]) -> None:
         bounds = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"

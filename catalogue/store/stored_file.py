@@ -89,20 +89,15 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
     """
     large = compress_small or len(stored.data) >= _SMALL
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    return _joined(
-        len(stored.data), header, fast_zlib.compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0)
-    )
+    compressed = fast_zlib.compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0)
+    body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
+    return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
 def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
     """Encode page indexes of a file for the store, by row group."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
-
-
-def _joined(length: int, header: dict[str, object], compressed: bytes) -> bytes:
-    body = json.dumps([length, header]).encode() + b"\n" + compressed
-    return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
 def version_of(value: bytes) -> bytes:

@@ -22,7 +22,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
+from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns
 
 _Found = TypeVar("_Found")
@@ -89,7 +89,7 @@ class CrawlTable:
         self._table = table
         self._footers = footers
         self._repair = repair
-        self._flat = lru_cache(_PARTS)(self._read_flat)
+        self._flat = lru_cache(_PARTS)(lambda part: self._reading(lambda opened: opened.read(part, _VALUES)))
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._row_groups: RecentValues[_Row] = RecentValues(_ROW_GROUPS)
 
@@ -102,9 +102,6 @@ class CrawlTable:
                 message = "a damaged table was made again, and has other row groups now; run the query again"
                 raise StoreLocked(message) from None
             return read(self._table)
-
-    def _read_flat(self, part: int) -> pa.RecordBatch:
-        return self._reading(lambda table: table.read(part, _VALUES))
 
     def _read_keys(self, part: int) -> _Keys:
         of = self._table.parts[part]
@@ -177,7 +174,9 @@ class CrawlTable:
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
         signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         for number in parts:
-            if _may_match(self._table.parts[number], intervals, signed=signed):
+            of = self._table.parts[number]
+            is_open = of.unbounded or (of.signed and signed)
+            if is_open or intervals.overlap(of.least.encode(), of.greatest.encode()):
                 yield from self._rows(number, self._places(number, intervals, signed=signed))
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
@@ -206,9 +205,3 @@ class CrawlTable:
         found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
         # A file without row groups has a row, too.
         return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
-
-
-def _may_match(part: TablePart, intervals: KeyIntervals, *, signed: bool) -> bool:
-    if part.unbounded or (part.signed and signed):
-        return True
-    return intervals.overlap(part.least.encode(), part.greatest.encode())

@@ -166,15 +166,13 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
     """Return the rows of the old table whose files have not changed."""
-    if old is not None:
-        try:
-            rows = old.read_all()
-        except TableDamaged:
-            return table_of([])
-        paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
-        same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
-        return rows.take(positions(np.flatnonzero(same)))
-    return table_of([])
+    try:
+        rows = old.read_all() if old else table_of([])
+    except TableDamaged:
+        return table_of([])
+    paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
+    same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
+    return rows.take(positions(np.flatnonzero(same)))
 
 
 def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
