@@ -161,7 +161,7 @@ def read_receipt(path: Path) -> Receipt:
         answer = head["answer"]
         name = str(answer["file"])
         if not name or "\0" in name or name != Path(name).name:
-            raise ValueError("invalid name of the answer")
+            raise ValueError("invalid name of the answer")  # noqa: TRY301 - reported below
         return Receipt(
             dict(head["query"]),
             str(head["created"]),
