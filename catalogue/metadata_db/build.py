@@ -37,7 +37,6 @@ class Build:
     def __init__(
         self, db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, *, new: bool
     ) -> None:
-        """Prepare an update of the database in use; ``new``: it is empty."""
         self._db = db
         self._store = store
         self._crawls = crawls
@@ -47,7 +46,7 @@ class Build:
             self._run("views/_tables.sql")
 
     def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
-        """Add everything new; ``made_from`` is stored in ``derived.meta``, for the other see ``refresh``."""
+        """Add everything new; ``made_from`` is stored in ``derived.meta``."""
         state = self._crawls.tables
         sql = "SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables"
         shown = {row[0]: row[1:] for row in self._db.execute(sql).fetchall()}
@@ -92,7 +91,6 @@ class Build:
             self._db.execute(f"DELETE FROM derived.{table} WHERE crawl = {literal(crawl)}")  # noqa: S608
 
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
-        """Replace the files and row groups of a crawl."""
         self._delete(crawl)
         path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
@@ -100,7 +98,7 @@ class Build:
             show_column_chunks(self._db, self._crawls, self._dataset, crawl)
 
     def _make_views(self, lists: list[str]) -> None:
-        """Define the views; ``blocks`` reads the files of the stored lists of blocks."""
+        """Define the views; ``blocks`` reads the stored lists of blocks."""
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
         blocks = f"read_parquet([{files}])" if files else "derived.no_blocks"
@@ -124,7 +122,6 @@ class Build:
         ]
 
     def _failures(self) -> list[dict[str, Any]]:
-        """Return the files that could not be fetched or decoded."""
         noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
         failed = {path: (value.note, value.fetched_at) for path, value in noted.items()}
         for state in self._crawls.tables.crawls.values():
@@ -136,7 +133,7 @@ class Build:
         ]
 
     def _block_lists(self) -> list[dict[str, Any]]:
-        """Return the stored lists of blocks of the CDX index whose files exist."""
+        """Return the stored lists of blocks whose files exist."""
         crawls = crawls_with_blocks(self._store) if self._dataset == COMMON_CRAWL else []
         if crawls:
             from catalogue.cdx.block_file import block_count  # noqa: PLC0415 - imports pyarrow.compute, slowly
@@ -149,7 +146,6 @@ class Build:
         return rows
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """Replace the rows of a small table."""
         kinds = dict(self._db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
         # A literal, because DuckDB imports pandas for a parameter.
@@ -167,13 +163,13 @@ def _naive(time: datetime | None) -> str | None:
 
 
 _FEW = 50
-"""Files whose pages are in memory at once."""
+"""Files whose pages or column chunks are in memory at once."""
 
 
 def show_pages(
     db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, crawl: str, last_index: int
 ) -> int:
-    """Replace the pages of row groups of a crawl whose index was written after a row of the store.
+    """Replace the pages of row groups whose index was written after a row of the store.
 
     Returns:
         The number of the last row.
@@ -194,7 +190,7 @@ def show_pages(
 
 
 def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
-    """Yield the pages of row groups of a file as ``views/_load_pages.sql`` takes them."""
+    """Yield a list for each column of the pages: DuckDB takes several times as long for a dictionary for each page."""
     stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
     for group in file.footer.row_groups:
         chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
@@ -223,7 +219,6 @@ def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes 
 
 
 def show_column_chunks(db: duckdb.DuckDBPyConnection, crawls: StoredCrawls, dataset: Dataset, crawl: str) -> None:
-    """Add the column chunks of all stored files of a crawl."""
     files = crawls.files(crawl)
     for start in range(0, len(files), _FEW):
         rows = [row for file in files[start : start + _FEW] for row in _rows(file)]

@@ -59,14 +59,14 @@ def lent() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @cache
 def _idle(_process: int) -> deque[duckdb.DuckDBPyConnection]:
-    """Return idle connections of this process; a forked process has no threads for them."""
+    """Return idle connections; a forked process has no threads for them."""
     return deque()
 
 
 def _empty() -> duckdb.DuckDBPyConnection:
     """Connect to a database in memory, to which files are attached.
 
-    Opened directly, DuckDB would return a file that the process has open already, even if it was replaced.
+    Opened directly, DuckDB would return a file that is open already, even if it was replaced.
     """
     return duckdb.connect(config={"python_enable_replacements": "false"})
 
@@ -94,7 +94,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
 
 
 def log_of(path: Path) -> Path:
-    """Return the path of DuckDB's write-ahead log of a file."""
+    """Return the path of DuckDB's write-ahead log."""
     return path.with_name(path.name + ".wal")
 
 
@@ -135,7 +135,7 @@ def quoted(path: Path) -> str:
     """Return a path as an SQL literal.
 
     Raises:
-        QueryError: if DuckDB cannot open a file with this name.
+        QueryError: if DuckDB cannot open such a file.
     """
     text = str(path)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # bytes that are no text

@@ -1,4 +1,4 @@
-"""Compare the metadata database with the store and the files of a crawl with each other, and rebuild it."""
+"""Compare the metadata database with the store, and the files of a crawl with each other."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +20,7 @@ _FEWEST = 10
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
-    """Delete the database and build it from the store, with the column chunks that it had."""
+    """Build the database anew, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         crawls = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
@@ -67,7 +67,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
 
 
 def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
-    """Yield files with a valid checksum that overlap or equal others of their crawl, with the reason."""
+    """Yield files that overlap or equal others of their crawl, with the reason."""
     with reading(path) as connection:
         alike = connection.execute(
             """
@@ -98,7 +98,7 @@ def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]
     """Yield files that overlap another file of their crawl and subset, where hardly any do, and that file.
 
     Index files of one crawl and subset contain disjoint parts of all keys. If more than one in ten overlap, the crawl
-    is of another kind, and none is returned.
+    is of another kind.
     """
     rows = connection.execute(
         """

@@ -36,11 +36,11 @@ from catalogue.source.response_head import HeadResponse
 _MIN_SPEED = 100_000
 """Bytes per second; a slower body is an error."""
 _FIRST_ADDRESS_SECONDS = 2.0
-"""Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
+"""Connect timeout for each address of a host except the last: IPv6 may not be reachable."""
 _ONCE = Retry(total=False)
-"""The caller retries and counts requests."""
+"""The caller retries."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Environment variables of requests and curl for certificates; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
+"""Variables of requests and curl; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -55,7 +55,6 @@ class Timeouts:
     """Time of a request, except that of the body by its length."""
 
     def of(self, request: Request) -> float:
-        """Return the seconds for the complete request."""
         return self.total + request.max_length / _MIN_SPEED
 
 
@@ -68,11 +67,11 @@ class HttpSource:
         Args:
             url: ends with a slash; without query or credentials.
             user_agent: the tool and a contact.
-            connections: maximum number of open connections.
-            timeouts: timeouts of every request.
+            connections: maximum of open connections.
+            timeouts: those of every request.
 
         Raises:
-            QueryError: if the environment sets unusable certificates or proxies, or the address has no valid host.
+            QueryError: if certificates, proxies or the host are not usable.
         """
         self.url = url
         self.connections = connections
@@ -153,7 +152,6 @@ class HttpSource:
 @dataclass(slots=True)
 class _RunningRequest:
     deadline: float
-    """Seconds of ``time.monotonic``."""
     connected: socket.socket | None = None
     is_late: bool = False
 
@@ -164,10 +162,13 @@ class _RunningRequest:
 
 
 class _RunningRequests:
-    """The running requests of a source, each in its thread."""
+    """The running requests of a source, each in its thread, of a limited number.
+
+    A socket has a timeout for silence, which a server avoids by a byte a second. So a thread shuts down the sockets of
+    late requests, which then fail in their own threads.
+    """
 
     def __init__(self, url: str, most: int, *, check_seconds: float) -> None:
-        """Allow ``most`` requests at a time; deadlines are checked every ``check_seconds``."""
         self._url = url
         self._check_seconds = check_seconds
         self._process = os.getpid()
@@ -183,7 +184,7 @@ class _RunningRequests:
         """Run one request in a block; wait until it may start.
 
         Raises:
-            SourceUnavailable: if the source is closed, before or during the request, or belongs to another process.
+            SourceUnavailable: if the source is closed, or belongs to another process.
             TimeoutError: if the block takes longer than ``seconds``.
         """
         if self._process != os.getpid():  # lock and sockets belong to the parent process
@@ -238,7 +239,6 @@ class _RunningRequests:
                         run.end()
 
     def close(self) -> None:
-        """End the running requests; later ones fail."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -249,7 +249,7 @@ class _RunningRequests:
 
 
 class _Connection(HTTPConnection):
-    """A connection whose running request can be ended by another thread."""
+    """A connection whose running request another thread can end."""
 
     response_class = HeadResponse
 
@@ -318,7 +318,7 @@ def name_not_resolved(host: str) -> NameNotResolved:
 
 
 def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error for a failed request. It names only the type of the cause: messages may contain headers."""
+    """Return the error with the type of its cause alone: messages may contain headers."""
     return Unreachable(f"{where}: no usable response ({type(error).__name__})")
 
 
@@ -349,7 +349,6 @@ def _trusted() -> ssl.SSLContext:
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    """Return the environment's proxy for an address."""
     name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
     if not name:
         return None

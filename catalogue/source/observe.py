@@ -1,4 +1,4 @@
-"""Observe each request, with what it is for, and limit their number."""
+"""Observe requests, and limit their number."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _REASONS = (
     ("cluster.idx", "list of blocks"),
     (".parquet", "footer"),
 )
-"""What a file is read for, by the end of its path, unless the caller says it."""
+"""What a file is read for, by the end of its path."""
 _FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
 """The same by its start; other files are archives."""
 
@@ -28,16 +28,15 @@ _reason: ContextVar[str] = ContextVar("reason", default="")
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One request, or one range that the cache has."""
+    """One request, or one range of the cache."""
 
     source: str
-    """Address of the source."""
     path: str
     requested: RequestedRange
     reason: str
-    """What it is for, such as ``footer`` or ``pages of url``."""
+    """For example ``footer`` or ``pages of url``."""
     seconds: float
-    """Duration, except waits for the rate limit."""
+    """Duration, without waits for the rate limit."""
     response: Response | None = None
     """None if it failed."""
     error: str = ""
@@ -49,7 +48,7 @@ class RequestEvent:
 
     @property
     def range(self) -> str:
-        """First and last byte, ``-N`` for the last N bytes, or nothing for the complete file."""
+        """Return first and last byte, or ``last N``, or ``complete``."""
         if self.response and self.requested is not None:
             start = self.response.start
             return f"{start:,} to {start + self.bytes - 1:,}"
@@ -64,7 +63,7 @@ class RequestEvent:
 
 
 Observer: TypeAlias = Callable[[RequestEvent], None]
-"""Called after each request, in the thread that made it."""
+"""It is called after each request, in the thread that made it."""
 
 
 @contextmanager
@@ -78,7 +77,7 @@ def requests_for(reason: str) -> Iterator[None]:
 
 
 class RequestObservation:
-    """Reports one request to an observer when it has ended."""
+    """Reports one request when it has ended."""
 
     def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:
         self._observer = observer
@@ -96,7 +95,7 @@ class RequestObservation:
 
 
 class RequestLimit:
-    """A number of requests that several sources share; for any thread."""
+    """A number of requests that several sources and threads share."""
 
     def __init__(self, requests: int) -> None:
         self.most = requests

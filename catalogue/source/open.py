@@ -1,4 +1,4 @@
-"""Open the source of an address, with its rate limit and retries."""
+"""Open the source of an address."""
 
 import logging
 import math
@@ -22,9 +22,9 @@ _ENVIRONMENT = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
 )
-"""Environment variables that change how a source is reached or trusted."""
+"""Variables that change how a source is reached or trusted."""
 _AWS_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-"""Loggers whose debug messages contain signatures and responses, with keys and session tokens."""
+"""Their debug messages contain keys and session tokens."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
 
 
@@ -39,17 +39,7 @@ def open_source(
     observer: Observer | None = None,
     limit: RequestLimit | None = None,
 ) -> PoliteSource:
-    """Open an https, http or s3 address, or a folder.
-
-    Args:
-        url: the address.
-        settings: the user's; ``patience`` is the shortest pause after a throttled request.
-        clock: measures time and waits; ``SystemClock`` by default.
-        notify: see ``PoliteSource``.
-        attempts: see ``PoliteSource``.
-        max_wait: see ``PoliteSource``.
-        observer: see ``PoliteSource``.
-        limit: see ``PoliteSource``.
+    """Open an https, http or s3 address, or a folder; other arguments are those of ``PoliteSource``.
 
     Raises:
         QueryError: if the address is none of these, or an extra is not installed.
@@ -96,13 +86,13 @@ def environment_settings() -> dict[str, str]:
 
 
 def _open_part(value: str) -> str:
-    """Return an address without path and credentials, even if a password contains an unescaped slash."""
+    """Return an address without path and credentials, even if a password contains a slash."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
     return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def hide_credentials() -> None:
-    """Keep credentials of the AWS SDK out of logs of any level."""
+    """Keep credentials of the AWS SDK out of logs."""
     for name in _AWS_LOGGERS:
         logging.getLogger(name).addFilter(_is_above_debug)
 
@@ -112,7 +102,7 @@ def _is_above_debug(record: logging.LogRecord) -> bool:
 
 
 def credentials_from() -> str | None:
-    """Return the AWS SDK's name for the place of its credentials; None if it finds none or is not installed.
+    """Return the AWS SDK's name for the place of its credentials, if it finds any.
 
     The SDK may send a request to the cloud's metadata service.
     """

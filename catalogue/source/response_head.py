@@ -1,7 +1,7 @@
 """The heads of HTTP responses, read for urllib3.
 
-``http.client`` parses headers with the parser of e-mail, which takes longer than everything else of a request, and
-returns informational responses other than 100 as if they were final.
+``http.client`` takes longer for headers, with the parser of e-mail, than for everything else, and returns informational
+responses other than 100 as if they were final.
 """
 
 import re
@@ -28,7 +28,7 @@ class HeadMessage(HTTPMessage):
         return [*self.fields.items()]
 
     def is_multipart(self) -> bool:
-        """Return True, so that urllib3 does not look for a payload that was not parsed."""
+        """Return True, so that urllib3 does not look for a payload."""
         return True
 
 

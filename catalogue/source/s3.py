@@ -1,4 +1,4 @@
-"""Files in S3, with the session and credentials of s3fs and the checks of this package."""
+"""Files in S3, with the session and credentials of s3fs and our checks."""
 
 import asyncio
 import os
@@ -36,20 +36,9 @@ _WITHOUT_CREDENTIALS = (
 
 
 class S3Source:
-    """Files below ``s3://bucket/prefix/``.
-
-    Credentials, region, profile and endpoint come from the user's AWS settings and environment.
-    """
+    """Files below ``s3://bucket/prefix/``, with the user's AWS settings and environment."""
 
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
-        """Prepare; the first request connects.
-
-        Args:
-            url: ends with a slash.
-            user_agent: appended to that of the SDK.
-            connections: maximum number of open connections.
-            timeouts: timeouts of every request.
-        """
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
@@ -182,7 +171,7 @@ async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.Client
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once: after a broken connection aiohttp would repeat it, without the rate limit."""
+    """Send a request once: aiohttp would repeat it after a broken connection, without the rate limit."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:

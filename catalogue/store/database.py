@@ -1,7 +1,7 @@
 """The store: one SQLite file of raw footers and page indexes, in sqlitedict's layout.
 
-Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``
-(without ``journal_mode``, sqlitedict changes the file). For the reason not to write with sqlitedict, see
+Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``;
+without ``journal_mode``, sqlitedict changes the file. For the reason not to write with it, see
 piskvorky/sqlitedict#108.
 """
 
@@ -40,23 +40,23 @@ _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
 """Maximum keys of a statement."""
 _SHORT_BUSY_SECONDS = 1.0
-"""Wait for another process before page indexes are written, which can be fetched again."""
+"""Wait for another process before writing what can be fetched again."""
 
 
 class Store:
     """An open store: one connection for all threads of a process; unusable after a fork."""
 
     def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
-        """Open a store.
+        """Open a store; read-only if the file or its folder is not writable.
 
         Args:
-            path: the file; opened read-only if the file or its folder is not writable.
-            create: create the file and its folder if missing.
+            path: the file.
+            create: whether to create the file and its folder if missing.
             busy_seconds: longest wait for another process that is writing.
 
         Raises:
             NotHarvested: if there is no file.
-            StoreError: if the file is not a store, is of a newer version, or its log belongs to another file.
+            StoreError: if the file is not a store, or is of a newer version.
             DiskFailed: if the file cannot be created.
         """
         self.path = path
@@ -67,7 +67,6 @@ class Store:
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
             raise NotHarvested(message, call="harvest('latest')")
         self.read_only = not is_writable(path)
-        """Whether writes raise an error."""
         if create and self.read_only:
             raise unwritable(path)
         with disk_errors(path):
@@ -104,7 +103,6 @@ class Store:
 
     @contextmanager
     def _exclusive_connection(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection to one thread at a time."""
         if self._process != os.getpid():  # a connection of the parent process can damage the file
             message = f"{self.path} was opened by another process; open it again in this one"
             raise StoreError(message)
@@ -131,13 +129,12 @@ class Store:
             raise StoreDamaged(message) from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
-        """Encode values and write them; see ``put_encoded``."""
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
 
     def put_encoded(self, table: str, values: Sequence[tuple[str, bytes]]) -> None:
         """Write encoded values in one transaction.
 
-        Failures of the files, and page indexes of other versions of them, are removed.
+        Failures of the files, and page indexes of other versions, are removed.
         """
         if not all(isinstance(key, str) for key, _ in values):  # SQLite accepts NULL, which no query finds
             message = "keys of the store must be text"
@@ -162,11 +159,7 @@ class Store:
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
     def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add encoded values for keys that do not exist, in one transaction.
-
-        Returns:
-            The added keys.
-        """
+        """Add encoded values in one transaction, unless their keys exist; return the added keys."""
         added = set()
         with self._exclusive_connection() as connection, self._transaction(COUNTERS[table]):
             for key, value in rows:
@@ -178,14 +171,9 @@ class Store:
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
-        """Return the stored page indexes and bounds of row groups of a file.
+        """Return the stored page indexes and bounds of row groups of this version of a file.
 
         Damaged ones count as missing, as they can be fetched again.
-
-        Args:
-            path: path of the file.
-            row_groups: their numbers.
-            version: the stored file; page indexes of other versions are ignored.
         """
         requested = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._exclusive_connection() as connection:
@@ -199,7 +187,6 @@ class Store:
         return indexes
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
-        """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
         self.add_all_indexes([(path, encode_indexes(indexes, version), version)])
 
     def add_all_indexes(self, added: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
@@ -246,8 +233,7 @@ class Store:
     def add_facts(self, facts: Iterable[tuple[str, StoredFile]], *, briefly: bool = False) -> None:
         """Store what searches found, in one transaction; a read-only store ignores it.
 
-        It can be found again, so it does not change the state of the store. With ``briefly``, another
-        process that is writing is not waited for.
+        This does not change the state of the store. With ``briefly``, another process is not waited for.
         """
         if self.read_only:
             return
@@ -294,7 +280,7 @@ class Store:
             return int(connection.execute(f'SELECT count(*) FROM "{_valid(table)}"').fetchone()[0])  # noqa: S608
 
     def index_keys(self, path: str) -> list[str]:
-        """Return the keys, ``path#row_group``, of a file's stored page indexes."""
+        """Return the keys, ``path#row_group``, of a file's page indexes."""
         with self._exclusive_connection() as connection:
             query = 'SELECT key FROM "indexes" WHERE key > ? AND key < ?'
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
@@ -303,8 +289,8 @@ class Store:
     def row_numbers(self, table: str, containing: str = "") -> dict[str, int]:
         """Return the keys that contain a text, ascending, with the numbers of their rows.
 
-        SQLite numbers rows in the order of writes, and a replaced row gets a new number. Where numbers may be used
-        again, the store gets another identity; see ``state``.
+        SQLite numbers rows in the order of writes; a replaced row gets a new number. Where numbers may be used again,
+        the store gets another identity; see ``state``.
         """
         query = f'SELECT key, rowid FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
         with self._exclusive_connection() as connection:
@@ -325,7 +311,6 @@ class Store:
         return versions
 
     def version(self, path: str) -> bytes | None:
-        """Return the digest of one file's value; None if it does not exist."""
         return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
@@ -339,13 +324,13 @@ class Store:
             return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
     def problem(self) -> str | None:
-        """Return the first error of SQLite's ``quick_check``; None if there is none."""
+        """Return the first error of SQLite's ``quick_check``."""
         with self._exclusive_connection() as connection:
             texts = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
         return None if texts == ["ok"] else " ".join(" ".join(texts).split())[:300]
 
     def repair_keys(self) -> None:
-        """Make the indexes again from the rows, and delete rows whose keys are not text."""
+        """Make the indexes again, and delete rows whose keys are not text."""
         with self._exclusive_connection() as connection, self._transaction(None):
             connection.execute("REINDEX")
             for table in TABLES:
@@ -364,21 +349,16 @@ class Store:
             yield from connection.execute(f'SELECT key, value FROM "{_valid(table)}"')  # noqa: S608
 
     def size(self) -> int:
-        """Return the bytes on disk, including the write-ahead log."""
         return self.path.stat().st_size + self.log_size()
 
     def log_size(self) -> int:
-        """Return the bytes of the write-ahead log, which grows while another process has a transaction open."""
+        """Return the bytes of the write-ahead log, which grows during a transaction of another process."""
         with suppress(FileNotFoundError):
             return log_of(self.path).stat().st_size
         return 0
 
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
-        """Lock the harvest of a crawl for this process.
-
-        Raises:
-            StoreLocked: if another process holds the lock.
-        """
+        """Lock the harvest of a crawl; see ``locks.harvesting``."""
         if self.read_only:
             raise unwritable(self.path)
         return harvesting(self.path, crawl)

@@ -1,4 +1,4 @@
-"""Read a few values of a store within a time limit, for shell completion and settings."""
+"""Read a few values of a store within a time limit."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from catalogue.store.stored_file import decode, label_of
 _BUSY_SECONDS = 0.1
 """Longest wait for another process that is writing."""
 _TIMEOUT = 2.0
-"""Seconds for one query; the query of a crafted file may never end."""
+"""Seconds for one query, which may never end in a crafted file."""
 _CLOCK_CHECK = 10_000
 """SQLite instructions between two checks of the time."""
 
@@ -25,7 +25,7 @@ def document_names(path: Path, *, seconds: float = _TIMEOUT) -> list[str]:
 
 
 def document_ids(path: Path, name: str) -> list[str]:
-    """Return the ``id`` values of a document that is a JSON list of objects; none if there is no such document."""
+    """Return the ``id`` values of a document that is a JSON list of objects; none without it."""
     for (value,) in _rows(path, "SELECT value FROM documents WHERE key = ?", name):
         with suppress(StoreDamaged, ValueError, TypeError, KeyError, RecursionError):
             return [str(item["id"]) for item in json.loads(decode(value).data)]

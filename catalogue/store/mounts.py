@@ -11,7 +11,6 @@ _REMOTE = re.compile(
     r"nfs4?|cifs|smb[0-9]*|smbfs|afs|ceph|9p|lustre|gpfs|glusterfs|beegfs|davfs|ncpfs"
     r"|fuse\.(?:sshfs|s3fs|rclone|gcsfuse|goofys|glusterfs|ceph|juicefs|mount-s3|blobfuse2?|davfs2?|curlftpfs)"
 )
-"""Types of network file systems."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -22,7 +21,7 @@ def _read_mounts() -> str:
 
 
 def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
-    """Return the type of a folder's file system if it is a network file system, else None.
+    """Return the type of a folder's file system if it is a network file system.
 
     Args:
         folder: need not exist.

@@ -1,4 +1,4 @@
-"""The layout of a store's file: creation, migration and checks."""
+"""The layout of a store's file: creation, migration, checks, and reading where files cannot be written."""
 
 import errno
 import os
@@ -14,11 +14,11 @@ from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
-"""``CCAT``, in the SQLite header."""
+"""This is ``CCAT``, in the SQLite header."""
 VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls by name; reasons of failures by path; packed page indexes by
-``index_key``; and what searches of lists of blocks found (earlier versions stored summaries of footers there, too).
+``index_key``; and what searches of lists of blocks found.
 """
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
@@ -28,7 +28,7 @@ _LAYOUT = {
     "identity": "CREATE TABLE identity (id TEXT, changes TEXT, index_changes TEXT)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
-"""The column of ``identity`` that gets a new random text with each change of a table; ``facts`` has none."""
+"""The column of ``identity`` that changes with a table, to a random text."""
 _LOG_LIMIT = 16 << 20
 """Bytes of the write-ahead log that stay on disk after a checkpoint."""
 _NOT_WRITABLE_NAMES = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
@@ -37,7 +37,6 @@ _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_NOT_WRITABLE_NAMES)
 
 
 def index_key(path: str, row_group: int) -> str:
-    """Return the key of a row group's page indexes."""
     return f"{path}#{row_group}"
 
 
@@ -69,7 +68,7 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
 
 
 def check_header(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a file is a store of a known version.
+    """Check that a file is a store.
 
     Raises:
         StoreError: if it is another file or of a newer version.
@@ -119,7 +118,6 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a store of an earlier version."""
     run = connection.execute
     with transaction(connection):
         if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
@@ -173,7 +171,7 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read one state in several statements, which also saves the locks of each."""
+    """Read one state in several statements, which also saves locks."""
     begins = not connection.in_transaction
     if begins:
         connection.execute("BEGIN")
@@ -190,7 +188,7 @@ def _last_rows(connection: sqlite3.Connection) -> list[int]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Convert errors of SQLite and the disk to ``StoreError`` and its subclasses."""
+    """Convert errors of SQLite and the disk to ``StoreError``."""
     try:
         yield
     except CatalogueError:  # some are OSErrors, too, and need no conversion
@@ -214,7 +212,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 _WAL_VERSIONS = b"\x02\x02"
-"""Read and write version in the header of a file in WAL mode."""
+"""Versions in the header of a file in WAL mode."""
 
 Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Sizes and times that change with the store's files."""
@@ -234,14 +232,13 @@ def is_writable(path: Path) -> bool:
 
 
 def unwritable(path: Path) -> DiskFailed:
-    """Return the error for a write to a read-only store."""
     return DiskFailed(
         f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
     )
 
 
 def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
-    """Open a read-only connection to a store, without creating files.
+    """Open a read-only connection without creating files; SQLite normally creates ``-wal`` and ``-shm`` even to read.
 
     Returns:
         The connection, and the footprint for which it is valid; None if SQLite itself detects changes.

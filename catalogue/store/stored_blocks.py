@@ -1,6 +1,8 @@
-"""Complete lists of blocks of the CDX index: Parquet files in the folder ``blocks`` next to the store.
+"""What is stored of the lists of blocks of the CDX index.
 
-The directory of each file (see ``cdx/block_file.py``) is a document of the store; without it the file is not used.
+Complete lists are Parquet files in the folder ``blocks`` next to the store. The directory of each file (see
+``cdx/block_file.py``) is a document of the store; without it the file is not used. What searches read of other lists,
+and the versions of files with blocks, are values of the table ``facts``: without them, queries take longer.
 """
 
 import json
@@ -8,17 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from catalogue.cdx.known_lines import Fragment, KnownLines
 from catalogue.errors import BadCdx, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, marker
 
+if TYPE_CHECKING:
+    from catalogue.cdx.known_lines import Fragment, KnownLines
+
 LISTS = "blocks/"
 """Prefix of documents ``blocks/CRAWL``, the directories."""
 SEARCHES, SHARDS = "searches/", "shards/"
-"""Prefixes of values ``searches/CRAWL`` and ``shards/CRAWL`` of the table ``facts``; see ``searched_lines``."""
+"""Prefixes of values ``searches/CRAWL`` and ``shards/CRAWL`` of the table ``facts``."""
 
 
 def blocks_folder(store: Store) -> Path:
@@ -26,12 +31,10 @@ def blocks_folder(store: Store) -> Path:
 
 
 def list_file(store: Store, crawl: str) -> Path:
-    """Return the path of a complete list."""
     return blocks_folder(store) / f"{crawl}.parquet"
 
 
 def crawls_with_blocks(store: Store) -> list[str]:
-    """Return the crawls whose lists of blocks are stored, ascending."""
     return [key.removeprefix(LISTS) for key in store.keys("documents", LISTS) if key.startswith(LISTS)]
 
 
@@ -43,10 +46,10 @@ def forget_list(store: Store, crawl: str) -> None:
 
 
 _MOST = 4 << 20
-"""Bytes of lines that are stored of one list; whoever searches more harvests the list."""
+"""Bytes of lines that are stored of one list; for more, the list should be harvested."""
 
 
-def save_lines(store: Store, source: str, known: Iterable[KnownLines]) -> None:
+def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None:
     """Store the lines that searches of a source know, except where there are many.
 
     Raises:
@@ -64,8 +67,10 @@ def save_lines(store: Store, source: str, known: Iterable[KnownLines]) -> None:
     store.add_facts(values, briefly=True)
 
 
-def stored_lines(store: Store, source: str, crawl: str) -> KnownLines | None:
-    """Return the lines that earlier searches of a source read; None if there are none, or damaged ones."""
+def stored_lines(store: Store, source: str, crawl: str) -> "KnownLines | None":
+    """Return the valid lines that earlier searches of a source read."""
+    from catalogue.cdx.known_lines import KnownLines
+
     with suppress(ValueError, KeyError, TypeError, BadCdx):
         if (stored := store.facts([SEARCHES + crawl]).get(SEARCHES + crawl)) and stored.source == source:
             end = stored.data.index(b"\n") + 1
@@ -75,14 +80,16 @@ def stored_lines(store: Store, source: str, crawl: str) -> KnownLines | None:
     return None
 
 
-def _cut(data: bytes, at: int, parts: list[list[int]]) -> Iterator[Fragment]:
+def _cut(data: bytes, at: int, parts: list[list[int]]) -> "Iterator[Fragment]":
+    from catalogue.cdx.known_lines import Fragment
+
     for start, length in parts:
         yield Fragment(start, data[at : at + length])
         at += length
 
 
 def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str, FileVersion]]) -> None:
-    """Store the versions of files with blocks by crawl and path, by which their cached bytes are found.
+    """Store the versions of files by crawl and path, by which their cached bytes are found.
 
     Raises:
         StoreError: if they cannot be stored.
@@ -103,6 +110,6 @@ def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVers
 
 
 def forget_lines(store: Store, crawl: str) -> None:
-    """Delete what is known of another version of an index: lines of its list, and versions of its files."""
+    """Delete what is known of another version of an index."""
     with suppress(StoreError):
         store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])

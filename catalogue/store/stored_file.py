@@ -1,7 +1,7 @@
 """One stored value: bytes of a source file and their metadata, written in one transaction.
 
-It starts with a byte that no pickle starts with, since users exchange stores, and with a digest of the rest, since
-SQLite's integrity check does not detect a flipped bit in a value.
+It starts with a byte that no pickle starts with, since users exchange stores, and a digest of the rest, since SQLite's
+check does not detect a flipped bit in a value.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _INVALID: tuple[type[Exception], ...] = (ValueError, TypeError, RecursionError, 
 """Errors of values that are no JSON or no compressed bytes."""
 
 DIGEST_SIZE = 16
-"""Bytes of the digest, after the first byte of a value."""
+"""Bytes of the digest, after the first byte."""
 
 _TAG = b"\x01"
 _LEVEL = 1
@@ -39,14 +39,14 @@ class StoredFile:
     """Bytes of one file of the source."""
 
     data: bytes
-    """A footer without length and magic, a complete document, or nothing for a failure."""
+    """A footer without length and magic, a document, or nothing for a failure."""
     size: int
     """Bytes of the file in the source."""
     etag: str | None
-    """The source's header, with quotes; None if it sent none."""
+    """The source's header, with quotes."""
     last_modified: str | None
     source: str
-    """Address of the source; ETags of different sources cannot be compared."""
+    """Its address; ETags of different sources cannot be compared."""
     taken: str
     """Time of the request: ISO 8601, UTC."""
     note: str = ""
@@ -54,7 +54,7 @@ class StoredFile:
 
     @property
     def version(self) -> tuple[str, int, str | None]:
-        """Return source, size and ETag, which identify the version of the file."""
+        """Return what identifies the version of the file."""
         return self.source, self.size, self.etag
 
     @property
@@ -82,10 +82,8 @@ _FIELD_TYPES = get_type_hints(StoredFile)
 def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
     """Encode a value for the store.
 
-    Args:
-        stored: the value.
-        compress_small: compress data of less than 8 KiB, too. Summaries take about one page of SQLite either way, and
-            are all decoded to build the metadata database, which is faster if they are not compressed.
+    Small summaries take about one page of SQLite either way, and all of them are decoded to build the metadata
+    database, which is faster without ``compress_small``.
     """
     large = compress_small or len(stored.data) >= _SMALL
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
@@ -95,7 +93,6 @@ def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
 
 
 def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
-    """Encode page indexes of a file for the store, by row group."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
 
@@ -106,7 +103,6 @@ def version_of(value: bytes) -> bytes:
 
 
 def has_valid_digest(value: object) -> bool:
-    """Verify the digest of a value."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
     body = memoryview(value)[1 + DIGEST_SIZE :]
@@ -118,9 +114,7 @@ class Label:
     """The metadata of a value."""
 
     length: int
-    """Bytes of the data."""
     version: tuple[str, int, str | None]
-    """See ``StoredFile.version``."""
     note: str
 
 

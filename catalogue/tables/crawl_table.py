@@ -36,11 +36,10 @@ _FOOTERS = 64
 
 
 _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
-"""The flat columns of a row, and its row group."""
 
 
 class StoredFooters:
-    """Reads footers from the store."""
+    """The column chunks of row groups, decoded from the footers in the store when they are used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,7 +55,7 @@ class StoredFooters:
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
         """Return the column chunks of a row group.
 
-        The first use raises ``StoreDamaged`` if the footer is damaged, ``StoreLocked`` if it was replaced.
+        The first use raises ``StoreDamaged``, or ``StoreLocked`` if the footer was replaced.
         """
         decoded: list[LazyChunks] = []
 
@@ -71,21 +70,19 @@ class StoredFooters:
 
 
 class _Keys(NamedTuple):
-    """Bounds of the rows of a part, without the first rows, which have none."""
+    """Bounds of the rows of a part that have bounds."""
 
     least: list[bytes]
     greatest: list[bytes]
     reached: list[bytes]
     """The greatest key so far."""
     signed: list[int]
-    """Rows whose bounds are in signed order."""
 
 
 class CrawlTable:
-    """The rows of one table."""
+    """The rows of one table, which ``repair`` makes again if it turns out to be damaged."""
 
     def __init__(self, table: TableFile, footers: StoredFooters, repair: Callable[[], TableFile]) -> None:
-        """Use a table; ``repair`` makes it again if it turns out to be damaged."""
         self._table = table
         self._footers = footers
         self._repair = repair
@@ -169,7 +166,6 @@ class CrawlTable:
         )
 
     def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
-        """Yield the rows whose keys may be in one of the intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
         signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)

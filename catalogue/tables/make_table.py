@@ -1,4 +1,4 @@
-"""Make the table of a crawl from the store; rows of files that have not changed are taken from the old one."""
+"""Make the table of a crawl from the store; rows of unchanged files are taken from the old one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,12 @@ class FooterRows:
     """The rows of a file, without the digest of its schema."""
 
     version: bytes
-    """The digest of its value in the store."""
     columns: Mapping[str, Column]
     rows: list[dict[str, Any]]
 
 
 def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes, footer: Footer) -> FooterRows:
-    """Return the rows of a file; one without row groups has a row, too.
+    """Return the rows of a file, at least one.
 
     Raises:
         OverflowError: if a number does not fit into a table.
@@ -72,7 +71,6 @@ def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return rows as a table."""
     arrays = [array_of(field.type, [row.get(field.name) for row in rows]) for field in TABLE]
     return pa.Table.from_arrays(arrays, schema=TABLE)
 
@@ -100,7 +98,7 @@ _FOUND = ("min_key", "max_key", "bounds_from")
 
 @dataclass(slots=True)
 class MadeTable:
-    """The rows of a table."""
+    """The rows of a table, and what it lacks."""
 
     rows: pa.Table
     schemas: dict[str, str]
@@ -108,7 +106,7 @@ class MadeTable:
     undecodable: dict[str, str]
     """Reasons why footers are not in the table, by path."""
     gaps: int
-    """Number of row groups whose footers have no bounds."""
+    """The number of row groups whose footers have no bounds."""
 
 
 def make_table(
@@ -123,9 +121,9 @@ def make_table(
     Args:
         store: the store.
         dataset: the dataset.
-        versions: digests of the values of its files, by path.
-        old: the present table, whose rows are used, if there is one.
-        decoded: rows of some files, whose footers need not be decoded again.
+        versions: digests of the stored files, by path.
+        old: the present table, whose rows are used.
+        decoded: rows of files whose footers need not be decoded again.
     """
     reused = _reused(old, versions)
     rows: list[dict[str, Any]] = []
@@ -165,7 +163,6 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
 
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
-    """Return the rows of the old table whose files have not changed."""
     try:
         rows = old.read_all() if old else table_of([])
     except TableDamaged:
@@ -176,7 +173,7 @@ def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
 
 
 def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
-    """Return rows with bounds that footers do not have, from stored page indexes and scans, and the number of these."""
+    """Return rows with bounds that footers do not have, from stored page indexes, and their number."""
     origins = table.column("bounds_from").to_pylist()
     gaps = [row for row, origin in enumerate(origins) if origin not in {None, "footer", SIGNED}]
     if not gaps:

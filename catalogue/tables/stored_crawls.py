@@ -1,4 +1,4 @@
-"""What is stored of each crawl, in one state of the store: for planning, joins and reports."""
+"""What is stored of each crawl, in one state of the store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from catalogue.tables.file_metadata import FileMetadata
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
-"""Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
+"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 
 
 def usable_folder(
@@ -42,7 +42,7 @@ def usable_folder(
     temporary_folder: Callable[[], Path],
     notify: Callable[[str], None],
 ) -> Path:
-    """Return the folder of the tables of a data folder, or a copy if they are out of date and cannot be updated."""
+    """Return the folder of the tables, or a copy if they are out of date and cannot be updated."""
     folder = data / TABLES_FOLDER
     if not store.read_only or fresh_state(folder, store, dataset.key):
         return folder
@@ -52,7 +52,6 @@ def usable_folder(
 
 
 def copied_folder(data: Path, temporary_folder: Path) -> Path:
-    """Return a temporary copy of the tables of a data folder."""
     copy = temporary_folder / TABLES_FOLDER
     if not copy.exists():
         with suppress(OSError):  # they are made again then
@@ -91,7 +90,7 @@ class StoredCrawls:
             store: the store.
             dataset: the dataset.
             indexes: whether the tables must show all stored page indexes.
-            notify: called with a sentence if the update takes long.
+            notify: is called with a sentence if the update takes long.
 
         Raises:
             DiskFailed: if they cannot be written.
@@ -105,7 +104,7 @@ class StoredCrawls:
         return cls(folder, store, dataset, state)
 
     def table(self, crawl: str) -> "CrawlTable | None":
-        """Return the table of a crawl; None if it has none.
+        """Return the table of a crawl, if it has one.
 
         Raises:
             DiskFailed: if a damaged table cannot be made again.
@@ -129,12 +128,7 @@ class StoredCrawls:
         return self._opened[crawl]
 
     def checked_path(self, crawl: str) -> Path:
-        """Return the path of a table, which was checked completely, for readers that check nothing.
-
-        Raises:
-            DiskFailed: if a damaged table cannot be made again.
-            StoreLocked: if another process has changed the table.
-        """
+        """Return the path of a table after a complete check, for readers that check nothing; see ``table``."""
         path = table_path(self._folder, crawl)
         try:
             TableFile(path).check()
@@ -143,7 +137,7 @@ class StoredCrawls:
         return path
 
     def _is_valid(self, crawl: str, table: TableFile) -> bool:
-        """Return whether another process has made a table since these were opened, from the same files."""
+        """Return whether another process has made a table of the same files since these were opened."""
         now = read_state(self._folder)
         found = now.crawls.get(crawl) if now and now.store == self.tables.store else None
         return found is not None and found.checksum == table.checksum
@@ -172,7 +166,7 @@ class StoredCrawls:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The columns of all stored files and their types, including columns that this version does not know.
+        """The columns of all stored files and their types.
 
         They do not depend on the query, so that each result has the same types.
         """
@@ -189,15 +183,14 @@ class StoredCrawls:
         return self.tables.crawls.get(crawl) or CrawlState()
 
     def subsets(self, crawl: str) -> list[str]:
-        """Return the subsets of a crawl of which files are stored, or were requested."""
         state = self._state(crawl)
         return sorted({*state.files, *state.failures, *(each for each in state.requested if each in state.listed)})
 
     def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
         """Return the subsets that may have files.
 
-        A subset that the manifest of a crawl does not have is complete without files. Without a manifest, each selected
-        subset may have files.
+        A subset that is not in the manifest is complete without files. Without a manifest, each selected subset may
+        have files.
         """
         found = {*self.subsets(crawl)}
         if subsets:
@@ -205,7 +198,6 @@ class StoredCrawls:
         return sorted(found)
 
     def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
-        """Return whether files of one of the subsets are stored."""
         return any(not subsets or subset in subsets for subset in self._state(crawl).files)
 
     def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
@@ -214,7 +206,6 @@ class StoredCrawls:
         return is_empty or self.has_files(crawl, subsets)
 
     def row_groups(self, crawl: str, subsets: Sequence[str]) -> int:
-        """Return the number of row groups of some subsets."""
         return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
@@ -235,13 +226,7 @@ class StoredCrawls:
     def files(
         self, crawl: str, subsets: Sequence[str] = (), query: "ResolvedQuery | None" = None
     ) -> "list[FileMetadata]":
-        """Return files with row groups that may match, or whose keys and times are unknown, by path.
-
-        Args:
-            crawl: its name.
-            subsets: subsets of the files.
-            query: the query; None for all row groups.
-        """
+        """Return files with row groups that may match, by path; all without a query."""
         from catalogue.query.key_intervals import ALL_KEYS
 
         if (table := self.table(crawl)) is None:
@@ -252,7 +237,7 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:
-        """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
+        """Return whether a row group may match the times of a query."""
         if query is None or (query.from_ms is None and query.to_ms is None):
             return bool
         earliest, latest, times = query.from_ms, query.to_ms, self._times.get(crawl)
@@ -269,7 +254,7 @@ class StoredCrawls:
 
     @cached_property
     def _times(self) -> dict[str, tuple[float, float]]:
-        """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
+        """The listed times of each crawl, in milliseconds since 1970."""
         with suppress(FormatError, StoreDamaged):
             if document := self._store.get("documents", COLLINFO):
                 return {
@@ -288,7 +273,7 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
-        """Return a digest of the stored files of some subsets of a crawl, and of how many it has; "" if it has none."""
+        """Return a digest of the stored files of some subsets of a crawl, and of how many it has."""
         table, known = self.table(crawl), self._state(crawl)
         if table is None or not self.has_files(crawl, subsets):
             return ""
@@ -304,7 +289,6 @@ class StoredCrawls:
         return state.hexdigest()
 
     def bounds(self, crawl: str, subset: str) -> "pa.Table | None":
-        """Return the bounds of all row groups of a subset; see ``CrawlTable.bounds``."""
         table = self.table(crawl)
         return table.bounds(subset) if table else None
 
@@ -321,14 +305,13 @@ class StoredCrawls:
         return known, bounds.num_rows - len(known), origins.count(SIGNED)
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
-        """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
+        """Return least key, greatest key and number of rows of each row group that has bounds, by subset."""
         found = {subset: self.bounds(crawl, subset) for subset in self._state(crawl).files}
         groups = {subset: sorted(_known(bounds)) for subset, bounds in found.items() if bounds}
         return {subset: each for subset, each in groups.items() if each}
 
 
 def _known(bounds: "pa.Table") -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield least key, greatest key and number of rows of the row groups that have bounds."""
     columns = (bounds.column(name).to_pylist() for name in ("min_key", "max_key", "num_rows"))
     for least, greatest, rows in zip(*columns, strict=True):
         if least is not None:

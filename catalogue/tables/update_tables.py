@@ -48,9 +48,9 @@ def update_tables(
         store: the store.
         dataset: the dataset.
         indexes: whether they must show all page indexes.
-        decoded: rows of some files, whose footers need not be decoded again.
-        busy_seconds: longest wait for another process that updates them.
-        notify: called with a sentence if this takes long.
+        decoded: rows of files whose footers need not be decoded again.
+        busy_seconds: longest wait for another process.
+        notify: is called with a sentence if this takes long.
 
     Raises:
         DiskFailed: if they cannot be written; the old ones stay.
@@ -64,12 +64,7 @@ def update_tables(
 
 
 def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, busy_seconds: float = 600.0) -> TableFile:
-    """Make a damaged table again from the store, with all others that are not up to date, and open it.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if another process updates the tables for too long.
-    """
+    """Make a damaged table again, with all others that are not up to date, and open it; see ``update_tables``."""
     with _writing(folder, busy_seconds):
         table_path(folder, crawl).unlink(missing_ok=True)
         _Update(folder, store, dataset, {}).run()
@@ -157,10 +152,10 @@ class _Update:
 
         Args:
             crawl: its name.
-            files: paths of its stored files, with the numbers of their rows.
-            indexes: keys of the page indexes, with the numbers of their rows.
+            files: numbers of the rows of its stored files.
+            indexes: numbers of the rows of the page indexes.
             before: its state in the last update.
-            schemas: schemas of the last update.
+            schemas: those of the last update.
             state: the tables' state, with the state of the store.
 
         Returns:
@@ -197,7 +192,7 @@ class _Update:
         return found, made.schemas
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return keys, which are paths or begin with them, with the numbers of their rows by crawl."""
+        """Return keys, which begin with paths, with the numbers of their rows by crawl."""
         found: dict[str, dict[str, int]] = {}
         for key, row in rows.items():
             folder = key.rpartition("/")[0]
