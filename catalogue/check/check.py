@@ -133,7 +133,7 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
 
 
 def _definition(key: str, session: Session) -> str:
-    """Return the command that repairs a value: for parts of its definition, the one that defines the dataset again."""
+    """Return the command that repairs a value, or defines the dataset again."""
     if key not in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
         return REPAIR
     files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
@@ -170,7 +170,7 @@ class _Check:
             checked.harvests.append(self.dataset.harvest_command(crawl, subsets))
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
-        """Store failures for files that were deleted, so that answers say that they are incomplete."""
+        """Store failures for deleted files, so that answers say that they are incomplete."""
         failures = [(path, marker(reason)) for path in paths]
         if failures:
             self.session.store.put("failures", failures)
@@ -203,7 +203,6 @@ class _Check:
             refresh(path, store, dataset)
 
     def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:
-        """Compare a share of the files with the source, by one request for each."""
         checked, source = self.checked, self.session.source
         damaged = {finding.key for finding in checked.findings if finding.kind == "files"}
         paths = [
@@ -237,7 +236,7 @@ class _Check:
 
 
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
-    """Return the crawl that a key of a table belongs to; None if it belongs to none."""
+    """Return the crawl that a key of a table belongs to, if any."""
     if _is_of_blocks(table, key):
         return key.partition("/")[2]
     if table == "documents":
@@ -248,7 +247,7 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
 
 
 def _is_of_blocks(table: str, key: str) -> bool:
-    """Return whether a key names what is stored of the CDX index of a crawl."""
+    """Return whether a key names what is stored of a CDX index."""
     prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
     return key.startswith(prefixes) if prefixes else False
 

@@ -59,7 +59,7 @@ class FileComparison:
 
 
 def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
-    """Return the offset in a file at which its footer and these page indexes, by row group, start."""
+    """Return the offset in a file at which its footer and these page indexes start."""
     starts = [existing.size - len(with_trailer(existing.data))]
     for group in decode_footer(existing.data, existing.size).row_groups if indexes else ():
         for name, chunk in group.chunks.items():

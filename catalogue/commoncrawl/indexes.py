@@ -1,4 +1,4 @@
-"""Names of the two indexes of a crawl."""
+"""Names of the two indexes of a crawl, and of columns of the columnar index."""
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -9,4 +9,4 @@ AUTO = "auto"
 KEY_COLUMN = "url_surtkey"
 """The column that index files are sorted by."""
 PATH_COLUMNS = ("crawl", "subset")
-"""Columns that are in a file's path and not in the file."""
+"""Columns that are in a file's path alone."""

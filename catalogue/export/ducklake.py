@@ -26,7 +26,7 @@ from catalogue.export.ducklake_tables import (
 from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
-"""Columns of a kind of file: name in the file, number in the table, and whether the value is part of the path."""
+"""Name in the file, number in the table, and whether the value is part of the path."""
 _Described = tuple[int, int, int, _Fields | None]
 """Rows, bytes, bytes of the footer, columns."""
 _Bounds = tuple[str | None, str | None]
@@ -44,10 +44,14 @@ class _LiveFile:
 def export_lake(
     path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
 ) -> int:
-    """Write a lake of these files, or update an existing one; returns the number of new snapshots.
+    """Write a lake of these files, or update an existing one; return the number of new snapshots.
 
-    ``missing`` says in sentences what was not harvested; ``data_path`` is the prefix of the files' paths, with a slash
-    at its end; ``backend`` is by default that of the existing lake, else the first of ``BACKENDS``.
+    Args:
+        path: the file.
+        files: the files.
+        missing: sentences about what was not harvested.
+        data_path: prefix of the paths, with a slash at its end.
+        backend: by default that of the existing lake, or the first of ``BACKENDS``.
 
     Raises:
         QueryError: if the path has another file, or its folder does not exist.
@@ -77,7 +81,7 @@ def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
-    """Return names and types of the table's columns, those of Common Crawl's index first.
+    """Return names and types of columns, those of Common Crawl's index first.
 
     DuckDB ignores case and has no empty names: of names that differ only in case, the first has a column.
     """
@@ -127,7 +131,7 @@ class _Lake:
         return {name: numbers[name] for name, _ in columns if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
-        """Return the stored mappings of kinds of files, with their numbers."""
+        """Return the stored mappings of kinds of files."""
         found: dict[int, set[tuple[str, int, bool]]] = {}
         for number, name, column, in_path in self._rows(
             "SELECT mapping_id, source_name, target_field_id, is_partition FROM ducklake_name_mapping "
@@ -235,7 +239,7 @@ class _Lake:
         return [(number, TABLE, self._numbers[KEY_COLUMN], None, rows, None, *bounds, None, None)]
 
     def _update_bounds(self, changed: Sequence[tuple[int, _Bounds, int]]) -> None:
-        """Replace the bounds of files in all snapshots: they were valid before, too."""
+        """Replace bounds in all snapshots: they were valid before, too."""
         if not changed:
             return
         numbers = _listed([number for number, _, _ in changed])
@@ -292,7 +296,6 @@ class _Lake:
         self._database.insert("ducklake_snapshot_changes", [(self.snapshot, ",".join(changes), AUTHOR, message, None)])
 
     def finish(self) -> None:
-        """Update the statistics of the table."""
         if self._database.changed:
             rows, size = self._rows(
                 "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "

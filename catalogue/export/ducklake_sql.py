@@ -19,7 +19,6 @@ from catalogue.session import Session
 from catalogue.settings import install_command
 
 NAME = "cc"
-"""The attached database."""
 LAKE_NAME = "captures.ducklake"
 """Default name of the lake in the data folder."""
 
@@ -32,12 +31,12 @@ _WHEEL = "duckdb_extension_{}"
 
 
 def names_lake(sql: str) -> bool:
-    """Whether SQL may refer to an attached lake."""
+    """Return whether SQL may refer to an attached lake."""
     return bool(_NAMED.search(sql))
 
 
 def names_captures(sql: str) -> bool:
-    """Whether SQL certainly refers to it: ``cc`` can also be another name."""
+    """Return whether SQL certainly refers to it: ``cc`` can also be another name."""
     return bool(_CAPTURES.search(sql))
 
 
@@ -50,9 +49,8 @@ def data_path(source: str) -> str:
 def attach_statements(path: Path, source: str, version: str = duckdb.__version__) -> list[str]:
     """Return the SQL that attaches a lake read-only, with the files of a source.
 
-    If a statement fails, do not run the next: DuckDB could download an extension; see ``NO_DOWNLOADS``.
-
-    ``version`` is that of the DuckDB that runs them, such as 1.5.5: extensions are built for one version.
+    If a statement fails, do not run the next: DuckDB could download an extension; see ``NO_DOWNLOADS``. Extensions are
+    built for one ``version`` of DuckDB.
     """
     backend, where = backend_of(path), data_path(source)
     needed = ["ducklake", *(["sqlite_scanner"] if backend == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
@@ -64,7 +62,7 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
 
 
 def _extension(name: str, version: str) -> str:
-    """Return an extension for LOAD: the file of an installed wheel, else its name."""
+    """Return the file of an installed wheel, or the name of the extension."""
     wheel = find_spec(_WHEEL.format(name))
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
         file = Path(folder) / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
@@ -74,11 +72,7 @@ def _extension(name: str, version: str) -> str:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> str | None:
-    """Attach a lake to a connection.
-
-    Returns:
-        None; if that failed, a message with the reason and what to do.
-    """
+    """Attach a lake to a connection; return why that failed and what to do, or None."""
     try:
         for statement in (NO_DOWNLOADS, *attach_statements(path, source)):
             connection.execute(statement)
@@ -88,7 +82,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
 
 
 def not_attached(path: Path, why: str) -> str:
-    """Return the message for a lake that could not be attached, from DuckDB's error."""
+    """Return the message for DuckDB's error."""
     first = next(iter(why.strip().splitlines()), "DuckDB gives no reason")
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
@@ -106,7 +100,6 @@ def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnectio
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
-    """Run SQL; see ``Catalogue.sql``."""
     with answerable():
         return connect_for(session, query).sql(query)
 
@@ -147,7 +140,7 @@ def lake_path(session: Session) -> Path:
 
 
 def missing_in_lake(session: Session) -> str | None:
-    """Return a sentence about stored crawls that are missing or outdated in the DuckLake; None if there are none."""
+    """Return a sentence about stored crawls that are missing or outdated in the DuckLake."""
     from catalogue.export.ducklake import crawls_in
 
     in_lake, sizes = crawls_in(lake_path(session)), dict[str, tuple[int, ...]]()

@@ -1,4 +1,7 @@
-"""The tables of DuckLake 1.0 as its extension creates them (https://ducklake.select), and the rows of a new lake."""
+"""The tables of DuckLake 1.0 as its extension creates them (https://ducklake.select), in a file of SQLite or DuckDB.
+
+A changed copy replaces the file.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ from catalogue.store.locks import locked
 
 VERSION = "1.0"
 AUTHOR = "commoncrawl-catalogue"
-"""Start of ``created_by`` in the lakes that are written here."""
+"""Start of ``created_by`` in our lakes."""
 
 _TABLES = """
 column: column_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, table_id BIGINT, column_order BIGINT, column_name VARCHAR, column_type VARCHAR, initial_default VARCHAR, default_value VARCHAR, nulls_allowed BOOLEAN, parent_column BIGINT, default_value_type VARCHAR, default_value_dialect VARCHAR
@@ -71,7 +74,6 @@ class Database:
 
     connection: sqlite3.Connection | duckdb.DuckDBPyConnection
     empty: bool = False
-    """Whether its tables have no rows."""
     changed: bool = False
     """Set this if anything was changed."""
 
@@ -120,11 +122,11 @@ SCHEMA, TABLE, VIEW = 0, 1, 2
 PARTITION = 3
 _SORT = 4
 _MACRO = 5
-"""Number of the first macro."""
 
 RAW, NAIVE = "captures_raw", "fetch_time_naive"
-"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them in
-the session's time zone; the view converts them."""
+"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them
+in the session's time zone; the view converts them.
+"""
 _VIEW = f"""
 SELECT * EXCLUDE ({NAIVE}) REPLACE (coalesce(fetch_time, {NAIVE} AT TIME ZONE 'UTC') AS fetch_time)
 FROM {{DUCKLAKE_CATALOG}}.main.{RAW}
@@ -134,7 +136,7 @@ _FIRST, _SECOND = 0, 1
 
 
 def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: str, now: str) -> None:
-    """Fill a lake with empty tables; ``data_path`` has a slash at its end."""
+    """Fill a lake with empty tables."""
     add = database.insert
     add(
         "ducklake_metadata",
@@ -173,7 +175,6 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
 
 
 def enumerate_columns(columns: Sequence[tuple[str, str]], first: int) -> list[tuple[int, str, str]]:
-    """Number columns of names and types."""
     return [(number, name, kind) for number, (name, kind) in enumerate(columns, first)]
 
 
@@ -226,7 +227,6 @@ _BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    """Open a lake to read it."""
     with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
         _check(path, database)
         yield database
@@ -234,7 +234,7 @@ def reading(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def changing(path: Path, backend: str | None) -> Iterator[Database]:
-    """Open a copy of a lake, or a new one; at the end it replaces the lake if it was changed.
+    """Open a copy of a lake, or a new one; if it was changed, it replaces the lake.
 
     Processes that have the old file open keep it.
     """
@@ -336,7 +336,6 @@ def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Da
 
 @contextmanager
 def _translated_errors(path: Path, done: str) -> Iterator[None]:
-    """Translate errors of databases and the disk; ``done`` is ``read`` or ``written``."""
     try:
         yield
     except CatalogueError:
@@ -354,7 +353,6 @@ def _translated_errors(path: Path, done: str) -> Iterator[None]:
 
 
 def _replace(new: Path, path: Path) -> None:
-    """Replace a lake atomically."""
     # The log of a crashed writer belongs to the old file, and was read with it.
     for log in (".wal", "-wal", "-shm", "-journal"):
         path.with_name(path.name + log).unlink(missing_ok=True)

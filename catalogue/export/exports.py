@@ -33,16 +33,16 @@ class Exported(ReprMixin):
 
     place: str
     crawls: tuple[str, ...]
-    """Crawls, newest first."""
+    """The crawls, newest first."""
     files: int
     missing: tuple[str, ...]
-    """What was not harvested of these crawls, in sentences."""
+    """Sentences about what was not harvested."""
     lists: int = 0
     """Lists of blocks of the CDX index, in a snapshot."""
 
     @property
     def complete(self) -> bool:
-        """Whether all files of the stored subsets of these crawls were exported."""
+        """Whether all files of the stored subsets were exported."""
         return not self.missing
 
     def _line(self) -> str:

@@ -1,4 +1,4 @@
-"""Write a snapshot of an Iceberg table over index files, from what is stored; no file is opened.
+"""Write a snapshot of an Iceberg table over index files; no file is opened.
 
 The folder has the layout of Iceberg's HadoopTables, so that every engine can read it by its path:
 ``metadata/vN.metadata.json`` and, for engines that list no folders, ``metadata/version-hint.text`` with N. A version
@@ -52,7 +52,7 @@ from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.store.locks import locked
 
 MISSING = "catalogue.missing"
-"""Property of the table and of a snapshot's summary: what is missing, as a JSON array of sentences."""
+"""Property of the table and of a snapshot's summary: a JSON array of sentences."""
 
 _LOCK = ".export.lock"
 _OURS = re.compile(
@@ -70,7 +70,7 @@ class _Before:
 
     metadata: TableMetadata
     manifests: dict[str, tuple[str, ManifestFile]]
-    """Paths and manifests by crawl; see ``Writing.digest``."""
+    """Digests and manifests by crawl; see ``Writing.digest``."""
 
 
 class TableFolder:
@@ -82,12 +82,11 @@ class TableFolder:
 
     @property
     def address(self) -> str:
-        """The address, without a slash at its end and without escapes, as Hadoop and pyiceberg use it."""
+        """The address as Hadoop and pyiceberg use it, without a slash at its end and without escapes."""
         return f"file://{self.path.absolute().as_posix()}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Create the folder if needed, and lock it."""
         self.check()
         make_folder(self.metadata)
         with locked(self.path / _LOCK, self.path), named(self.path):
@@ -106,7 +105,7 @@ class TableFolder:
             raise QueryError(message)
 
     def version(self) -> int:
-        """Return the newest version, 0 if there is none; the hint is outdated if a process was killed."""
+        """Return the newest version, 0 if there is none; the hint of a killed process is outdated."""
         try:
             number = int((self.metadata / "version-hint.text").read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -126,7 +125,7 @@ class TableFolder:
         self.hint(version)
 
     def hint(self, version: int) -> None:
-        """Write the number of the newest version, unless it is written already."""
+        """Write the number of the newest version."""
         file = self.metadata / "version-hint.text"
         if not file.exists() or file.read_text(encoding="ascii", errors="replace") != str(version):
             self._write(file, str(version))
@@ -144,12 +143,10 @@ def check_address(address: str) -> None:
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Write a table of these files, or a new version of an existing one; returns its metadata file.
+    """Write a table of these files, or a new version of an existing one; return its metadata file.
 
-    Manifests of unchanged crawls are used again. Without changes nothing is written.
-
-    Files of a crawl are neighbours; ``location`` is their address, with a slash at its end; ``missing`` says in
-    sentences what was not harvested.
+    Manifests of unchanged crawls are used again. Without changes nothing is written. Files of a crawl are neighbours;
+    ``location`` is their address, with a slash at its end; ``missing`` says what was not harvested.
 
     Raises:
         QueryError: if there are no files, or the folder has other files.
@@ -201,7 +198,7 @@ def _next(
     missing: Sequence[str],
     io: FileIO,
 ) -> TableMetadata | None:
-    """Write the manifests of a new version; returns its metadata, None if nothing has changed."""
+    """Write the manifests of a new version; return its metadata, None if nothing has changed."""
     there = before.metadata if before else None
     older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
     schema = schema_of(files, older, there.last_column_id if there else 0)
@@ -238,7 +235,7 @@ def _next(
 def _manifests(
     writing: Writing, before: _Before | None, files: Sequence[LakeFile]
 ) -> tuple[list[ManifestFile], Operation | None]:
-    """Write the changed manifests; returns all, and the operation, None without changes."""
+    """Write the changed manifests; return all, and the operation."""
     left = dict(before.manifests) if before else {}
     manifests, added, changed = [], False, False
     for crawl, group in groupby(files, key=lambda file: file.crawl):

@@ -1,4 +1,4 @@
-"""Write the manifest of a crawl: Iceberg's entries of its files, from stored footers."""
+"""Schema, partitions, sort order and manifests in Iceberg (https://iceberg.apache.org/spec/, version 2)."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +52,9 @@ SORTED = 1
 def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: int = 0) -> Schema:
     """Return one schema for all files. No column is required, since none is in files of every year.
 
-    Columns without an Iceberg type, or with several types, are left out: other readers would fail.
-
-    A column of one of the ``older`` schemas, newest first, keeps its field id if its name and type are equal;
-    ``highest`` is the highest field id so far.
+    Columns without an Iceberg type, or with several types, are left out: other readers would fail. A column of one of
+    the ``older`` schemas, newest first, keeps its field id if its name and type are equal; ``highest`` is the highest
+    field id so far.
     """
     kinds: dict[str, set[str]] = {}
     for file in files:
@@ -93,7 +92,7 @@ def _type(kind: pa.DataType) -> IcebergType | None:
 
 
 def partitions_of(schema: Schema) -> PartitionSpec:
-    """Partition by crawl and subset: no file has these columns, so readers take them from the partition."""
+    """Partition by crawl and subset, which are in no file, so that readers take them from the partition."""
     return PartitionSpec(
         *(
             PartitionField(schema.find_field(name).field_id, PARTITION_FIELD_ID_START + at, IdentityTransform(), name)
@@ -103,7 +102,7 @@ def partitions_of(schema: Schema) -> PartitionSpec:
 
 
 def order_of(schema: Schema) -> SortOrder:
-    """Return the default sort order, by key; the entry of each sorted file refers to it."""
+    """Return the default sort order, to which the entry of each sorted file refers."""
     key = schema.find_field(KEY_COLUMN).field_id
     return SortOrder(SortField(source_id=key, transform=IdentityTransform()), order_id=SORTED)
 
@@ -114,9 +113,8 @@ def properties_of(
     """Return the properties of the table.
 
     Files without field ids need a name mapping. Names that the schema does not have are mapped to unused ids, since
-    some readers look up every column of a file. The mapping is the same for all snapshots, so names stay in it.
-
-    ``older`` are the table's schemas, newest first; ``mapped`` the names in its mapping.
+    some readers look up every column of a file. The mapping is the same for all snapshots, so names stay in it: those
+    of the ``older`` schemas, newest first, and ``mapped`` ones.
     """
     numbers: dict[str, int] = {}
     for each in (schema, *older):
@@ -165,7 +163,6 @@ class Writing:
     schema: Schema
     spec: PartitionSpec
     snapshot: int
-    """Snapshot id."""
 
     def manifest(
         self, crawl: str, files: Sequence[LakeFile], before: Mapping[str, ManifestEntry] | None = None
@@ -207,8 +204,7 @@ class Writing:
     def _data_file(self, file: LakeFile) -> DataFile:
         """Return the entry of a file.
 
-        Bounds are complete: with truncated ones a lookup of one URL opens five times as many files. Files without
-        bounds are always opened.
+        With truncated bounds a lookup of one URL would open five times as many files.
         """
         return DataFile.from_args(
             FORMAT,
@@ -277,13 +273,12 @@ def manifest_name(crawl: str, digest: str, snapshot: int) -> str:
 
 
 def parse_manifest_path(manifest: ManifestFile) -> tuple[str, str]:
-    """Return the crawl and the digest of a manifest; see ``Writing.digest``."""
+    """Return crawl and digest of a manifest."""
     crawl, digest, *_ = manifest.manifest_path.rpartition("/")[2].split(".")
     return crawl, digest
 
 
 def has_live_files(manifest: ManifestFile) -> bool:
-    """Whether a manifest has files that are not deleted."""
     return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 

@@ -1,8 +1,8 @@
 """URL patterns in SQL: DuckDB macros for URLs whose keys SQL can make.
 
 They accept hosts, domains and plain paths; for anything else (other alphabets, escapes, queries, ``..``, session ids,
-unusual addresses) a macro raises an error instead of returning a wrong key. Each is one expression that calls no other
-macro, and constant for a constant pattern, so that DuckDB prunes files by it.
+unusual addresses) a macro raises an error. Each is one expression that calls no other macro, and constant for a
+constant pattern, so that DuckDB prunes files by it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,6 @@ class Macro:
     name: str
     parameters: tuple[str, ...]
     body: str
-    """An SQL expression."""
 
     @property
     def statement(self) -> str:
@@ -75,7 +74,7 @@ def _refused(text: str, instead: str) -> str:
 
 
 _PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
-"""Texts without surrounding spaces; plain ``trim`` also removes other blanks, which keys keep."""
+"""Plain ``trim`` also removes other blanks, which keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
