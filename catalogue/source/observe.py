@@ -1,5 +1,6 @@
-"""Observe requests, and limit their number."""
+"""Observe requests, limit their number, and keep credentials out of logs."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +23,9 @@ _REASONS = (
 """What a file is read for, by the end of its path."""
 _FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
 """The same by its start; other files are archives."""
+
+_AWS_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
+"""Their debug messages contain keys and session tokens."""
 
 _reason: ContextVar[str] = ContextVar("reason", default="")
 
@@ -126,3 +130,13 @@ class RequestLimit:
             if self.used >= self.most:
                 raise LimitReached(f"the limit of {plural(self.most, 'request')} is reached")
             self.used += 1
+
+
+def hide_credentials() -> None:
+    """Keep credentials of the AWS SDK out of logs."""
+    for name in _AWS_LOGGERS:
+        logging.getLogger(name).addFilter(_is_above_debug)
+
+
+def _is_above_debug(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG

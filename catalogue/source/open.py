@@ -1,6 +1,5 @@
 """Open the source of an address."""
 
-import logging
 import math
 import os
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from catalogue.formatting import without_secrets
 from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
-from catalogue.source.observe import Observer, RequestLimit
+from catalogue.source.observe import Observer, RequestLimit, hide_credentials
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
@@ -23,8 +22,6 @@ _ENVIRONMENT = (
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
 )
 """Variables that change how a source is reached or trusted."""
-_AWS_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-"""Their debug messages contain keys and session tokens."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
 
 
@@ -63,7 +60,6 @@ def open_source(
         except ImportError as error:
             message = f"{url} needs s3fs; run: {install_command('s3')}"
             raise QueryError(message) from error
-        hide_credentials()
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))
@@ -89,16 +85,6 @@ def _open_part(value: str) -> str:
     """Return an address without path and credentials, even if a password contains a slash."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
     return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
-
-
-def hide_credentials() -> None:
-    """Keep credentials of the AWS SDK out of logs."""
-    for name in _AWS_LOGGERS:
-        logging.getLogger(name).addFilter(_is_above_debug)
-
-
-def _is_above_debug(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.DEBUG
 
 
 def credentials_from() -> str | None:

@@ -24,6 +24,7 @@ from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unrea
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
 from catalogue.source.http import Timeouts, name_not_resolved, no_answer
+from catalogue.source.observe import hide_credentials
 
 _WITHOUT_CREDENTIALS = (
     CredentialRetrievalError,
@@ -39,6 +40,7 @@ class S3Source:
     """Files below ``s3://bucket/prefix/``, with the user's AWS settings and environment."""
 
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
+        hide_credentials()
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
