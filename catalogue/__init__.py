@@ -96,5 +96,4 @@ def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - an Interactive
 
 
 def __dir__() -> list[str]:
-    """List public names alone."""
     return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""Get an archived page by its URL: search crawls one after the other, follow redirects, fetch the record."""
+"""Get an archived page by its URL: search crawls in turn, follow redirects, fetch the record."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,6 @@ MAX_REQUESTS = 20
 """Requests that need no approval."""
 _MAX_REDIRECTS = 10
 _REVISIT = "warc/revisit"
-"""Media type of revisits in the index."""
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MARGIN = 86_400_000
 """Milliseconds by which captures may lie outside of the listed times of their crawl."""
@@ -37,13 +36,11 @@ class GetEstimate:
     """What a search has taken so far and would take with the next crawl."""
 
     crawl: str
-    """The next crawl."""
     searched: tuple[str, ...]
     """Crawls without a usable capture."""
     spent: int
-    """Requests so far."""
     requests: int
-    """Total, including ``spent``."""
+    """The total, including ``spent``."""
     bytes: int
     seconds: float
     empty: tuple[str, ...] = ()
@@ -86,7 +83,7 @@ def _refuse(estimate: GetEstimate) -> None:
 
 
 class _Enough(Exception):
-    """Another crawl would need approval, and the search has a capture of another URL with the same key."""
+    """Another crawl would need approval, and there is a capture of another URL with the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +102,8 @@ class _Candidate:
     exact: bool
     """Whether it has the requested URL, and not another one with the same key."""
     similar: bool
-    """Whether it differs from the requested URL at most in ``www.`` and in a slash at the end."""
+    """Whether its URL differs at most in ``www.`` and in a slash at the end."""
     is_revisit: bool = False
-    """Whether its record has no body."""
 
     @property
     def is_redirect(self) -> bool:
@@ -132,9 +128,9 @@ class _Candidates:
     """The best captures so far."""
 
     first_crawl: bool
-    """Whether the captures of the first crawl that has some are better than those of others."""
+    """Whether captures of the first crawl that has some are better than others."""
     usable: dict[bool, _Candidate] = field(default_factory=dict)
-    """Pages and redirects: the best one that is exact, and the best other one."""
+    """The best page or redirect that is exact, and the best other one."""
     failed: dict[bool, _Candidate] = field(default_factory=dict)
     """The same of captures with another status."""
 
@@ -175,7 +171,7 @@ def _nearer(known: _Candidate | None, found: _Candidate) -> _Candidate:
 class _Search:
     session: Session
     crawls: list[Crawl]
-    """Crawls, newest first."""
+    """The crawls, newest first."""
     allowed: int
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
@@ -183,10 +179,9 @@ class _Search:
     empty: list[str] = field(default_factory=list)
     """Crawls that certainly have no capture."""
     index_files: dict[str, None] = field(default_factory=dict)
-    """Parquet files of the plans."""
     visited: set[tuple[str, int]] = field(default_factory=set)
     substitutions: list[str] = field(default_factory=list)
-    """A sentence for each requested URL of which no capture was found, but one of another URL with the same key."""
+    """A sentence for each URL of which only captures of another URL with the same key were found."""
     before: tuple[int, int] = (0, 0)
 
     def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
@@ -224,7 +219,7 @@ class _Search:
             raise NotFound(message) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
-        """Return the best capture of a URL, or of another URL with the same key if the URL has none.
+        """Return the best capture of a URL, or of another URL with the same key.
 
         The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
         one, from the crawl of the redirect on.

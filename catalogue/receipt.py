@@ -1,7 +1,7 @@
 """Receipts: which bytes of which files an answer was made of, and whether they are still the same.
 
 A receipt is a text file of JSON lines: a head with the query and the digest of the answer, a line for each range that
-was read, and at last the SHA-256 of all bytes before.
+was read, and the SHA-256 of all bytes before.
 """
 
 import hashlib
@@ -46,18 +46,16 @@ class ReadRange:
     path: str
     start: int
     end: int
-    """The end is exclusive."""
+    """This offset is exclusive."""
     size: int
-    """Bytes of the file."""
     etag: str | None
     sha256: str
     reason: str
     source: str
-    """Address of the source."""
 
 
 class ReceiptRecorder:
-    """Records what is read; an observer of requests. For any thread."""
+    """Records what is read, as an observer of requests, for any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -92,7 +90,6 @@ class ReceiptRecorder:
                 self._reads[read] = None
 
     def write(self, receipt: Path, answer: Path, query: dict[str, Any], incomplete: Iterable[str]) -> None:
-        """Write the receipt of an answer, which is in a file."""
         length, digest = _digest(answer)
         reads = sorted(self._reads, key=lambda read: (read.path, read.start, read.end))
         head = {
@@ -120,7 +117,6 @@ class Receipt(ReprMixin):
     query: dict[str, Any]
     created: str
     answer: str
-    """Name of the file."""
     length: int
     sha256: str
     incomplete: tuple[str, ...]
@@ -128,7 +124,6 @@ class Receipt(ReprMixin):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all ranges."""
         return sum(read.end - read.start for read in self.reads)
 
     def _line(self) -> str:
@@ -206,7 +201,7 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
     """Read the ranges of a receipt again, without the cache, and yield a sentence for each that differs.
 
     Raises:
-        QueryError: if the receipt is of another source than that of the session.
+        QueryError: if the receipt is of another source.
         SourceError: if the source fails.
     """
     source = session.source

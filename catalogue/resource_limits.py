@@ -11,10 +11,10 @@ _Value = TypeVar("_Value")
 
 
 def limit_resources(*, memory: int, open_files: int | None = None, written: int | None = None) -> None:
-    """Limit this process for the rest of its life, and let it leave no core dump, where the system can.
+    """Limit this process for the rest of its life, and prevent a core dump, where the system can.
 
     Args:
-        memory: bytes of address space, in addition to what it has now.
+        memory: bytes of address space, in addition to those it has now.
         open_files: limit, including those that are open now.
         written: bytes of any file that it writes.
     """
@@ -35,12 +35,11 @@ class RecentValues(Generic[_Value]):
     """Values of a limited size in all, for any thread; the least recently used ones are dropped."""
 
     def __init__(self, limit: int) -> None:
-        """Keep values of sizes that add up to ``limit``; a value larger than a quarter of it is not kept."""
+        """Keep values up to this size; a value larger than a quarter of it is not kept."""
         self._limit = limit
         self._values: OrderedDict[Hashable, tuple[_Value, int]] = OrderedDict()
         self._lock = Lock()
         self.size = 0
-        """Size of all values."""
 
     def get(self, key: Hashable) -> _Value | None:
         with self._lock:

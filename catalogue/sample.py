@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _GROWTH = 8
-"""Maximum factor by which a round draws more rows than all rounds before it."""
+"""Maximum factor by which a round draws more rows than all before it."""
 _SCAN_ROWS, _PAGE_ROWS = 50_000, 5_000
-"""More rows than the first, with one row or more a page, are read by a scan of everything."""
+"""More rows, with one or more a page, are read by a scan of everything."""
 
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
-"""Short names of columns of Common Crawl's index."""
+"""Short names of columns."""
 
 
 class _Strata:
@@ -48,7 +48,7 @@ class _Strata:
         self._counts: Counter[object] = Counter()
 
     def first(self, rows: pa.Table, limit: int) -> pa.Table:
-        """Return the first ``limit`` rows whose value has not reached its maximum; they are not counted yet."""
+        """Return the first ``limit`` rows whose value has not reached its maximum, without counting them."""
         if self._column:
             counts = self._counts.copy()
             places = []
@@ -108,11 +108,11 @@ class Sample(ReprMixin):
         self._stratum = next(iter(stratum), None)
         self._most = most
         self.found = 0
-        """Number of captures that the last reading found."""
+        """The number of captures that the last reading found."""
         self.drawn = 0
-        """Number of rows that the last reading drew."""
+        """The number of rows that the last reading drew."""
         self.rows = sum(self._sizes.values())
-        """Number of rows to draw from."""
+        """The number of rows to draw from."""
 
     def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
         """Return the captures among drawn rows, with the column ``DRAWN_ORDER``."""
@@ -170,8 +170,8 @@ class Sample(ReprMixin):
         """Yield the captures in random order, round by round.
 
         Args:
-            agree: called with the plan of each round before it is read, and again after its page indexes were
-                fetched; an exception ends the sampling.
+            agree: is called with the plan of each round, and again after its page indexes were fetched; an exception
+                ends the sampling.
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
@@ -194,7 +194,7 @@ class Sample(ReprMixin):
             warnings.warn(message, IncompleteAnswer, stacklevel=2)
 
     def _round(self, found: int, drawn: int) -> int:
-        """Return the number of rows of the next round, estimated from those that matched."""
+        """Return the rows of the next round, estimated from those that matched."""
         missing = self.size - found
         if not drawn:
             return missing

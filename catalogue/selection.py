@@ -1,4 +1,9 @@
-"""Which crawls and subsets a question means. What is stored changes only the word ``stored``."""
+"""The list of crawls, and which crawls and subsets a question means.
+
+What is stored changes only the word ``stored``. Common Crawl serves the list from ``index.commoncrawl.org`` alone,
+which was not reachable for 26 days in 2026. The manifests of crawls are on the data host under names with year and
+week, so the weeks since the newest listed crawl are tried there, by one small request each.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -42,11 +47,11 @@ from catalogue.store.database import Store
 from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
 
 MAX_AGE = timedelta(days=1)
-"""Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
+"""Age at which the list is fetched again; it changes once a month, and Common Crawl asks clients to cache it."""
 MAX_PROBES = 10
-"""Most requests for manifests of weeks that are not in the list. A crawl is published every four to six weeks."""
+"""Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
-"""Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
+"""Requests for the list; if they fail, newer crawls are found by their manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class CrawlList:
     crawls: list[Crawl]
     """Listed crawls, and those found by their manifests."""
     found: tuple[str, ...] = ()
-    """Names of crawls found by their manifests."""
+    """The names of the latter."""
     warning: str | None = None
     """A sentence, if the list could not be fetched."""
     complete: bool = True
@@ -76,7 +81,7 @@ def crawl_list(session: Session) -> CrawlList:
 def update_crawl_list(
     session: Session, data: Callable[[], PoliteSource] | None, attempts: int = _ATTEMPTS
 ) -> CrawlList:
-    """Return the list of crawls; ``data`` opens the source where newer crawls are searched if it is not reachable."""
+    """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
     store = session.create_store(to_write=False)
     url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
     with closing(session.open_source(url, attempts=attempts)) as source:
@@ -182,24 +187,23 @@ class Selection:
     """The crawls and subsets of a question."""
 
     crawls: tuple[str, ...]
-    """Crawls, newest first."""
+    """The crawls, newest first."""
     subsets: tuple[str, ...]
-    """Subsets in the order of the result; empty for all of a dataset other than Common Crawl's index."""
+    """Subsets in the order of the result; empty for all of another dataset."""
     missing: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
 
 
 def several(words: Words) -> list[str]:
-    """Return one word or several as a list."""
     return [words] if isinstance(words, str) else list(words)
 
 
 def select(session: Session, query: "Query") -> Selection:
     """Select the crawls and subsets of a question.
 
-    Without words for crawls, those are selected of which something is stored. ``latest``, ``all``, years and ranges
-    select from the list of crawls, which is fetched if it is not stored or older than a day. Without subsets, captures
-    of pages are selected, or the subsets that can have the requested statuses.
+    Without words for crawls, the stored ones are selected. ``latest``, ``all``, years and ranges select from the list
+    of crawls, which is fetched if it is older than a day. Without subsets, captures of pages are selected, or the
+    subsets that can have the requested statuses.
 
     Raises:
         NotHarvested: if stored crawls are selected, and nothing is stored.
@@ -216,9 +220,9 @@ def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable
     """Return the subsets of a question, in the order of the result.
 
     Args:
-        words: names of subsets or ``all``; if there are none, the other arguments decide.
+        words: names of subsets or ``all``; without any, the other arguments decide.
         statuses: such as ``200`` or ``4xx``.
-        patterns: URLs of robots.txt files among them add the subset of these files.
+        patterns: URLs of robots.txt files add the subset of these files.
     """
     chosen = select_subsets(words)
     if not chosen:
@@ -278,14 +282,13 @@ def _stored_list(session: Session) -> list[str]:
 
 
 def stored_crawls(session: Session) -> list[str]:
-    """Return the crawls of which footers or the list of blocks are stored, or were requested, newest first."""
+    """Return the crawls of which something is stored, or was requested, newest first."""
     if not session.store_path.exists():
         return []
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
 def nothing_stored(session: Session) -> NotHarvested:
-    """Return the error that nothing is stored."""
     command = session.dataset.harvest_command("latest")
     message = f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}"
     return NotHarvested(message, call=session.dataset.harvest_call("latest"))
@@ -314,7 +317,7 @@ def select_stored(
         session: opens the store.
         words: words for crawls.
         stored: the stored crawls; by default those of ``stored_crawls``.
-        subsets: the subsets that a message advises to harvest.
+        subsets: those that a message advises to harvest.
 
     Raises:
         NotHarvested: if nothing is stored, or a named crawl is not.
@@ -349,7 +352,7 @@ def select_one(session: Session, word: str) -> str:
 
 
 def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
-    """Return the selected parts of a dataset other than Common Crawl's index."""
+    """Return the selected parts of another dataset."""
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(several(words), stored)
     if not stored:

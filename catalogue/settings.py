@@ -20,19 +20,18 @@ from catalogue.errors import QueryError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
-"""Host of the list of crawls for the default source. Other sources have the list at their root."""
+"""Host of the list of crawls for the default source; others have it at their root."""
 STORE_NAME = "footers.sqlite"
 _CACHES_OF_UV = ("archive-v", "builds-v", "environments-v")
-"""Names of the folders that contain the environments of ``uvx`` and ``uv run``."""
+"""Folders of the environments of ``uvx`` and ``uv run``."""
 
 
 def config_file() -> Path:
-    """Return the path of ``config.toml``, which need not exist."""
     return user_config_path("catalogue") / "config.toml"
 
 
 def default_data() -> Path:
-    """Return ``./data`` if it has a store of any dataset, else the data folder of the user."""
+    """Return ``./data`` if it has a store, else the data folder of the user."""
     here = Path("data")
     has_store = (here / STORE_NAME).is_file() or any(here.glob(f"*/{STORE_NAME}"))
     return here if has_store else user_data_path("catalogue")
@@ -42,7 +41,7 @@ def address(url: str) -> SplitResult:
     """Split the URL of a source; that of a folder has no scheme.
 
     Raises:
-        QueryError: if the URL has no host, or a query or credentials; the message does not repeat it.
+        QueryError: if the URL has no host, or a query or credentials, which the message does not repeat.
     """
     if is_folder(url):
         return SplitResult("", "", url, "", "")
@@ -72,7 +71,7 @@ def is_folder(url: str) -> bool:
 
 
 def source_roots(url: str) -> list[str]:
-    """Return the addresses that paths of a source may start with: its URL, or the names of its folder."""
+    """Return the addresses that paths of a source may start with."""
     if not is_folder(url):
         return [url]
     folder = Path(url).resolve()
@@ -158,7 +157,7 @@ class Settings:
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
-    """Combine settings from all places: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
+    """Combine settings: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
     file = config_file()
     values: dict[str, Any] = {}
     try:

@@ -18,8 +18,8 @@ def load(shell: Any) -> None:  # noqa: ANN401 - an InteractiveShell of IPython, 
     def run(line: str, cell: str | None = None) -> "pd.DataFrame":
         """Run SQL over the views of ``Catalogue.sql`` and over captures and DataFrames in variables.
 
-        ``%catalogue SQL`` is one line of SQL. ``%%catalogue`` begins a cell of SQL; after it may stand the name of the
-        variable with the catalogue, if there are several.
+        ``%catalogue SQL`` is one line of SQL. ``%%catalogue`` begins a cell of SQL; after it may stand the variable of
+        the catalogue, if there are several.
         """
         name, sql = ("", line) if cell is None else (line.strip(), cell)
         return _answer(_catalogue(name, shell.user_ns), sql, shell.user_ns)
