@@ -61,11 +61,9 @@ EXTRAS = {
     "serve": (("fastapi", "uvicorn", "jinja2", "prometheus-client"), "catalogue serve"),
     "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks"),
 }
-"""Distributions and purpose of each extra."""
 _MAX_WAIT = 30.0
 """Seconds that a request may wait for the rate limit."""
 _LOW_SPACE = 1_000_000_000
-"""Bytes; the footers of some forty crawls."""
 _CLOCK_S3, _CLOCK = 900.0, 2.0
 """Seconds of difference between clocks that S3 refuses, and that are not worth reporting."""
 _PROBED_KEYS = 256 << 10
@@ -159,7 +157,6 @@ class _Examination:
         self.failure: CatalogueError | None = None
         self._lists, self._files, self._settings = lists, files, settings
         self._speeds: list[tuple[float, int]] = []
-        """Seconds and bytes of each response."""
         self._has_manifest = False
         self._folder = files.url.startswith("file:")
 

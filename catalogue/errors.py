@@ -190,7 +190,6 @@ class NotHarvested(QueryError):
         self.crawl = crawl
 
     def because(self, reason: str) -> "NotHarvested":
-        """Return the error with the reason why a harvest is needed."""
         return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
 
 
@@ -212,7 +211,6 @@ class NotArchived(CatalogueError):
         self.empty = empty
         """Crawls that certainly have no capture."""
         self.doubts = doubts
-        """What could not be searched."""
         self.target = target
         """The URL that is not archived, if an archived redirect leads to it."""
 

@@ -30,7 +30,6 @@ def find_captures(session: Session, query: Query) -> Captures:
 
 
 def known_columns(session: Session) -> Mapping[str, str]:
-    """Return names and types of the columns that a query can have."""
     if session.dataset != COMMON_CRAWL:
         return session.metadata().columns
     shown = session.metadata().columns if session.store_path.exists() else {}
@@ -46,13 +45,6 @@ def run_query(
     distinct: Distinct | None = None,
 ) -> Captures:
     """Find the captures of a resolved query.
-
-    Args:
-        session: opens the store and the source.
-        query: the query.
-        selection: its crawls and subsets.
-        index: the index that answers; ``auto`` for the cheaper one for each crawl.
-        distinct: how duplicates are removed.
 
     Raises:
         NotHarvested: if footers are needed, and those of a crawl are not stored.

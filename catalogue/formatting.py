@@ -96,7 +96,6 @@ def comma_separated(texts: str | Iterable[str]) -> list[str]:
 
 
 def join_first(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first few texts, and how many more there are."""
     named = ", ".join(texts[:most])
     return f"{named} and {len(texts) - most:,} more" if len(texts) > most else named
 
@@ -163,7 +162,6 @@ class ReprMixin:
     _max_rows: ClassVar[int] = 20
 
     def _line(self) -> str:
-        """Describe the object on one line."""
         raise NotImplementedError
 
     def _rows(self) -> Iterable[tuple[str, str]]:
@@ -171,7 +169,6 @@ class ReprMixin:
         return ()
 
     def _notes(self) -> Iterable[str]:
-        """Return sentences below the details."""
         return ()
 
     def __repr__(self) -> str:

@@ -37,7 +37,6 @@ class GetEstimate:
 
     crawl: str
     searched: tuple[str, ...]
-    """Crawls without a usable capture."""
     spent: int
     requests: int
     """The total, including ``spent``."""
@@ -94,11 +93,9 @@ class _Candidate:
     crawl: str
     subset: str
     time: int
-    """Milliseconds since 1970."""
     target: str | None
     """The URL it redirects to, if the index has it."""
     distance: float
-    """Milliseconds from the requested time."""
     exact: bool
     """Whether it has the requested URL, and not another one with the same key."""
     similar: bool
@@ -171,13 +168,11 @@ def _nearer(known: _Candidate | None, found: _Candidate) -> _Candidate:
 class _Search:
     session: Session
     crawls: list[Crawl]
-    """The crawls, newest first."""
     allowed: int
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
-    """Crawls that certainly have no capture."""
     index_files: dict[str, None] = field(default_factory=dict)
     visited: set[tuple[str, int]] = field(default_factory=set)
     substitutions: list[str] = field(default_factory=list)

@@ -47,7 +47,6 @@ def no_bar(_: str) -> Iterator[Report]:
 
 @contextmanager
 def terminal_bar(unit: str) -> Iterator[Report]:
-    """Show a bar on standard error for each ``Progress.name``, and remove it at the end."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415

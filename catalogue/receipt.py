@@ -46,7 +46,6 @@ class ReadRange:
     path: str
     start: int
     end: int
-    """This offset is exclusive."""
     size: int
     etag: str | None
     sha256: str
@@ -240,7 +239,6 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
 
 
 def _digest(path: Path) -> tuple[int, str]:
-    """Return length and SHA-256 of a file."""
     digest, length = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

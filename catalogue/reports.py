@@ -31,7 +31,6 @@ def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
 
 
 def view_frame(session: Session, view: str, crawl: str | None) -> "pd.DataFrame":
-    """Return a view, or its rows of one crawl."""
     if crawl is not None:
         select_stored(session, crawl)
     return frame(session, f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
@@ -57,12 +56,10 @@ def coverage_sql(session: Session) -> str:
 
 
 def coverage_rows(session: Session) -> list[dict[str, Any]]:
-    """Return how much of each crawl and subset is stored."""
     return sql_rows(session, coverage_sql(session))
 
 
 def failure_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the index files whose footers could not be stored, with reasons."""
     return sql_rows(session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
 

@@ -36,7 +36,6 @@ _SCAN_ROWS, _PAGE_ROWS = 50_000, 5_000
 
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
-"""Short names of columns."""
 
 
 class _Strata:
@@ -97,7 +96,6 @@ class Sample(ReprMixin):
             *(sentence for each in indexes for sentence in each.scope.missing),
             *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
         )
-        """Sentences about files that cannot be sampled."""
         self._session = session
         self._question = captures.question
         self._scopes = {each.crawl: each.scope for each in indexes}
@@ -112,7 +110,6 @@ class Sample(ReprMixin):
         self.drawn = 0
         """The number of rows that the last reading drew."""
         self.rows = sum(self._sizes.values())
-        """The number of rows to draw from."""
 
     def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
         """Return the captures among drawn rows, with the column ``DRAWN_ORDER``."""

@@ -61,7 +61,6 @@ class CrawlList:
     crawls: list[Crawl]
     """Listed crawls, and those found by their manifests."""
     found: tuple[str, ...] = ()
-    """The names of the latter."""
     warning: str | None = None
     """A sentence, if the list could not be fetched."""
     complete: bool = True
@@ -179,7 +178,6 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
 Words = str | Iterable[str]
 _ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
-"""Crawls that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,6 @@ class Selection:
     """The crawls and subsets of a question."""
 
     crawls: tuple[str, ...]
-    """The crawls, newest first."""
     subsets: tuple[str, ...]
     """Subsets in the order of the result; empty for all of another dataset."""
     missing: tuple[str, ...] = ()
@@ -313,12 +310,6 @@ def select_stored(
 
     ``all``, years and ranges select among the stored crawls.
 
-    Args:
-        session: opens the store.
-        words: words for crawls.
-        stored: the stored crawls; by default those of ``stored_crawls``.
-        subsets: those that a message advises to harvest.
-
     Raises:
         NotHarvested: if nothing is stored, or a named crawl is not.
     """
@@ -352,7 +343,6 @@ def select_one(session: Session, word: str) -> str:
 
 
 def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
-    """Return the selected parts of another dataset."""
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(several(words), stored)
     if not stored:

@@ -71,7 +71,6 @@ def is_folder(url: str) -> bool:
 
 
 def source_roots(url: str) -> list[str]:
-    """Return the addresses that paths of a source may start with."""
     if not is_folder(url):
         return [url]
     folder = Path(url).resolve()
@@ -141,7 +140,7 @@ class Settings:
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
     """Folder of cached pages and of the rate limits that processes share."""
     data: Path = field(default_factory=default_data)
-    """Folder of the store and the metadata database."""
+    """Folder of store and metadata database."""
 
     def __post_init__(self) -> None:
         address(self.source)  # messages and files contain it, so it must not contain a secret

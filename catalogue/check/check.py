@@ -33,7 +33,6 @@ _DAMAGED = {
     "facts": "what searches found is damaged; it is searched for again",
 }
 _REPORT_EVERY = 500
-"""Values between two reports of progress."""
 
 
 def check_store(
@@ -236,7 +235,6 @@ class _Check:
 
 
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
-    """Return the crawl that a key of a table belongs to, if any."""
     if _is_of_blocks(table, key):
         return key.partition("/")[2]
     if table == "documents":
@@ -247,7 +245,6 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
 
 
 def _is_of_blocks(table: str, key: str) -> bool:
-    """Return whether a key names what is stored of a CDX index."""
     prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
     return key.startswith(prefixes) if prefixes else False
 

@@ -48,7 +48,6 @@ class Checked(ReprMixin):
     """The number of files that were compared with the source, by one request each."""
     equal: int = 0
     seed: int | None = None
-    """The seed of a random share."""
     empty: bool = False
     """Whether a comparison was requested and nothing was compared."""
     notes: list[str] = field(default_factory=list)
@@ -101,9 +100,7 @@ class Share:
 
     percent: float | None = None
     part: tuple[int, int] | None = None
-    """Part and number of parts, the part from 1."""
     size: int | None = None
-    """Bytes of footers and page indexes."""
 
     @classmethod
     def of(cls, text: str) -> "Share":

@@ -38,7 +38,6 @@ _NAMES = {
     "mime": ("content_mime_detected", "mime-detected"),
     "truncated": ("content_truncated", "truncated"),
 }
-"""Fields of a capture, by their names in the index and in CDX."""
 
 _NOTHING = {"", "-", "None", "null", "NULL", "\\N", "nan", "NaN", "NaT", "<NA>", "NA", "N/A"}
 """Texts for unknown values: of CDX, CSV, Python, JSON, SQL, Hive, pandas, R and spreadsheets."""
@@ -47,10 +46,8 @@ _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
 _STAMP = re.compile(
     r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:[0-9]{3})?)?)?)?)?"
 )
-"""A year, up to a millisecond."""
 _ZONE = re.compile(r"\s*(?:UTC|GMT|Z)\Z", re.IGNORECASE)
 _PRECISIONS = {4: timedelta(days=366), 6: timedelta(days=31), 8: timedelta(days=1), 12: timedelta(minutes=1)}
-"""Precision of times by their number of digits."""
 _MILLISECONDS = 13
 """Digits of a time that pandas writes to JSON, from 2001 to 2286."""
 
@@ -73,7 +70,6 @@ class Capture:
     old_folder: str = field(default="", repr=False, compare=False)
     """Folder before ``filename``, which only old sources have."""
     precision: timedelta = field(default=timedelta(seconds=1), repr=False, compare=False)
-    """Unit of ``time``."""
 
     @property
     def range(self) -> ByteRange:
@@ -137,7 +133,6 @@ PAYLOAD_COLUMNS = tuple(_NAMES[field][0] for field in ("mime", "truncated"))
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values() if names[0] not in PAYLOAD_COLUMNS)
 """Columns of the index that locate and identify the record."""
 CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
-"""All of these and those of CDX."""
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,6 @@ _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
-"""The word for the crawls of which something is stored."""
 _SUCCESS = "200"
 _WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
@@ -67,13 +66,11 @@ def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
 
 
 def _weeks_between(text: str, crawl: str) -> int | None:
-    """Return by how many weeks the crawl in ``text`` is newer; None without weeks."""
     weeks = [int(at[1]) * _WEEKS_PER_YEAR + int(at[2]) for name in (text, crawl) if (at := _WEEK.search(name))]
     return weeks[0] - weeks[1] if len(weeks) == 2 else None  # noqa: PLR2004 - both have one
 
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
-    """Return the end of a message about a crawl that a source does not have."""
     if text in known:
         return "the list of crawls has it, so it may be published later"
     if similar := closest_crawl(text, known):

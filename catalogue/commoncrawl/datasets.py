@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DATASET_DOCUMENT = "table.json"
-"""Name of the stored document that defines a dataset."""
 PATHS_DOCUMENT = "table.paths"
 """Name of the stored document with the paths of its files, if they were given one by one."""
 
@@ -157,7 +156,6 @@ def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
 
 
 def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return which of ``crawl`` and ``subset`` all paths contain."""
     each = [{name for name, _ in _PART.findall(path)} for path in paths]
     return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
 

@@ -24,7 +24,6 @@ _WITHOUT_OPTIONS = b"\x1f\x8b\x08\0"
 _SIZE = 4
 """Bytes at the end of a member that state its decompressed size."""
 _PIECE = 16 << 10
-"""Compressed bytes that are decompressed at a time."""
 
 
 def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
@@ -72,7 +71,6 @@ def pieces_by_isal(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def inflate_by_zlib(data: bytes, limit: int) -> bytes:
-    """Do what ``inflate`` does."""
     inflater = zlib.decompressobj(_WBITS)
     try:
         text = inflater.decompress(data, limit + 1)

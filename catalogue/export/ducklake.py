@@ -28,7 +28,6 @@ from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 _Fields = frozenset[tuple[str, int, bool]]
 """Name in the file, number in the table, and whether the value is part of the path."""
 _Described = tuple[int, int, int, _Fields | None]
-"""Rows, bytes, bytes of the footer, columns."""
 _Bounds = tuple[str | None, str | None]
 
 
@@ -46,12 +45,7 @@ def export_lake(
 ) -> int:
     """Write a lake of these files, or update an existing one; return the number of new snapshots.
 
-    Args:
-        path: the file.
-        files: the files.
-        missing: sentences about what was not harvested.
-        data_path: prefix of the paths, with a slash at its end.
-        backend: by default that of the existing lake, or the first of ``BACKENDS``.
+    ``missing`` says what was not harvested; ``data_path`` is the prefix of the paths, with a slash at its end.
 
     Raises:
         QueryError: if the path has another file, or its folder does not exist.
@@ -131,7 +125,6 @@ class _Lake:
         return {name: numbers[name] for name, _ in columns if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
-        """Return the stored mappings of kinds of files."""
         found: dict[int, set[tuple[str, int, bool]]] = {}
         for number, name, column, in_path in self._rows(
             "SELECT mapping_id, source_name, target_field_id, is_partition FROM ducklake_name_mapping "
@@ -209,7 +202,6 @@ class _Lake:
         return self._mappings[fields]
 
     def _crawl(self, crawl: str, new: Sequence[LakeFile], removed: Sequence[int]) -> None:
-        """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
         if removed:
             end = f"UPDATE ducklake_data_file SET end_snapshot = ? WHERE data_file_id IN {_listed(removed)}"  # noqa: S608
@@ -276,7 +268,6 @@ class _Lake:
         self._commit([kinds[number] for number in other], "what is missing" if missing else "nothing is missing")
 
     def _commit(self, changes: list[str], message: str | None) -> None:
-        """Add a snapshot, with the pending columns."""
         self.snapshot += 1
         self._database.changed = True
         if self._pending_columns:

@@ -31,7 +31,6 @@ _WHEEL = "duckdb_extension_{}"
 
 
 def names_lake(sql: str) -> bool:
-    """Return whether SQL may refer to an attached lake."""
     return bool(_NAMED.search(sql))
 
 
@@ -82,7 +81,6 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
 
 
 def not_attached(path: Path, why: str) -> str:
-    """Return the message for DuckDB's error."""
     first = next(iter(why.strip().splitlines()), "DuckDB gives no reason")
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
@@ -122,7 +120,6 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
 
 
 def _attach_lake(session: Session, connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Attach the DuckLake; return a sentence if that is not possible."""
     path = lake_path(session)
     if not path.exists():
         return f"there is no {path} yet; run: catalogue export ducklake"

@@ -106,7 +106,6 @@ def for_sqlite(definition: str) -> str:
 
 
 def type_name(kind: "pa.DataType") -> str:
-    """Return DuckLake's name of a type."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -118,7 +117,6 @@ def type_name(kind: "pa.DataType") -> str:
 
 
 SCHEMA, TABLE, VIEW = 0, 1, 2
-"""Object numbers."""
 PARTITION = 3
 _SORT = 4
 _MACRO = 5
@@ -259,7 +257,6 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
 
 
 def backend_of(path: Path) -> str:
-    """Return the format of a lake's file."""
     if not path.is_file():
         raise _no_file(path)
     with path.open("rb") as file:

@@ -150,7 +150,6 @@ def _stored_files(
 
 
 def _location(session: Session, given: str | None) -> str:
-    """Return the address of the files, with a slash at its end."""
     place = given or session.settings.source
     address(place)  # the table will contain it
     if "://" not in place:

@@ -235,7 +235,6 @@ def _next(
 def _manifests(
     writing: Writing, before: _Before | None, files: Sequence[LakeFile]
 ) -> tuple[list[ManifestFile], Operation | None]:
-    """Write the changed manifests; return all, and the operation."""
     left = dict(before.manifests) if before else {}
     manifests, added, changed = [], False, False
     for crawl, group in groupby(files, key=lambda file: file.crawl):
@@ -260,7 +259,6 @@ def _snapshot(
     files: Sequence[LakeFile],
     missing: Sequence[str],
 ) -> Snapshot:
-    """Write the manifest list of a snapshot."""
     parent = metadata.current_snapshot()
     number = 1 + ((parent.sequence_number or 0) if parent else 0)
     address = f"{writing.folder}snap-{writing.snapshot}.avro"

@@ -136,7 +136,6 @@ def properties_of(
 
 
 _UNMAPPED = 1_000_000_000
-"""First field id of columns that only files have."""
 
 _SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
 """Must be false: with it, iceberg-spark-runtime 1.10 cannot read the index's times in milliseconds
@@ -146,7 +145,6 @@ _SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
 FORMAT: Final = 2
 """Version of Iceberg's format that all current engines read."""
 CODEC: Final = "deflate"
-"""Compression of Avro files."""
 _BLOCK = 200
 """Entries of an Avro block, about 50 kB."""
 
@@ -273,7 +271,6 @@ def manifest_name(crawl: str, digest: str, snapshot: int) -> str:
 
 
 def parse_manifest_path(manifest: ManifestFile) -> tuple[str, str]:
-    """Return crawl and digest of a manifest."""
     crawl, digest, *_ = manifest.manifest_path.rpartition("/")[2].split(".")
     return crawl, digest
 

@@ -62,7 +62,6 @@ class IndexScan(DataScan):
 
     @property
     def _wider(self) -> "IndexScan":
-        """This scan, with the partition columns of its filter selected."""
         schema = self.table_metadata.schema()
         named: Any = extract_field_ids(bind(schema, self.row_filter, case_sensitive=self.case_sensitive))
         columns = {schema.find_field(number).name for number in named}
@@ -129,7 +128,6 @@ class _Input(InputFile):
         return self._stored.size
 
     def exists(self) -> bool:
-        """Return True: a check would cost a request."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's

@@ -80,7 +80,6 @@ class Build:
         self._replace("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _run(self, name: str, **values: str) -> None:
-        """Run statements of ``queries/`` with values in place of ``$name``."""
         sql = statement(name, self._dataset)
         for key, value in values.items():
             sql = sql.replace(f"${key}", value)
@@ -98,7 +97,6 @@ class Build:
             show_column_chunks(self._db, self._crawls, self._dataset, crawl)
 
     def _make_views(self, lists: list[str]) -> None:
-        """Define the views; ``blocks`` reads the stored lists of blocks."""
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
         blocks = f"read_parquet([{files}])" if files else "derived.no_blocks"
@@ -133,7 +131,6 @@ class Build:
         ]
 
     def _block_lists(self) -> list[dict[str, Any]]:
-        """Return the stored lists of blocks whose files exist."""
         crawls = crawls_with_blocks(self._store) if self._dataset == COMMON_CRAWL else []
         if crawls:
             from catalogue.cdx.block_file import block_count  # noqa: PLC0415 - imports pyarrow.compute, slowly

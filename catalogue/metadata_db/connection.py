@@ -78,11 +78,7 @@ def _show(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
-    """Attach a database read-only.
-
-    Raises:
-        StoreLocked: if another program has it open for writing.
-    """
+    """Attach a database read-only."""
     try:
         connection.execute(f"ATTACH {quoted(path)} AS {name} (READ_ONLY)")
     except duckdb.Error as error:
@@ -94,7 +90,6 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
 
 
 def log_of(path: Path) -> Path:
-    """Return the path of DuckDB's write-ahead log."""
     return path.with_name(path.name + ".wal")
 
 

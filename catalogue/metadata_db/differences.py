@@ -16,7 +16,6 @@ from catalogue.metadata_db.refresh import refresh
 from catalogue.store.database import Store
 
 _FEWEST = 10
-"""Minimum number of files of a crawl and subset for a conclusion."""
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:

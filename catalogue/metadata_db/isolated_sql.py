@@ -26,11 +26,9 @@ from catalogue.resource_limits import limit_resources
 
 SECONDS = 10.0
 _MEMORY = 256 << 20
-"""Bytes of DuckDB."""
 _MORE_MEMORY = 1 << 30
 """Bytes of the process in addition to those after its start."""
 _MAX_TEXT = 2000
-"""Characters of a value."""
 _SETTINGS = (
     "threads = 1",
     f"memory_limit = '{_MEMORY}B'",
@@ -57,7 +55,6 @@ class SqlRows:
     rows: list[list[Any]]
     more: bool
     cut: bool
-    """Whether long texts were cut."""
 
 
 def run_isolated(

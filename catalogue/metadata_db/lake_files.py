@@ -42,7 +42,6 @@ class LakeFile:
     column_names: tuple[str, ...]
     """Columns in the order of the file, except crawl and subset."""
     column_kinds: tuple[str, ...]
-    """See ``catalogue.parquet.column_types``."""
     utc_times: bool
     """Whether ``fetch_time`` is declared an instant. Until 2021-43 it is not, but is UTC all the same."""
     min_key: str | None
@@ -90,7 +89,6 @@ def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
 
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
-    """Return the stored files of crawls, by path."""
     schemas = connection.execute("SELECT schema, column_names, column_kinds FROM derived.schemas").fetchall()
     named = literals(crawls)
     answer = connection.execute(

@@ -133,7 +133,6 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
 
 
 def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
-    """Return the parts of ``ranges`` that are in none of the others."""
     left = list(ranges)
     for other in others:
         left = [

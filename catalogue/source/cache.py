@@ -275,7 +275,6 @@ def _write(file: Path, *parts: bytes) -> None:
 
 
 def _remove(file: Path) -> bool:
-    """Remove an entry and its folder if that is empty."""
     with suppress(OSError):
         file.unlink(missing_ok=True)
         with suppress(OSError):

@@ -48,7 +48,6 @@ class Response:
     start: int
     """Offset of the body in the file."""
     total_size: int
-    """Bytes of the file."""
     etag: str | None
     last_modified: str | None
     date: str | None = field(default=None, compare=False)
@@ -88,7 +87,6 @@ class Request:
     """One request, which checks its response; headers are by lower-case name."""
 
     where: str
-    """Source and path."""
     requested: RequestedRange
     pin: FileVersion | None
 
@@ -98,7 +96,6 @@ class Request:
 
     @property
     def max_length(self) -> int:
-        """Return the largest valid length of the body."""
         match self.requested:
             case None:
                 return MAX_DOCUMENT
@@ -244,7 +241,6 @@ def _printable(value: str | None) -> str | None:
 
 
 def differ(expected: str | None, sent: str | None) -> bool:
-    """Return whether two ETags mean different bytes."""
     return is_strong(expected) and is_strong(sent) and expected != sent
 
 

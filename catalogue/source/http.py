@@ -38,7 +38,6 @@ _MIN_SPEED = 100_000
 _FIRST_ADDRESS_SECONDS = 2.0
 """Connect timeout for each address of a host except the last: IPv6 may not be reachable."""
 _ONCE = Retry(total=False)
-"""The caller retries."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables of requests and curl; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
@@ -323,11 +322,6 @@ def no_answer(where: str, error: BaseException) -> Unreachable:
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
-    """Return host and port.
-
-    Raises:
-        QueryError: if the host is not valid.
-    """
     try:
         name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
         return name, parts.port or _PORTS[parts.scheme]

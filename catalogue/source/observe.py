@@ -42,7 +42,6 @@ class RequestEvent:
     seconds: float
     """Duration, without waits for the rate limit."""
     response: Response | None = None
-    """None if it failed."""
     error: str = ""
     cached: bool = False
 

@@ -46,14 +46,12 @@ class RateLimitState:
     """The rate after halving; None if it is the policy's."""
     changed: float = 0.0
     blocks: int = 0
-    """The number of consecutive blocks."""
     paused_until: float = 0.0
     probed: float | None = None
     """Time of the request that checks whether a block is over."""
     ignores_suffixes: bool = False
     """Whether the host sends complete files for suffix ranges."""
     noted: float = 0.0
-    """Time of the last write."""
 
     def is_valid(self, now: float, longest_pause: float) -> bool:
         """Check what a damaged file or a reboot may have made invalid."""
@@ -155,7 +153,6 @@ class StateFile:
 _PROBE_TIMEOUT = 120.0
 """Seconds after which an unfinished probe counts as failed."""
 _PROBE_POLL_SECONDS = 1.0
-"""Seconds between checks whether another request's probe is done."""
 _LOWEST_RATE = 0.5
 """Requests per second; the rate is not halved below this."""
 _RECOVERY_SECONDS = 10.0

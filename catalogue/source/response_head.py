@@ -63,7 +63,6 @@ class HeadResponse(HTTPResponse):
 
 
 def _status(line: bytes) -> tuple[int, int]:
-    """Return the minor version of HTTP/1 and the status."""
     matched = _STATUS_LINE.fullmatch(line)
     if not matched:
         raise BadStatusLine(repr(line[:100]))

@@ -88,7 +88,6 @@ class PoliteSource:
         self._answered = False
         """Whether the host has sent a usable response."""
         self._rangeless: set[str] = set()
-        """Files for which every range was ignored."""
         self._throttled_until = 0.0
         """End of a pause that was longer than the ``max_wait`` of a caller; later requests wait."""
         self._throttled = 0
@@ -195,7 +194,6 @@ class PoliteSource:
         self.inner.close()
 
     def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
-        """Raise errors for which fewer attempts are made."""
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             message = f"{error}; is the server running?"

@@ -24,7 +24,7 @@ class _SharedRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Where a thread gets the bytes of a range from."""
+    """Where a thread gets a range from."""
 
     cached: Sequence[ByteRange]
     own: Sequence[_SharedRequest]

@@ -38,7 +38,6 @@ from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode,
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
-"""Maximum keys of a statement."""
 _SHORT_BUSY_SECONDS = 1.0
 """Wait for another process before writing what can be fetched again."""
 
@@ -48,11 +47,6 @@ class Store:
 
     def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
         """Open a store; read-only if the file or its folder is not writable.
-
-        Args:
-            path: the file.
-            create: whether to create the file and its folder if missing.
-            busy_seconds: longest wait for another process that is writing.
 
         Raises:
             NotHarvested: if there is no file.
@@ -297,7 +291,6 @@ class Store:
             return dict(connection.execute(query, [containing]).fetchall())
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return the digests of the values of existing keys."""
         query = f"SELECT key, rowid, typeof(value) = 'blob' FROM \"{_valid(table)}\""  # noqa: S608
         versions = {}
         with self._exclusive_connection() as connection, snapshot(connection):
@@ -319,12 +312,10 @@ class Store:
             return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
 
     def index_state(self) -> str:
-        """Return a text that changes with the stored page indexes."""
         with self._exclusive_connection() as connection:
             return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
     def problem(self) -> str | None:
-        """Return the first error of SQLite's ``quick_check``."""
         with self._exclusive_connection() as connection:
             texts = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
         return None if texts == ["ok"] else " ".join(" ".join(texts).split())[:300]
@@ -341,7 +332,6 @@ class Store:
             connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
 
     def values(self, table: str) -> Iterator[tuple[str, bytes]]:
-        """Yield keys and encoded values of a table from one snapshot."""
         with disk_errors(self.path):
             connection = open_to_read(self.path)[0]
             connection.text_factory = lambda text: text.decode(errors="replace")
@@ -358,7 +348,6 @@ class Store:
         return 0
 
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
-        """Lock the harvest of a crawl; see ``locks.harvesting``."""
         if self.read_only:
             raise unwritable(self.path)
         return harvesting(self.path, crawl)
@@ -370,7 +359,6 @@ class Store:
 
 
 def _rows_of(connection: sqlite3.Connection, query: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of existing keys, in any order."""
     remaining = iter(keys)
     while batch := [*islice(remaining, _AT_ONCE)]:
         yield from connection.execute(f"{query} WHERE key IN ({','.join('?' * len(batch))})", batch)

@@ -18,12 +18,6 @@ def settings_for(
 ) -> Settings:
     """Load settings; if no source is set, use the source of the stored files.
 
-    Args:
-        data: the data folder, if the user named one.
-        dataset: name of a dataset other than Common Crawl's index.
-        notify: is called with a sentence if stored files came from another source.
-        options: see ``load_settings``.
-
     Raises:
         QueryError: if a setting is invalid.
     """

@@ -39,7 +39,6 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
 
 
 def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
-    """Lock the harvest of a crawl into a store."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):  # part of a file name
         not_a_name = f"{crawl!r} is not the name of a crawl"
         raise ValueError(not_a_name)
@@ -48,5 +47,4 @@ def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
 
 
 def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    """Lock an output, such as a folder."""
     return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)

@@ -47,11 +47,7 @@ def row_group_of(key: str) -> tuple[str, int] | None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Create the tables of an empty file, or check and migrate existing ones.
-
-    Raises:
-        StoreError: if the file is not a store of a known version.
-    """
+    """Create the tables of an empty file, or check and migrate existing ones."""
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
     run("PRAGMA cell_size_check=ON")
@@ -87,7 +83,6 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:
-    """Return the single number that a query selects."""
     return int(connection.execute(query).fetchone()[0])
 
 
@@ -219,7 +214,6 @@ Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 def log_of(path: Path) -> Path:
-    """Return the path of a store's write-ahead log."""
     return path.with_name(path.name + "-wal")
 
 

@@ -50,11 +50,7 @@ _MOST = 4 << 20
 
 
 def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None:
-    """Store the lines that searches of a source know, except where there are many.
-
-    Raises:
-        StoreError: if they cannot be stored.
-    """
+    """Store the lines that searches of a source know, except where there are many."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     values = []
     for each in known:
@@ -89,11 +85,7 @@ def _cut(data: bytes, at: int, parts: list[list[int]]) -> "Iterator[Fragment]":
 
 
 def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str, FileVersion]]) -> None:
-    """Store the versions of files by crawl and path, by which their cached bytes are found.
-
-    Raises:
-        StoreError: if they cannot be stored.
-    """
+    """Store the versions of files by crawl and path, by which their cached bytes are found."""
     values = []
     for crawl, of_files in versions.items():
         data = json.dumps({path: [each.size, each.etag] for path, each in of_files.items()}).encode()

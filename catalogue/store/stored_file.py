@@ -41,7 +41,6 @@ class StoredFile:
     data: bytes
     """A footer without length and magic, a document, or nothing for a failure."""
     size: int
-    """Bytes of the file in the source."""
     etag: str | None
     """The source's header, with quotes."""
     last_modified: str | None
@@ -50,11 +49,9 @@ class StoredFile:
     taken: str
     """Time of the request: ISO 8601, UTC."""
     note: str = ""
-    """The reason of a failure."""
 
     @property
     def version(self) -> tuple[str, int, str | None]:
-        """Return what identifies the version of the file."""
         return self.source, self.size, self.etag
 
     @property

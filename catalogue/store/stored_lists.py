@@ -79,7 +79,6 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
 
 
 def stored_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
-    """Return the paths of a crawl's stored files, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
 

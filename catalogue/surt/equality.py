@@ -12,7 +12,6 @@ _PLAIN_URL = re.compile(
 )
 """A URL on the default port with a host name in ASCII, without escapes, fragment and other characters."""
 _TO_RESPELL = re.compile(r"%[0-9A-Fa-f]{2}|[^\w!$&'()*+,.:;=@~/?-]", re.ASCII)
-"""Escapes, and characters that must be escaped."""
 _NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!*'()")
 """Unreserved characters of RFC 3986, and marks of RFC 2396, which ``encodeURIComponent`` does not escape."""
 _ESCAPE_LENGTH = 3
@@ -20,7 +19,6 @@ _CACHED = 256
 
 
 def same_url(url: str, other: str) -> bool:
-    """Return whether two URLs are spellings of one; see ``normal_url``."""
     if url == other:
         return True
     try:

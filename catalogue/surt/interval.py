@@ -19,7 +19,6 @@ class KeyInterval:
 
     start: bytes
     end: bytes
-    """``END`` if there is no limit."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         if not start < end:

@@ -27,7 +27,6 @@ KNOWN_SCHEME = re.compile(r"(?:https?|ftp|mms|rtsp|wais)://", re.ASCII | re.IGNO
 
 _OPAQUE = ("dns:", "filedesc:", "warcinfo:")
 BLANKS = "".join(map(chr, range(0x21)))
-"""Characters that are removed from both ends of a URL."""
 _STRAY = re.compile(r"[\t\n\r\x85\u2028\u2029]+")
 _SURPLUS_SLASHES = re.compile(r"(?<=^http://)/+|(?<=^https://)/+")
 _TYPED_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
@@ -95,10 +94,8 @@ class Parts:
     scheme: str
     host: str
     port: int | None
-    """The written port, even if it is the default."""
     path: str
     query: str | None
-    """None without a question mark."""
 
 
 def plain_key(url: str) -> str | None:

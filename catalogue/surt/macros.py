@@ -10,7 +10,6 @@ from dataclasses import dataclass
 _LABELS = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
 _SCHEME = r"(?:((?i)https?)://)?"
 _PATH = r'/[!"$&-)+->@-~]*'
-"""Printable ASCII without ``#``, ``%``, ``*`` and ``?``."""
 _URL = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})?$"
 _START = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})\*$"
 _DOMAIN = rf"^{_SCHEME}\*\.({_LABELS})(?:/\*?)?$"
@@ -26,7 +25,7 @@ _OPAQUE = "^(?:dns|filedesc|warcinfo):"
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A scalar macro."""
+    """A scalar macro of an SQL expression."""
 
     name: str
     parameters: tuple[str, ...]
@@ -82,7 +81,7 @@ _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
 _HOST = _reversed(_bare(_DOMAIN, _PATTERN))
 _WITH_WWW = f"lower({_part(_DOMAIN, 2, _PATTERN)})"
 _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} ELSE {_reversed(_WITH_WWW)} END"""
-"""``*.www.com`` does not match all of ``com``."""
+"""This does not match all of ``com`` for ``*.www.com``."""
 
 
 def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:

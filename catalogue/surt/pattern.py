@@ -78,7 +78,6 @@ class Match(enum.Enum):
     """What a pattern matches."""
 
     EXACT = "exact"
-    """One URL."""
     PREFIX = "prefix"
     """Keys with the URL's prefix; a trailing ``/`` or ``?`` counts.
 
@@ -98,7 +97,6 @@ class Pattern:
     """A pattern and the keys that it matches."""
 
     text: str
-    """The user's spelling, without surrounding blanks."""
     match: Match
     intervals: tuple[KeyInterval, ...]
     """Disjoint and ascending, at least one; other URLs may have the same keys."""
@@ -310,7 +308,6 @@ class Keys(enum.Enum):
     HOST = "host"
     """Reversed host names, ``com,example``."""
     TEXT = "text"
-    """Any text."""
 
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:

@@ -75,7 +75,6 @@ class _Keys(NamedTuple):
     least: list[bytes]
     greatest: list[bytes]
     reached: list[bytes]
-    """The greatest key so far."""
     signed: list[int]
 
 
@@ -133,13 +132,7 @@ class CrawlTable:
     def files(
         self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
     ) -> list[FileMetadata]:
-        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
-
-        Args:
-            subset: subset of the files.
-            intervals: intervals of keys.
-            may_match: whether a row may match otherwise.
-        """
+        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path."""
         files: dict[str, list[_Row]] = {}
         for row in self._matching(subset, intervals):
             if row[0]["row_group"] is not None and may_match(row[0]):

@@ -26,7 +26,6 @@ class FileMetadata:
     indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
     """It returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
-    """Cached ranges, disjoint and ascending."""
     drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
     """The drawn rows of a sample, by row group; None for all."""
     least: str = ""
@@ -43,6 +42,5 @@ class FileMetadata:
         return tuple(group.ordinal for group in self.footer.row_groups)
 
     def among(self, ordinals: Container[int]) -> "FileMetadata":
-        """Return the file with some of its row groups."""
         groups = tuple(group for group in self.footer.row_groups if group.ordinal in ordinals)
         return replace(self, footer=replace(self.footer, row_groups=groups))

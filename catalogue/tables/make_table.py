@@ -123,7 +123,7 @@ def make_table(
         dataset: the dataset.
         versions: digests of the stored files, by path.
         old: the present table, whose rows are used.
-        decoded: rows of files whose footers need not be decoded again.
+        decoded: rows that need not be decoded again.
     """
     reused = _reused(old, versions)
     rows: list[dict[str, Any]] = []
@@ -154,7 +154,6 @@ def make_table(
 
 
 def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> FooterRows | None:
-    """Return the rows of a file; None if it is not stored any more."""
     stored, file = store.get("files", path), dataset.file(path)
     if stored is None or file is None:
         return None

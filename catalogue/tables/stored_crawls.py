@@ -83,19 +83,7 @@ class StoredCrawls:
         indexes: bool = False,
         notify: Callable[[str], None] = lambda _: None,
     ) -> "StoredCrawls":
-        """Open the tables of a store, after an update if it has changed.
-
-        Args:
-            folder: folder of the tables.
-            store: the store.
-            dataset: the dataset.
-            indexes: whether the tables must show all stored page indexes.
-            notify: is called with a sentence if the update takes long.
-
-        Raises:
-            DiskFailed: if they cannot be written.
-            StoreLocked: if another process updates them for too long.
-        """
+        """Open the tables of a store, after an update if it has changed; see ``update_tables``."""
         state = fresh_state(folder, store, dataset.key, indexes=indexes)
         if state is None:
             from catalogue.tables.update_tables import update_tables
@@ -104,12 +92,7 @@ class StoredCrawls:
         return cls(folder, store, dataset, state)
 
     def table(self, crawl: str) -> "CrawlTable | None":
-        """Return the table of a crawl, if it has one.
-
-        Raises:
-            DiskFailed: if a damaged table cannot be made again.
-            StoreLocked: if another process has changed the table.
-        """
+        """Return the table of a crawl, if it has one; make it again if it is damaged."""
         if crawl not in self._opened:
             from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
@@ -209,7 +192,6 @@ class StoredCrawls:
         return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return a sentence for each subset of which files are missing."""
         return tuple(self._missing(crawl, subsets))
 
     def _missing(self, crawl: str, subsets: Sequence[str]) -> Iterator[str]:
@@ -254,7 +236,6 @@ class StoredCrawls:
 
     @cached_property
     def _times(self) -> dict[str, tuple[float, float]]:
-        """The listed times of each crawl, in milliseconds since 1970."""
         with suppress(FormatError, StoreDamaged):
             if document := self._store.get("documents", COLLINFO):
                 return {

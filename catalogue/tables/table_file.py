@@ -30,7 +30,6 @@ ROWS = 256
 
 _MAGIC = b"CATTBL4\n"
 _NUMBER = 4
-"""Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
 
 
@@ -93,7 +92,6 @@ class TableFile:
         return directory, stored
 
     def _check(self, part: int, section: int) -> tuple[int, int]:
-        """Return where a section of a part is, after its first check."""
         start, end, checksum = self.parts[part].sections[section]
         if (part, section) not in self._valid:
             if crc32(self._content[start:end]) != checksum:
@@ -138,14 +136,7 @@ class TableFile:
 
 
 def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state: str) -> int:
-    """Replace a table by one with these rows, in any order, and return the checksum of its directory.
-
-    Args:
-        path: the file.
-        table: rows with the columns of ``TABLE``.
-        schemas: the texts of ``encode_columns`` by digest.
-        state: the state of the store, for the metadata of the file.
-    """
+    """Replace a table by one with these rows, in any order, and return the checksum of its directory."""
     data = bytearray(MAGIC)
     parts: list[TablePart] = []
     footers: list[bytes] = []

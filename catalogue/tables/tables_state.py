@@ -50,14 +50,10 @@ class TablesState:
     """The state of all tables."""
 
     dataset: str
-    """The key column."""
     store: str
-    """See ``Store.state``."""
     indexes: str
-    """See ``Store.index_state``."""
     crawls: dict[str, CrawlState]
     schemas: dict[str, str]
-    """The texts of ``encode_columns`` by digest."""
 
     def shows(self, store: Store, *, indexes: bool) -> bool:
         """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""

@@ -150,14 +150,6 @@ class _Update:
     ) -> tuple[CrawlState, dict[str, str]]:
         """Make the table of a crawl if its files, or page indexes that it shows, have changed.
 
-        Args:
-            crawl: its name.
-            files: numbers of the rows of its stored files.
-            indexes: numbers of the rows of the page indexes.
-            before: its state in the last update.
-            schemas: those of the last update.
-            state: the tables' state, with the state of the store.
-
         Returns:
             Its new state, and its schemas.
         """
