@@ -60,8 +60,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
     if name == "__version__":
         return import_module("catalogue.settings").package_version()
     if name not in _HOMES:
-        message = f"module 'catalogue' has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module 'catalogue' has no attribute {name!r}")
     return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)
 
 

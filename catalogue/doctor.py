@@ -120,8 +120,7 @@ class Diagnosis(ReprMixin):
 def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
     """Examine the installation and the source; see ``Catalogue.doctor``."""
     if session.dataset_name is not None:
-        message = "doctor examines only Common Crawl's index; leave out --table"
-        raise QueryError(message)
+        raise QueryError("doctor examines only Common Crawl's index; leave out --table")
     if crawl is not None and crawl != "latest":
         check_crawl_name(crawl)
     stored: list[str] = []
@@ -175,8 +174,7 @@ class _Examination:
             self._examine_file(file, tail)
         except CatalogueError as error:
             if isinstance(error, NotFound) and named and not self._has_manifest:
-                message = f"{error}; {suggest_crawl(named, listed)}"
-                raise UnknownCrawl(message) from error
+                raise UnknownCrawl(f"{error}; {suggest_crawl(named, listed)}") from error
             self.failure = error
             if not isinstance(error, RangeIgnored):  # observed already
                 self._add("files", str(error), "no more requests were made")

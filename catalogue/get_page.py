@@ -210,8 +210,9 @@ class _Search:
         try:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
-            message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
-            raise NotFound(message) from error
+            raise NotFound(
+                f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
+            ) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
         """Return the best capture of a URL, or of another URL with the same key.

@@ -80,8 +80,9 @@ class Sample(ReprMixin):
         """Prepare a sample; see ``Catalogue.sample``."""
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
-            message = "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
-            raise QueryError(message)
+            raise QueryError(
+                "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
+            )
         files = [file for each in indexes for file in each.scope.candidates]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")

@@ -70,10 +70,9 @@ class CrawlList:
 def crawl_list(session: Session) -> CrawlList:
     """Return the list of crawls; see ``Catalogue.crawls``."""
     if session.dataset != COMMON_CRAWL:
-        message = (
+        raise QueryError(
             f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
         )
-        raise QueryError(message)
     return update_crawl_list(session, lambda: session.source)
 
 
@@ -244,8 +243,9 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
         try:
             found = crawl_list(session)
         except (SourceError, FormatError) as error:
-            message = f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
-            raise SourceError(message) from error
+            raise SourceError(
+                f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
+            ) from error
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
@@ -287,8 +287,10 @@ def stored_crawls(session: Session) -> list[str]:
 
 def nothing_stored(session: Session) -> NotHarvested:
     command = session.dataset.harvest_command("latest")
-    message = f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}"
-    return NotHarvested(message, call=session.dataset.harvest_call("latest"))
+    return NotHarvested(
+        f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}",
+        call=session.dataset.harvest_call("latest"),
+    )
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:

@@ -204,11 +204,11 @@ class Session:
         names = (path.parent.name for path in self.folder.glob(f"*/{STORE_NAME}"))
         similar = closest_name(self.dataset_name or "", names)
         hint = f"did you mean {similar}? if not, " if similar else ""
-        message = (
+        return NotHarvested(
             f"there is no dataset {self.dataset_name} in {self.folder} yet; {hint}"
-            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH"
+            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH",
+            call="define('COLUMN', manifest='PATH'), then cat.harvest()",
         )
-        return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
 
     def reload_dataset(self) -> None:
         self.__dict__.pop("dataset", None)

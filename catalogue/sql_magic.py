@@ -34,19 +34,16 @@ def _catalogue(name: str, variables: dict[str, Any]) -> Catalogue:
     if name in found:
         return found[name]
     if name or not found:
-        message = f"there is no catalogue {name}".rstrip() + "; write cat = catalogue.open(), then %%catalogue"
-        raise QueryError(message)
+        raise QueryError(f"there is no catalogue {name}".rstrip() + "; write cat = catalogue.open(), then %%catalogue")
     first, *others = found
     if others:
-        message = f"there are several catalogues: {', '.join(found)}; name one, such as: %%catalogue {first}"
-        raise QueryError(message)
+        raise QueryError(f"there are several catalogues: {', '.join(found)}; name one, such as: %%catalogue {first}")
     return found[first]
 
 
 def _answer(catalogue: Catalogue, sql: str, variables: dict[str, Any]) -> "pd.DataFrame":
     if not sql.strip():
-        message = "no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls"
-        raise QueryError(message)
+        raise QueryError("no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls")
     with connect_for(catalogue.session, sql) as connection, answerable():
         views = {name for (name,) in connection.sql("SELECT view_name FROM duckdb_views()").fetchall()}
         for name in {*re.findall(r"\w+", sql)} & variables.keys() - views:

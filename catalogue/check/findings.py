@@ -113,10 +113,9 @@ class Share:
         else:
             with suppress(QueryError):
                 return cls(size=parse_size(text))
-        message = (
+        raise QueryError(
             f"{text!r} is not a share of the files; write it as 1%, as 3/30 for the third of thirty parts, or as 50MB"
         )
-        raise QueryError(message)
 
     def choose(self, paths: Sequence[str], length: Callable[[str], int], seed: int) -> list[str]:
         """Return the chosen paths, sorted; each file is in one part, independently of others."""

@@ -237,8 +237,7 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
     Processes that have the old file open keep it.
     """
     if not path.parent.is_dir():
-        message = f"there is no folder {path.parent}; make it, or choose another name"
-        raise QueryError(message)
+        raise QueryError(f"there is no folder {path.parent}; make it, or choose another name")
     if not path.name:
         raise _no_file(path)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
@@ -246,8 +245,9 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
         copy = folder / path.name
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
-            message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
-            raise QueryError(message)
+            raise QueryError(
+                f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
+            )
         with _copied(path, copy, there or backend or BACKENDS[0], empty=there is None) as database:
             if there:
                 _check(path, database)
@@ -284,8 +284,9 @@ def _check(path: Path, database: Database) -> None:
     if not str(found.get("created_by")).startswith(AUTHOR):
         raise _not_ours(path)
     if found.get("version") != VERSION:
-        message = f"{path} is a lake of version {found.get('version')}, and this writes {VERSION}; choose another name"
-        raise QueryError(message)
+        raise QueryError(
+            f"{path} is a lake of version {found.get('version')}, and this writes {VERSION}; choose another name"
+        )
 
 
 @contextmanager
@@ -339,8 +340,9 @@ def _translated_errors(path: Path, done: str) -> Iterator[None]:
         raise
     except (sqlite3.Error, duckdb.Error, OSError) as error:
         if any(sign in str(error) for sign in _BUSY):
-            message = f"{path} is open for writing elsewhere; close it there, or export under another name"
-            raise StoreLocked(message) from error
+            raise StoreLocked(
+                f"{path} is open for writing elsewhere; close it there, or export under another name"
+            ) from error
         damaged = type(error) is sqlite3.DatabaseError or isinstance(error, duckdb.SerializationException)
         if damaged:
             message = f"{path} cannot be read ({error}); delete it and export again"

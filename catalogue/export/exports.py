@@ -57,8 +57,7 @@ def export_ducklake(
     session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
 ) -> Exported:
     if backend not in {None, *BACKENDS}:
-        message = f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}"
-        raise QueryError(message)
+        raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
     place = Path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
     where = data_path(session.settings.source)
@@ -138,8 +137,7 @@ def _stored_files(
     ``with_lists`` also selects crawls of which only the list of blocks is stored.
     """
     if session.dataset != COMMON_CRAWL:
-        message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
-        raise QueryError(message)
+        raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown = session.metadata()
     stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
     chosen = tuple(select_stored(session, crawls, stored))
@@ -154,13 +152,11 @@ def _location(session: Session, given: str | None) -> str:
     address(place)  # the table will contain it
     if "://" not in place:
         if given:
-            message = f"invalid address {given!r}; use one such as s3a://commoncrawl/"
-            raise QueryError(message)
+            raise QueryError(f"invalid address {given!r}; use one such as s3a://commoncrawl/")
         place = f"file://{Path(place).resolve().as_posix()}"
     return place.rstrip("/") + "/"
 
 
 def _need_pyiceberg() -> None:
     if find_spec("pyiceberg") is None:
-        message = f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}"
-        raise QueryError(message)
+        raise QueryError(f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}")

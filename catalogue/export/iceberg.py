@@ -101,8 +101,9 @@ class TableFolder:
             if not others and self.metadata.is_dir():
                 others = [file.name for file in self.metadata.iterdir() if not _OURS.fullmatch(file.name)]
         if others or (self.path.exists() and not self.path.is_dir()):
-            message = f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
-            raise QueryError(message)
+            raise QueryError(
+                f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
+            )
 
     def version(self) -> int:
         """Return the newest version, 0 if there is none; the hint of a killed process is outdated."""
@@ -138,8 +139,9 @@ class TableFolder:
 def check_address(address: str) -> None:
     """Check that readers will not cut an address."""
     if found := _CUT.search(address):
-        message = f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
-        raise QueryError(message)
+        raise QueryError(
+            f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
+        )
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
@@ -153,8 +155,7 @@ def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequen
         StoreLocked: if another process writes to it.
     """
     if not files:
-        message = "these crawls have no stored files, and a table needs one; see: catalogue status"
-        raise QueryError(message)
+        raise QueryError("these crawls have no stored files, and a table needs one; see: catalogue status")
     folder = TableFolder(path)
     with folder.writing():
         io = PyArrowFileIO()
@@ -174,15 +175,13 @@ def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
     try:
         metadata = TableMetadataUtil.parse_raw(file.read_text(encoding="utf-8"))
     except (ValueError, ValidationError) as error:
-        message = f"{file} is damaged; choose another path, or an empty folder"
-        raise QueryError(message) from error
+        raise QueryError(f"{file} is damaged; choose another path, or an empty folder") from error
     snapshot = metadata.current_snapshot()
     if metadata.location != folder.address or snapshot is None:
-        message = (
+        raise QueryError(
             f"{folder.path} was written as {metadata.location}, and its addresses are absolute; "
             "choose another path, or an empty folder"
         )
-        raise QueryError(message)
     manifests = (each for each in snapshot.manifests(io) if has_live_files(each))
     return _Before(
         metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [parse_manifest_path(each)]}

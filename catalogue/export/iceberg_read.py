@@ -97,8 +97,7 @@ class StoredFiles:
         if state != self._state:
             same_store = state.partition(":")[0] == self._state.partition(":")[0]
             if stored is None or not same_store or self._rows_now.get(path) != self._rows.get(path):
-                message = f"{path} has been harvested again or deleted; open the table again"
-                raise StoreLocked(message)
+                raise StoreLocked(f"{path} has been harvested again or deleted; open the table again")
         return (path, stored) if stored else None
 
     def open(self, path: str, stored: StoredFile) -> "_Stream":

@@ -85,8 +85,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
         busy = ("Could not set lock", "Conflicting lock", "handle conflict")  # no class tells them apart
         if not any(sign in str(error) for sign in busy):
             raise
-        message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
-        raise StoreLocked(message) from error
+        raise StoreLocked(f"{path} is open for writing elsewhere; close it there, or open it read-only") from error
 
 
 def log_of(path: Path) -> Path:
@@ -134,6 +133,5 @@ def quoted(path: Path) -> str:
     """
     text = str(path)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # bytes that are no text
-        message = f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text"
-        raise QueryError(message)
+        raise QueryError(f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text")
     return literal(text)

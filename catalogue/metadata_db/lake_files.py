@@ -142,8 +142,9 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
         return int(connection.execute(copy).fetchall()[0][0])
     except duckdb.IOException as error:  # else it would be taken for the catalogue's
         first = (str(error).splitlines() or [""])[0]
-        message = f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
-        raise DiskFailed(message) from error
+        raise DiskFailed(
+            f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
+        ) from error
 
 
 def _lake_file(row: dict[str, Any], schemas: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:

@@ -20,8 +20,7 @@ class ByteRange:
 
     def __init__(self, start: int, end: int) -> None:
         if not 0 <= start < end:
-            message = f"invalid byte range: {start} to {end}"
-            raise ValueError(message)
+            raise ValueError(f"invalid byte range: {start} to {end}")
         self.start = start
         self.end = end
 
@@ -44,8 +43,7 @@ class SuffixRange:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            message = f"invalid suffix length: {self.length}"
-            raise ValueError(message)
+            raise ValueError(f"invalid suffix length: {self.length}")
 
     def __reduce__(self) -> tuple[type["SuffixRange"], tuple[int]]:
         return SuffixRange, (self.length,)
@@ -80,12 +78,10 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     """
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
-        message = f"the response's Content-Range is {text and text[:200]!r}"
-        raise WrongRange(message)
+        raise WrongRange(f"the response's Content-Range is {text and text[:200]!r}")
     first, last, total = map(int, matched.groups())
     if not first <= last < total:
-        message = f"the response's Content-Range is contradictory: {text!r}"
-        raise WrongRange(message)
+        raise WrongRange(f"the response's Content-Range is contradictory: {text!r}")
     return ByteRange(first, last + 1), total
 
 
@@ -98,13 +94,11 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
     match requested:
         case SuffixRange(length):
             if total < 1:
-                message = "the file is empty"
-                raise WrongRange(message)
+                raise WrongRange("the file is empty")
             return ByteRange(max(0, total - length), total)
         case ByteRange(start, end):
             if end > total:
-                message = f"requested bytes {start} to {end} of a file of {total} bytes"
-                raise WrongRange(message)
+                raise WrongRange(f"requested bytes {start} to {end} of a file of {total} bytes")
             return requested
 
 

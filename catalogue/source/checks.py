@@ -164,21 +164,17 @@ class Request:
         """
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            message = f"{self.where} has Content-Encoding {encoding!r}, which was not accepted"
-            raise WrongRange(message)
+            raise WrongRange(f"{self.where} has Content-Encoding {encoding!r}, which was not accepted")
         if headers.get("content-type", "").lower().startswith("multipart/"):
-            message = f"{self.where} was sent as multipart, which was not requested"
-            raise WrongRange(message)
+            raise WrongRange(f"{self.where} was sent as multipart, which was not requested")
         length = headers.get("content-length")
         if self.requested is not None:
             return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
-            message = f"{self.where} was sent without a length, so it may be incomplete"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where} was sent without a length, so it may be incomplete")
         size = int(length or 0)
         if size > MAX_DOCUMENT:
-            message = f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted")
         self._check_pin(size or (self.pin.size if self.pin else 0), headers)
         return (ByteRange(0, size) if size else None), size
 
@@ -192,32 +188,26 @@ class Request:
                 raise self._is_shorter()
             expected = resolve(requested, total)
         except WrongRange as error:
-            message = f"{self.where}: {error}"
-            raise WrongRange(message) from error
+            raise WrongRange(f"{self.where}: {error}") from error
         if sent != expected:
-            message = (
+            raise WrongRange(
                 f"{self.where}: received bytes {sent.start} to {sent.end} instead of {expected.start} to {expected.end}"
             )
-            raise WrongRange(message)
         if length is not None and length != str(len(sent)):
-            message = f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes")
         return sent, total
 
     def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
         if self.pin and total != self.pin.size:
-            message = f"{self.where} has {total:,} bytes; expected {self.pin.size:,}"
-            raise FileChanged(message)
+            raise FileChanged(f"{self.where} has {total:,} bytes; expected {self.pin.size:,}")
         if self.pin and differ(self.pin.etag, headers.get("etag")):
-            message = f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}"
-            raise FileChanged(message)
+            raise FileChanged(f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}")
 
     def response(self, body: bytes, sent: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """Check the length of the body and return the response."""
         limit = len(sent) if sent else MAX_DOCUMENT
         if len(body) > limit or (sent and len(body) < limit):
-            message = f"{self.where}: received {len(body):,} bytes; expected {limit:,}"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where}: received {len(body):,} bytes; expected {limit:,}")
         if sent is None:
             self._check_pin(len(body), headers)
         return Response(

@@ -23,8 +23,7 @@ class FolderSource:
         file = self._folder / path
         request = Request(f"{file}", requested, pin)
         if self._closed:
-            message = f"{self.url} was closed"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable(f"{self.url} was closed")
         try:
             # A pipe is not opened: that would block.
             is_inside = ".." not in file.parts and file.is_relative_to(self._folder)
@@ -36,13 +35,10 @@ class FolderSource:
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
             pass
         except PermissionError as error:
-            message = f"{request.where} cannot be read: {error.strerror}"
-            raise Forbidden(message) from error
+            raise Forbidden(f"{request.where} cannot be read: {error.strerror}") from error
         except OSError as error:
-            message = f"{request.where} cannot be read: {error.strerror}"
-            raise Unreachable(message) from error
-        message = f"{request.where} does not exist"
-        raise NotFound(message)
+            raise Unreachable(f"{request.where} cannot be read: {error.strerror}") from error
+        raise NotFound(f"{request.where} does not exist")
 
     def close(self) -> None:
         self._closed = True

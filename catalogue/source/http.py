@@ -120,8 +120,7 @@ class HttpSource:
         def read(size: int) -> bytes:
             body = response.read(size)
             if len(body) < size and response.length_remaining:
-                message = "the connection was closed before the end of the response"
-                raise ConnectionError(message)
+                raise ConnectionError("the connection was closed before the end of the response")
             return body
 
         try:
@@ -187,18 +186,15 @@ class _RunningRequests:
             TimeoutError: if the block takes longer than ``seconds``.
         """
         if self._process != os.getpid():  # lock and sockets belong to the parent process
-            message = f"{self._url} was opened by another process; open it again in this one"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable(f"{self._url} was opened by another process; open it again in this one")
         run = self._start(seconds)
         try:
             yield
         except Exception as error:
             if self._closed.is_set():
-                message = f"{self._url} was closed during a request"
-                raise SourceUnavailable(message) from error
+                raise SourceUnavailable(f"{self._url} was closed during a request") from error
             if run.is_late:
-                message = "the response took too long"
-                raise TimeoutError(message) from error
+                raise TimeoutError("the response took too long") from error
             raise
         finally:
             with self._lock:
@@ -211,8 +207,7 @@ class _RunningRequests:
             while not self._free and not self._closed.is_set():
                 self._freed.wait()
             if self._closed.is_set():
-                message = f"{self._url} was closed"
-                raise SourceUnavailable(message)
+                raise SourceUnavailable(f"{self._url} was closed")
             self._free -= 1
             if self._watch is None:
                 self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
@@ -326,8 +321,9 @@ def _address(parts: SplitResult) -> tuple[str, int]:
         name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
         return name, parts.port or _PORTS[parts.scheme]
     except ValueError as error:
-        message = f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
+        ) from error
 
 
 def _trusted() -> ssl.SSLContext:
@@ -338,8 +334,9 @@ def _trusted() -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:
-        message = f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
+        ) from error
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
@@ -348,9 +345,8 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
         return None
     proxy = urlsplit(name if "://" in name else f"http://{name}")
     if proxy.scheme not in _PORTS:
-        message = (
+        raise QueryError(
             f"the environment sets a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "
             "only http and https proxies are supported"
         )
-        raise QueryError(message)
     return proxy

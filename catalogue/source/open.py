@@ -58,8 +58,7 @@ def open_source(
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
-            message = f"{url} needs s3fs; run: {install_command('s3')}"
-            raise QueryError(message) from error
+            raise QueryError(f"{url} needs s3fs; run: {install_command('s3')}") from error
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))

@@ -110,15 +110,13 @@ class StateFile:
             return
         self._close()
         if sys.platform == "win32":
-            message = "processes do not share rate limits on Windows"
-            raise OSError(message)
+            raise OSError("processes do not share rate limits on Windows")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # A lock belongs to the open file, so a forked process opens its own.
         self._process = os.getpid()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            message = f"{self._path} is not a file"
-            raise OSError(message)
+            raise OSError(f"{self._path} is not a file")
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -187,8 +185,7 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         if self._stopped.wait(max(0.0, seconds)):
-            message = "the source was closed during a wait"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable("the source was closed during a wait")
 
     def stop(self) -> None:
         self._stopped.set()

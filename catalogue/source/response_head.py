@@ -74,8 +74,7 @@ def _fields(lines: IO[bytes]) -> dict[str, str]:
     while (line := _line(lines)) not in {b"\r\n", b"\n"}:
         head.append(line)
         if len(head) > _MAX_LINES:
-            message = f"got more than {_MAX_LINES} headers"
-            raise HTTPException(message)
+            raise HTTPException(f"got more than {_MAX_LINES} headers")
     fields: dict[str, str] = {}
     for field in _FOLD.sub(" ", b"".join(head).decode("latin-1")).split("\n")[:-1]:
         name, _, value = field.partition(":")
@@ -90,6 +89,5 @@ def _line(lines: IO[bytes]) -> bytes:
         if len(line) > _MAX_LINE:
             what = "head"
             raise LineTooLong(what)
-        message = "the connection was closed before the end of a head"
-        raise RemoteDisconnected(message)
+        raise RemoteDisconnected("the connection was closed before the end of a head")
     return line

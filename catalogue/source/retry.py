@@ -196,11 +196,9 @@ class PoliteSource:
     def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
-            message = f"{error}; is the server running?"
-            raise ConnectionRefused(message) from error
+            raise ConnectionRefused(f"{error}; is the server running?") from error
         if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
-            message = f"{error}, or run: catalogue doctor"
-            raise SourceUnavailable(message) from error
+            raise SourceUnavailable(f"{error}, or run: catalogue doctor") from error
         if isinstance(error, RangeIgnored):
             if isinstance(requested, SuffixRange):
                 raise error

@@ -65,8 +65,7 @@ class S3Source:
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         if self._process != os.getpid():  # the connections belong to the parent process
-            message = f"{self.url} was opened by another process; open it again in this one"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable(f"{self.url} was opened by another process; open it again in this one")
         response: Response = sync(get_loop(), self._get, Request(f"{self.url}{path}", requested, pin), path)
         return response
 
@@ -85,15 +84,13 @@ class S3Source:
 
     async def _get(self, request: Request, path: str) -> Response:
         if self._closed:
-            message = f"{self.url} was closed"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable(f"{self.url} was closed")
         task = asyncio.current_task()
         self._running.add(task)
         try:
             return await self._send(request, path)
         except asyncio.CancelledError as error:
-            message = f"{self.url} was closed during a request"
-            raise SourceUnavailable(message) from error
+            raise SourceUnavailable(f"{self.url} was closed during a request") from error
         finally:
             self._running.discard(task)
 
@@ -113,11 +110,10 @@ class S3Source:
             code = f"<Code>{error.response.get('Error', {}).get('Code')}</Code>"
             raise request.refuse(meta.get("HTTPStatusCode", 500), meta.get("HTTPHeaders", {}), code) from error
         except _WITHOUT_CREDENTIALS as error:
-            message = (
+            raise Forbidden(
                 f"{self.url} needs AWS credentials, but there are none ({type(error).__name__}); set them up "
                 "(aws configure), or use the default source, which needs none"
-            )
-            raise Forbidden(message) from error
+            ) from error
         except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
             if isinstance(reason, CatalogueError):
@@ -179,5 +175,4 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        message = "the connection broke"
-        raise aiohttp.ClientConnectionError(message) from error
+        raise aiohttp.ClientConnectionError("the connection broke") from error

@@ -58,8 +58,10 @@ class Store:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
-            message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
-            raise NotHarvested(message, call="harvest('latest')")
+            raise NotHarvested(
+                f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest",
+                call="harvest('latest')",
+            )
         self.read_only = not is_writable(path)
         if create and self.read_only:
             raise unwritable(path)
@@ -98,8 +100,7 @@ class Store:
     @contextmanager
     def _exclusive_connection(self) -> Iterator[sqlite3.Connection]:
         if self._process != os.getpid():  # a connection of the parent process can damage the file
-            message = f"{self.path} was opened by another process; open it again in this one"
-            raise StoreError(message)
+            raise StoreError(f"{self.path} was opened by another process; open it again in this one")
         with self._mutex, disk_errors(self.path):
             if self._footprint and self._footprint != footprint_of(self.path):
                 self._connection.close()
@@ -119,8 +120,7 @@ class Store:
         try:
             return decode(row[0])
         except StoreDamaged as error:
-            message = f"{key} in {self.path}: {error}; run: catalogue check --repair"
-            raise StoreDamaged(message) from error
+            raise StoreDamaged(f"{key} in {self.path}: {error}; run: catalogue check --repair") from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
@@ -131,8 +131,7 @@ class Store:
         Failures of the files, and page indexes of other versions, are removed.
         """
         if not all(isinstance(key, str) for key, _ in values):  # SQLite accepts NULL, which no query finds
-            message = "keys of the store must be text"
-            raise TypeError(message)
+            raise TypeError("keys of the store must be text")
         with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
@@ -296,8 +295,7 @@ class Store:
         with self._exclusive_connection() as connection, snapshot(connection):
             for key, row, is_blob in _rows_of(connection, query, keys):
                 if not is_blob:
-                    message = f"{self.path} is damaged; run: catalogue check --repair"
-                    raise StoreDamaged(message)
+                    raise StoreDamaged(f"{self.path} is damaged; run: catalogue check --repair")
                 # substr() would read the complete value.
                 with connection.blobopen(table, "value", row, readonly=True) as value:
                     versions[key] = version_of(value.read(1 + DIGEST_SIZE))

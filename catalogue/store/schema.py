@@ -71,15 +71,12 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
         StoreDamaged: if the version is invalid.
     """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
-        raise StoreError(message)
+        raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another --data folder")
     version = number(connection, "PRAGMA user_version")
     if version > VERSION:
-        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
-        raise StoreError(message)
+        raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
     if version < 1:
-        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair")
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:
@@ -108,8 +105,7 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
     except Timeout:
-        message = f"another process is creating {path}; try again when it is done"
-        raise StoreLocked(message) from None
+        raise StoreLocked(f"another process is creating {path}; try again when it is done") from None
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -132,11 +128,9 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
     run = connection.execute
     for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
         if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
-            message = f"{path} has a {kind} {table!r} that is not part of a store; it is not opened"
-            raise StoreDamaged(message)
+            raise StoreDamaged(f"{path} has a {kind} {table!r} that is not part of a store; it is not opened")
     if number(connection, "SELECT count(*) FROM identity") != 1:
-        message = f"{path} has no identity; it is not opened"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"{path} has no identity; it is not opened")
 
 
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
@@ -191,19 +185,15 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two: damaged texts
         name = getattr(error, "sqlite_errorname", "")
         if isinstance(error, sqlite3.ProgrammingError) and not name:  # raised by Python, as for a closed connection
-            message = f"{path} was closed ({error}); open the catalogue again"
-            raise StoreError(message) from error
+            raise StoreError(f"{path} was closed ({error}); open the catalogue again") from error
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            message = f"{path} is locked by another process; try again when it is done"
-            raise StoreLocked(message) from error
+            raise StoreLocked(f"{path} is locked by another process; try again when it is done") from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
             not_writable = name.startswith(_NOT_WRITABLE_NAMES) or getattr(error, "errno", None) in _NOT_WRITABLE_CODES
             hint = "its folder must be writable; " if not_writable else ""
             reason = f"{error}{room(path, error)}"
-            message = f"{path} cannot be written or read: {reason}; {hint}committed data is not lost"
-            raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}; run: catalogue check --repair"
-        raise StoreDamaged(message) from error
+            raise DiskFailed(f"{path} cannot be written or read: {reason}; {hint}committed data is not lost") from error
+        raise StoreDamaged(f"{path} is not a usable store: {error}; run: catalogue check --repair") from error
 
 
 _WAL_VERSIONS = b"\x02\x02"

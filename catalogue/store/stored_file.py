@@ -64,8 +64,7 @@ class StoredFile:
         try:
             return in_utc(datetime.fromisoformat(self.taken))
         except ValueError as error:
-            message = f"a value of the store is damaged: invalid time {self.taken[:50]!r}"
-            raise StoreDamaged(message) from error
+            raise StoreDamaged(f"a value of the store is damaged: invalid time {self.taken[:50]!r}") from error
 
 
 def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile:
@@ -133,27 +132,23 @@ def decode(value: object) -> StoredFile:
         StoreDamaged: if it is damaged.
     """
     if not isinstance(value, bytes):
-        message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"a value of the store is damaged: {type(value).__name__} instead of bytes")
     if not has_valid_digest(value):
-        message = "a value of the store is damaged: its digest is wrong"
-        raise StoreDamaged(message)
+        raise StoreDamaged("a value of the store is damaged: its digest is wrong")
     # A valid digest is not a signature: the value may be crafted.
     try:
         end = value.index(b"\n", 1 + DIGEST_SIZE)
         length, fields = json.loads(value[1 + DIGEST_SIZE : end])
         data = memoryview(value)[end + 1 :]
         if not 0 <= length <= _MAX_VALUE:
-            message = f"a value of the store claims {length} bytes"
-            raise StoreDamaged(message)
+            raise StoreDamaged(f"a value of the store claims {length} bytes")
         stored = StoredFile(data=fast_zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except _INVALID as error:
-        message = f"a value of the store is damaged: {str(error)[:200]!r}"
-        raise StoreDamaged(message) from error
+        raise StoreDamaged(f"a value of the store is damaged: {str(error)[:200]!r}") from error
     if invalid := [name for name, kind in _FIELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
-        message = f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
-        raise StoreDamaged(message)
+        raise StoreDamaged(
+            f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
+        )
     if len(stored.data) != length:
-        message = f"a value of the store has {len(stored.data)} bytes instead of {length}"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"a value of the store has {len(stored.data)} bytes instead of {length}")
     return stored

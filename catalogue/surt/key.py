@@ -183,8 +183,7 @@ def without_surplus_slashes(url: str) -> str:
 
 
 def no_key(url: str, why: str) -> QueryError:
-    message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
-    return QueryError(message)
+    return QueryError(f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page")
 
 
 def _check_unicode(text: str) -> None:

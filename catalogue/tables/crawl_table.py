@@ -48,8 +48,7 @@ class StoredFooters:
     def _read(self, path: str, version: bytes) -> StoredFile:
         stored = self._store.get("files", path, version)
         if stored is None:
-            message = f"another process has changed what is stored of {path}; run the query again"
-            raise StoreLocked(message)
+            raise StoreLocked(f"another process has changed what is stored of {path}; run the query again")
         return stored
 
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
@@ -95,8 +94,9 @@ class CrawlTable:
         except TableDamaged:
             before, self._table = self._table, self._repair()
             if [part.contents for part in before.parts] != [part.contents for part in self._table.parts]:
-                message = "a damaged table was made again, and has other row groups now; run the query again"
-                raise StoreLocked(message) from None
+                raise StoreLocked(
+                    "a damaged table was made again, and has other row groups now; run the query again"
+                ) from None
             return read(self._table)
 
     def _read_keys(self, part: int) -> _Keys:

@@ -65,8 +65,7 @@ def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes
     for row in rows:
         for name, value in row.items():
             if isinstance(value, int) and not -_LIMIT <= value < _LIMIT:
-                message = f"{name} is {value}, which does not fit into 64 bits"
-                raise OverflowError(message)
+                raise OverflowError(f"{name} is {value}, which does not fit into 64 bits")
     return FooterRows(version, footer.columns, rows)
 
 

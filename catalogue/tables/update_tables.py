@@ -97,8 +97,9 @@ def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, CatalogueError):
             raise
-        message = f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
-        raise DiskFailed(message) from error
+        raise DiskFailed(
+            f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
+        ) from error
 
 
 class _Update:
