@@ -19,7 +19,7 @@ from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
-from catalogue.store.stored_file import Label, label_of, marker
+from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
 from catalogue.tables.tables_state import TABLES_FOLDER, state_path
 from catalogue.tables.update_tables import damaged_tables, update_tables
@@ -87,7 +87,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
-    versions: dict[str, Label | None] = {}
+    versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
         for key, value in session.store.values(table):
@@ -100,10 +100,10 @@ def _check_values(
                 continue
             checked.values[table] += 1
             checked.bytes += size
-            label = label_of(value) if isinstance(key, str) and key.isprintable() else None
+            version = file_version_of(value) if isinstance(key, str) and key.isprintable() else None
             if table == "files":
-                versions[key] = label
-            if problem := _DAMAGED[table] if label is None else _misplaced(table, key, label, dataset, versions):
+                versions[key] = version
+            if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
     report(progress)
     return checked
@@ -250,7 +250,7 @@ def _is_of_blocks(table: str, key: str) -> bool:
 
 
 def _misplaced(
-    table: str, key: str, label: Label, dataset: Dataset | None, versions: Mapping[str, Label | None]
+    table: str, key: str, version: object, dataset: Dataset | None, versions: Mapping[str, object]
 ) -> str | None:
     """Return what is wrong with the key of a valid value."""
     if table == "documents" or dataset is None or _is_of_blocks(table, key):
@@ -263,6 +263,6 @@ def _misplaced(
     if path not in versions:
         return "it belongs to a file that is not stored"
     file = versions[path]
-    if table == "indexes" and file and file.version != label.version:
+    if table == "indexes" and file and file != version:
         return "it belongs to another version of the file"
     return None

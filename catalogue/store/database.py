@@ -34,7 +34,15 @@ from catalogue.store.schema import (
     transaction,
     unwritable,
 )
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, encode_indexes, label_of, version_of
+from catalogue.store.stored_file import (
+    DIGEST_SIZE,
+    StoredFile,
+    decode,
+    encode,
+    encode_indexes,
+    file_version_of,
+    version_of,
+)
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
@@ -249,8 +257,7 @@ class Store:
             if before is None:  # new, or damaged: then each page index states its version
                 for key in indexes:
                     query = 'SELECT value FROM "indexes" WHERE key = ?'
-                    label = label_of(self._connection.execute(query, [key]).fetchone()[0])
-                    if label is None or label.version != stored.version:
+                    if file_version_of(self._connection.execute(query, [key]).fetchone()[0]) != stored.version:
                         self._connection.execute('DELETE FROM "indexes" WHERE key = ?', [key])
             elif (before.version, before.data) != (stored.version, stored.data):
                 self._delete_indexes([path])

@@ -105,22 +105,13 @@ def has_valid_digest(value: object) -> bool:
     return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The metadata of a value."""
-
-    length: int
-    version: tuple[str, int, str | None]
-    note: str
-
-
-def label_of(value: object) -> Label | None:
-    """Return the metadata of a value without decompressing it; None if it is damaged."""
+def file_version_of(value: object) -> tuple[str, int, str | None] | None:
+    """Return ``StoredFile.version`` of a value without decompressing it; None if it is damaged."""
     if not isinstance(value, bytes) or not has_valid_digest(value):
         return None
     try:
-        length, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
-        return Label(length, (fields["source"], fields["size"], fields["etag"]), fields["note"])
+        _, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
+        return fields["source"], fields["size"], fields["etag"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 

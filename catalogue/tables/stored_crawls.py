@@ -9,11 +9,11 @@ from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
-from catalogue.errors import FormatError, StoreDamaged, StoreLocked
+from catalogue.errors import StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
 from catalogue.parquet.key_column import SIGNED
 from catalogue.store.database import Store
+from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     TABLES_FOLDER,
@@ -192,18 +192,17 @@ class StoredCrawls:
         return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
-        return tuple(self._missing(crawl, subsets))
-
-    def _missing(self, crawl: str, subsets: Sequence[str]) -> Iterator[str]:
-        state = self._state(crawl)
+        """Return a sentence for each subset of which files are missing."""
+        state, found = self._state(crawl), []
         for subset in self._chosen(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
             total = max(listed, stored + failed)  # the list may have been deleted
             run = f"run: {self._dataset.harvest_command(crawl, [subset])}"
             if not total:
-                yield f"{subset} of {crawl} is not harvested; {run}"
+                found.append(f"{subset} of {crawl} is not harvested; {run}")
             elif stored < total:
-                yield f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}"
+                found.append(f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}")
+        return tuple(found)
 
     def files(
         self, crawl: str, subsets: Sequence[str] = (), query: "ResolvedQuery | None" = None
@@ -236,14 +235,11 @@ class StoredCrawls:
 
     @cached_property
     def _times(self) -> dict[str, tuple[float, float]]:
-        with suppress(FormatError, StoreDamaged):
-            if document := self._store.get("documents", COLLINFO):
-                return {
-                    crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
-                    for crawl in parse_collinfo(document.data)
-                    if crawl.first_fetch and crawl.last_fetch
-                }
-        return {}
+        return {
+            crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
+            for crawl in stored_crawl_list(self._store)
+            if crawl.first_fetch and crawl.last_fetch
+        }
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
