@@ -52,6 +52,9 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
+Words = str | Iterable[str]
+_ROBOTS_FILE = "/robots.txt"
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +175,6 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
         if not newest:
             break
     return found, False
-
-
-Words = str | Iterable[str]
-_ROBOTS_FILE = "/robots.txt"
-_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)

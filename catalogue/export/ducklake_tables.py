@@ -66,6 +66,10 @@ DEFINITIONS = tuple(
     for name, columns in (line.split(": ", 1) for line in _TABLES.strip().splitlines())
 )
 """DuckDB's SQL; see ``for_sqlite``."""
+BACKENDS = ("sqlite", "duckdb")
+_SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
+_HEAD = 16
+_BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 
 @dataclass(slots=True)
@@ -214,13 +218,6 @@ def update_macros(database: Database) -> None:
                 (macro.body, macro.name),
             )
             database.changed = True
-
-
-BACKENDS = ("sqlite", "duckdb")
-
-_SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
-_HEAD = 16
-_BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 
 @contextmanager

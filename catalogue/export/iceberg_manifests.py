@@ -47,6 +47,15 @@ from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 
 SORTED = 1
 """Sort order of files whose rows are sorted by key."""
+_UNMAPPED = 1_000_000_000
+_SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
+"""Must be false: with it, iceberg-spark-runtime 1.10 cannot read the index's times in milliseconds
+(ClassCastException in VectorizedArrowReader)."""
+FORMAT: Final = 2
+"""Version of Iceberg's format that all current engines read."""
+CODEC: Final = "deflate"
+_BLOCK = 200
+"""Entries of an Avro block, about 50 kB."""
 
 
 def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: int = 0) -> Schema:
@@ -133,20 +142,6 @@ def properties_of(
         f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{KEY_COLUMN}": "full",
         _SPARK_BY_BATCH: "false",
     }
-
-
-_UNMAPPED = 1_000_000_000
-
-_SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
-"""Must be false: with it, iceberg-spark-runtime 1.10 cannot read the index's times in milliseconds
-(ClassCastException in VectorizedArrowReader)."""
-
-
-FORMAT: Final = 2
-"""Version of Iceberg's format that all current engines read."""
-CODEC: Final = "deflate"
-_BLOCK = 200
-"""Entries of an Avro block, about 50 kB."""
 
 
 @dataclass(frozen=True, slots=True)

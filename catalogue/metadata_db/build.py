@@ -29,6 +29,8 @@ from catalogue.tables.table_schema import decode_columns
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
+_FEW = 50
+"""Files whose pages or column chunks are in memory at once."""
 
 
 class Build:
@@ -157,10 +159,6 @@ def _schema_row(digest: str, schema: str) -> dict[str, Any]:
 
 def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
-
-
-_FEW = 50
-"""Files whose pages or column chunks are in memory at once."""
 
 
 def show_pages(

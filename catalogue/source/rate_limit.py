@@ -35,6 +35,13 @@ _LOWEST_VALID_RATE = 0.001
 """Requests per second; a lower stored rate is invalid."""
 _HORIZON = 3600.0
 """Seconds; a time further in the future is invalid, unless a pause is longer."""
+_PROBE_TIMEOUT = 120.0
+"""Seconds after which an unfinished probe counts as failed."""
+_PROBE_POLL_SECONDS = 1.0
+_LOWEST_RATE = 0.5
+"""Requests per second; the rate is not halved below this."""
+_RECOVERY_SECONDS = 10.0
+"""Seconds without throttling after which the rate grows by 1 per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +153,6 @@ class StateFile:
             if state.is_valid(now, self._longest_pause):
                 return state
         return RateLimitState()
-
-
-_PROBE_TIMEOUT = 120.0
-"""Seconds after which an unfinished probe counts as failed."""
-_PROBE_POLL_SECONDS = 1.0
-_LOWEST_RATE = 0.5
-"""Requests per second; the rate is not halved below this."""
-_RECOVERY_SECONDS = 10.0
-"""Seconds without throttling after which the rate grows by 1 per second."""
 
 
 class Clock(Protocol):

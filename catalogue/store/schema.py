@@ -34,6 +34,10 @@ _LOG_LIMIT = 16 << 20
 _NOT_WRITABLE_NAMES = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _NOT_WRITABLE_CODES = (errno.EACCES, errno.EROFS)
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_NOT_WRITABLE_NAMES)
+_WAL_VERSIONS = b"\x02\x02"
+"""Versions in the header of a file in WAL mode."""
+Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Sizes and times that change with the store's files."""
 
 
 def index_key(path: str, row_group: int) -> str:
@@ -194,13 +198,6 @@ def disk_errors(path: Path) -> Iterator[None]:
             reason = f"{error}{room(path, error)}"
             raise DiskFailed(f"{path} cannot be written or read: {reason}; {hint}committed data is not lost") from error
         raise StoreDamaged(f"{path} is not a usable store: {error}; run: catalogue check --repair") from error
-
-
-_WAL_VERSIONS = b"\x02\x02"
-"""Versions in the header of a file in WAL mode."""
-
-Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Sizes and times that change with the store's files."""
 
 
 def log_of(path: Path) -> Path:

@@ -24,6 +24,8 @@ LISTS = "blocks/"
 """Prefix of documents ``blocks/CRAWL``, the directories."""
 SEARCHES, SHARDS = "searches/", "shards/"
 """Prefixes of values ``searches/CRAWL`` and ``shards/CRAWL`` of the table ``facts``."""
+_MOST = 4 << 20
+"""Bytes of lines that are stored of one list; for more, the list should be harvested."""
 
 
 def blocks_folder(store: Store) -> Path:
@@ -43,10 +45,6 @@ def forget_list(store: Store, crawl: str) -> None:
     store.delete("documents", [LISTS + crawl])
     store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])
     list_file(store, crawl).unlink(missing_ok=True)
-
-
-_MOST = 4 << 20
-"""Bytes of lines that are stored of one list; for more, the list should be harvested."""
 
 
 def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None:

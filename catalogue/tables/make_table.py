@@ -23,6 +23,7 @@ from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
+_FOUND = ("min_key", "max_key", "bounds_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,6 @@ def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
         "last_fetch": times[1],
         "footer_offset": group.offset,
     }
-
-
-_FOUND = ("min_key", "max_key", "bounds_from")
 
 
 @dataclass(slots=True)
