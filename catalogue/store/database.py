@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -222,25 +222,15 @@ class Store:
         finally:
             self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
-    def facts(self, keys: Iterable[str]) -> dict[str, StoredFile]:
-        """Return what searches found, without damaged values."""
-        found = {}
-        with self._exclusive_connection() as connection:
-            for key, value in _rows_of(connection, 'SELECT key, value FROM "facts"', keys):
-                with suppress(StoreDamaged):
-                    found[key] = decode(value)
-        return found
-
-    def add_facts(self, facts: Iterable[tuple[str, StoredFile]], *, briefly: bool = False) -> None:
+    def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
         """Store what searches found, in one transaction; a read-only store ignores it.
 
-        This does not change the state of the store. With ``briefly``, another process is not waited for.
+        This does not change the state of the store. Another process is waited for only briefly.
         """
         if self.read_only:
             return
-        values = ((path, encode(stored, compress_small=False)) for path, stored in facts)
-        waiting = self._short_busy_timeout() if briefly else nullcontext()
-        with self._exclusive_connection() as connection, waiting, self._transaction(None):
+        values = ((path, encode(stored)) for path, stored in facts)
+        with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
     def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue.errors import BadCdx, StoreError
+from catalogue.errors import BadCdx, StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, marker
@@ -58,15 +58,15 @@ def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None
             body = b"".join([json.dumps(header).encode(), b"\n", *(part.data for part in fragments)])
             stored = StoredFile(body, each.version.size, each.version.etag, None, source, now)
             values.append((SEARCHES + each.crawl, stored))
-    store.add_facts(values, briefly=True)
+    store.add_facts(values)
 
 
 def stored_lines(store: Store, source: str, crawl: str) -> "KnownLines | None":
     """Return the valid lines that earlier searches of a source read."""
     from catalogue.cdx.known_lines import KnownLines
 
-    with suppress(ValueError, KeyError, TypeError, BadCdx):
-        if (stored := store.facts([SEARCHES + crawl]).get(SEARCHES + crawl)) and stored.source == source:
+    with suppress(ValueError, KeyError, TypeError, BadCdx, StoreDamaged):
+        if (stored := store.get("facts", SEARCHES + crawl)) and stored.source == source:
             end = stored.data.index(b"\n") + 1
             header = json.loads(stored.data[:end])
             fragments = _cut(stored.data, end, header["parts"])
@@ -88,13 +88,13 @@ def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str,
     for crawl, of_files in versions.items():
         data = json.dumps({path: [each.size, each.etag] for path, each in of_files.items()}).encode()
         values.append((SHARDS + crawl, marker(data=data, source=source)))
-    store.add_facts(values, briefly=True)
+    store.add_facts(values)
 
 
 def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVersion]:
     """Return these versions; none if they are damaged or of another source."""
-    with suppress(ValueError, TypeError, AttributeError):
-        if (stored := store.facts([SHARDS + crawl]).get(SHARDS + crawl)) and stored.source == source:
+    with suppress(ValueError, TypeError, AttributeError, StoreDamaged):
+        if (stored := store.get("facts", SHARDS + crawl)) and stored.source == source:
             return {path: FileVersion(size, etag) for path, (size, etag) in json.loads(stored.data).items()}
     return {}
 

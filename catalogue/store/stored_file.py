@@ -6,7 +6,6 @@ check does not detect a flipped bit in a value.
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,7 +29,6 @@ DIGEST_SIZE = 16
 _TAG = b"\x01"
 _LEVEL = 1
 """Footers take 9 % more bytes than at level 6 of zlib, and 8 % of its time with ISA-L, 40 % without."""
-_SMALL = 8 << 10
 _MAX_VALUE = 64 << 20
 
 
@@ -75,15 +73,10 @@ def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile
 _FIELD_TYPES = get_type_hints(StoredFile)
 
 
-def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
-    """Encode a value for the store.
-
-    Small summaries take about one page of SQLite either way, and all of them are decoded to build the metadata
-    database, which is faster without ``compress_small``.
-    """
-    large = compress_small or len(stored.data) >= _SMALL
+def encode(stored: StoredFile) -> bytes:
+    """Encode a value for the store."""
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    compressed = fast_zlib.compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0)
+    compressed = fast_zlib.compress(stored.data, _LEVEL)
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
