@@ -18,7 +18,7 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
-from fsspec.asyn import get_loop, sync
+from fsspec.asyn import get_loop
 
 from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import FileVersion, range_header
@@ -66,13 +66,13 @@ class S3Source:
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         if self._process != os.getpid():  # the connections belong to the parent process
             raise SourceUnavailable(f"{self.url} was opened by another process; open it again in this one")
-        response: Response = sync(get_loop(), self._get, Request(f"{self.url}{path}", requested, pin), path)
-        return response
+        request = Request(f"{self.url}{path}", requested, pin)
+        return asyncio.run_coroutine_threadsafe(self._get(request, path), get_loop()).result()
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
         if self._process == os.getpid():
-            sync(get_loop(), self._close)
+            asyncio.run_coroutine_threadsafe(self._close(), get_loop()).result()
 
     async def _close(self) -> None:
         self._closed = True
