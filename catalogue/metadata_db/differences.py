@@ -19,7 +19,7 @@ _FEWEST = 10
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
-    """Build the database anew, with the column chunks that it had."""
+    """Delete the database and build it again, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         crawls = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()

@@ -38,7 +38,7 @@ class RequestEvent:
     path: str
     requested: RequestedRange
     reason: str
-    """For example ``footer`` or ``pages of url``."""
+    """The purpose, such as ``footer`` or ``pages of url``."""
     seconds: float
     """Duration, without waits for the rate limit."""
     response: Response | None = None

@@ -95,7 +95,7 @@ def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class MadeTable:
-    """The rows of a table, and what it lacks."""
+    """The rows of a table, and what is missing in them."""
 
     rows: pa.Table
     schemas: dict[str, str]
