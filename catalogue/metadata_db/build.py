@@ -1,13 +1,15 @@
 """Build the metadata database from the tables and the store."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from catalogue.atomic_files import create
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
@@ -15,8 +17,7 @@ from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.queries import queries_folder, statement
 from catalogue.parquet.column_types import kind_of
 from catalogue.parquet.model import Bounds, ColumnChunk
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
@@ -29,17 +30,25 @@ from catalogue.tables.table_schema import decode_columns
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
-_FEW = 50
-"""Files whose pages or column chunks are in memory at once."""
+_BUFFER = 1 << 20
 
 
 class Build:
     """Adds to a database what is new in the tables and the store."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, *, new: bool
+        self,
+        db: duckdb.DuckDBPyConnection,
+        folder: Path,
+        store: Store,
+        crawls: StoredCrawls,
+        dataset: Dataset,
+        *,
+        new: bool,
     ) -> None:
+        """Prepare an update of the database in use, which is empty if ``new``; ``folder`` is for temporary files."""
         self._db = db
+        self._folder = folder
         self._store = store
         self._crawls = crawls
         self._dataset = dataset
@@ -64,7 +73,7 @@ class Build:
                 self._load(crawl, column_chunks=chunks)
                 indexes, last_index = "", 0
             if indexes != each.stored_indexes:
-                last_index = show_pages(self._db, self._store, self._crawls, self._dataset, crawl, last_index)
+                last_index = self._show_pages(crawl, last_index)
             row = (crawl, each.checksum, each.stored_indexes, last_index, chunks)
             tables.append(dict(zip(("crawl", "checksum", "indexes", "last_index", "column_chunks"), row, strict=True)))
         self._replace("tables", tables)
@@ -96,7 +105,7 @@ class Build:
         path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
         if column_chunks:
-            show_column_chunks(self._db, self._crawls, self._dataset, crawl)
+            self._show_column_chunks(crawl)
 
     def _make_views(self, lists: list[str]) -> None:
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
@@ -151,6 +160,46 @@ class Build:
         given = f"from_json({literal(json.dumps(rows))}, {literal(json.dumps([kinds]))})"
         self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
 
+    def _show_pages(self, crawl: str, last_index: int) -> int:
+        """Replace the pages of row groups whose index was written after a row of the store.
+
+        Returns:
+            The number of the last row.
+        """
+        changed: dict[str, list[int]] = {}
+        rows = self._store.row_numbers("indexes", "" if crawl == self._dataset.name else f"crawl={crawl}/")
+        for key, row in rows.items():
+            if row > last_index and (place := row_group_of(key)):
+                changed.setdefault(place[0], []).append(place[1])
+        if changed and last_index:
+            places = ", ".join(f"({literal(path)}, {ordinal})" for path, some in changed.items() for ordinal in some)
+            self._db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
+        if changed:
+            files = (file.among(changed[file.path]) for file in self._crawls.files(crawl) if file.path in changed)
+            pages = (row for file in files for row in _page_rows(self._store, self._dataset.key, file))
+            self._load_rows("views/_load_pages.sql", pages)
+        return max(rows.values(), default=0)
+
+    def _show_column_chunks(self, crawl: str) -> None:
+        rows = (row for file in self._crawls.files(crawl) for row in _column_chunk_rows(file))
+        self._load_rows("views/_load_column_chunks.sql", rows)
+
+    def _load_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Run a statement of ``queries/`` with ``read_json`` options for the rows in place of ``$rows``.
+
+        DuckDB reads the temporary file without pandas and a part at a time.
+        """
+        path, longest = self._folder / "rows.json", 0
+        with create(path, buffering=_BUFFER) as file:
+            for row in rows:
+                line = json.dumps(row).encode() + b"\n"
+                longest = max(longest, len(line))
+                file.write(line)
+        # DuckDB's buffers have twice this size; by default 32 MB.
+        options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}"
+        self._db.execute(statement(name, self._dataset).replace("$rows", f"{literal(str(path))}, {options}"))
+        path.unlink()
+
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:
     columns = decode_columns(schema)
@@ -161,30 +210,7 @@ def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
 
 
-def show_pages(
-    db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, crawl: str, last_index: int
-) -> int:
-    """Replace the pages of row groups whose index was written after a row of the store.
-
-    Returns:
-        The number of the last row.
-    """
-    changed: dict[str, list[int]] = {}
-    rows = store.row_numbers("indexes", "" if crawl == dataset.name else f"crawl={crawl}/")
-    for key, row in rows.items():
-        if row > last_index and (place := row_group_of(key)):
-            changed.setdefault(place[0], []).append(place[1])
-    files = [file for file in crawls.files(crawl) if file.path in changed] if changed else []
-    for start in range(0, len(files), _FEW):
-        some = [file.among(changed[file.path]) for file in files[start : start + _FEW]]
-        places = ", ".join(f"({literal(file.path)}, {ordinal})" for file in some for ordinal in file.ordinals)
-        db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
-        found = [each for file in some for each in _pages(store, dataset.key, file)]
-        db.execute(statement("views/_load_pages.sql", dataset), {"row_groups": json.dumps(found)})
-    return max(rows.values(), default=0)
-
-
-def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
+def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
     """Yield a list for each column of the pages: DuckDB takes several times as long for a dictionary for each page."""
     stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
     for group in file.footer.row_groups:
@@ -192,7 +218,8 @@ def _pages(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any
         if chunk and (located := indexes.offset_indexes.get(key)):
             with suppress(BadPageIndex):
                 lists = _lists(chunk, group.num_rows, located, indexes.column_index)
-                yield {"path": file.path, "row_group": group.ordinal, **lists}
+                at = {"crawl": file.file.crawl, "subset": file.file.subset, "row_group": group.ordinal}
+                yield {"path": file.path, **at, **lists}
 
 
 def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
@@ -202,7 +229,7 @@ def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes 
         BadPageIndex: if an index is invalid.
     """
     offsets = decode_offset_index(located, key, num_rows)
-    index = decode_column_index(column_index, key, len(offsets)) if column_index else None
+    index = decode_column_index(column_index, key, offsets) if column_index else None
     bounds = index.bounds if index else [None] * len(offsets)
     return {
         "first_rows": offsets.first_rows,
@@ -213,14 +240,7 @@ def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes 
     }
 
 
-def show_column_chunks(db: duckdb.DuckDBPyConnection, crawls: StoredCrawls, dataset: Dataset, crawl: str) -> None:
-    files = crawls.files(crawl)
-    for start in range(0, len(files), _FEW):
-        rows = [row for file in files[start : start + _FEW] for row in _rows(file)]
-        db.execute(statement("views/_load_column_chunks.sql", dataset), {"rows": json.dumps(rows)})
-
-
-def _rows(file: FileMetadata) -> Iterator[dict[str, Any]]:
+def _column_chunk_rows(file: FileMetadata) -> Iterator[dict[str, Any]]:
     for group in file.footer.row_groups:
         for name, chunk in group.chunks.items():
             is_text = chunk.column.physical_type == "BYTE_ARRAY"

@@ -13,8 +13,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.column_chunk import LazyChunks
-from catalogue.parquet.footer import decode_chunks
-from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.footer import SIGNED, decode_chunks
 from catalogue.parquet.model import Column, ColumnChunk, Footer, RowGroup
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.resource_limits import RecentValues

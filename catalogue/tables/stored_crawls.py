@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
-from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.footer import SIGNED
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
