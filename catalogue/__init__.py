@@ -11,32 +11,7 @@
     found.to_pandas()
     catalogue.get("https://example.com/").text
 
-The words used throughout:
-
-crawl
-    One monthly crawl, ``CC-MAIN-2022-05``.
-subset
-    ``warc`` (successful fetches), ``crawldiagnostics`` (the rest), ``robotstxt``.
-index file
-    One Parquet file of the columnar index; its path is relative to the source.
-source
-    Where files are read from: an https, http or s3 address, or a folder.
-footer, page index
-    The raw bytes that Parquet keeps at a file's end.
-store
-    The SQLite file of raw footers.
-catalogue
-    The DuckDB file derived from the store, which can be made again at any time.
-capture
-    One row of the index: one fetch of one URL.
-query, plan, fetch
-    What is asked; the exact byte ranges that answer it; one request.
-residual
-    The part of a query that metadata could not decide, always applied to the rows.
-wave
-    Requests that can go out together; a plan is a short list of waves.
-record
-    One WARC record, the page itself.
+The glossary of the documentation explains the words.
 """
 
 from importlib import import_module
@@ -85,8 +60,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
     if name == "__version__":
         return import_module("catalogue.settings").package_version()
     if name not in _HOMES:
-        message = f"module 'catalogue' has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module 'catalogue' has no attribute {name!r}")
     return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)
 
 
@@ -96,5 +70,4 @@ def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - an Interactive
 
 
 def __dir__() -> list[str]:
-    """List public names alone."""
     return [*__all__, "__version__"]

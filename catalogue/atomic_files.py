@@ -1,7 +1,7 @@
 """Files that get their name when they are complete and on disk, so that a power cut leaves the old or the new one.
 
-Until then they have a temporary name, which others may guess in a folder where they can write. So temporary files and
-folders are created exclusively, and no link is followed.
+Until then they have a temporary name, which others may guess in a folder where they can write. So they are created
+exclusively, and no link is followed.
 """
 
 import errno
@@ -22,7 +22,7 @@ _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O
 
 
 def create(path: Path, *, buffering: int = -1) -> BinaryIO:
-    """Create a temporary file exclusively, replacing what a killed process left there; ``buffering``: see ``open``."""
+    """Create a temporary file exclusively, replacing what a killed process left there."""
     path.unlink(missing_ok=True)
     return path.open("x+b", buffering)
 
@@ -37,7 +37,7 @@ def create_synced(path: Path) -> Iterator[BinaryIO]:
 
 
 def create_folder(folder: Path) -> None:
-    """Create a folder for temporary files of this user alone, replacing what a killed process left there."""
+    """Create a temporary folder of this user alone, replacing what a killed process left there."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:
@@ -47,7 +47,7 @@ def create_folder(folder: Path) -> None:
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Create such a folder, and delete it afterwards: for databases, which cannot create files exclusively."""
+    """Create such a folder for databases, which cannot create files exclusively, and delete it afterwards."""
     create_folder(folder)
     try:
         yield folder
@@ -99,21 +99,19 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def append(file: BinaryIO, line: bytes) -> None:
-    """Write a line to the end of a file, and sync it to disk."""
+    """Write a line and sync it to disk."""
     file.write(line)
     file.flush()
     os.fsync(file.fileno())
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Rename a finished file over another one on the same disk."""
     sync(new)
     new.replace(path)
     sync_folder(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Write the contents of a file to disk."""
     with named(path), path.open("rb+") as file:
         os.fsync(file)
 
@@ -132,7 +130,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents unless they exist, each synced to disk."""
+    """Create a folder and its parents, each synced to disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -141,7 +139,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def named(path: Path | str) -> Iterator[None]:
-    """Add the name of the file to errors of the disk, which errors of an open file do not have."""
+    """Add the file's name to errors of the disk, which errors of an open file do not have."""
     try:
         yield
     except OSError as error:
@@ -155,7 +153,7 @@ def named(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def errors_of(output: object, folder: Path) -> Iterator[None]:
-    """Name the output in errors of its temporary file or lock, which is in a folder.
+    """Name the output in errors of its temporary file or lock.
 
     Raises:
         DiskFailed: if the folder cannot be written to.
@@ -171,7 +169,7 @@ def errors_of(output: object, folder: Path) -> Iterator[None]:
 
 
 def room(path: Path | str, error: BaseException | None) -> str:
-    """Return the free space near a path, as the rest of a sentence, if the error is that of a full disk."""
+    """Return the free space near a path for the message of an error, if the disk is full."""
     full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
     if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
         return ""

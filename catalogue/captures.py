@@ -38,7 +38,7 @@ _ROWS = 1 << 12
 
 
 class Captures(ReprMixin):
-    """The result of a query. Each use reads it again; nothing is read before. A failed request raises SourceError."""
+    """The result of a query. Each use reads it again. A failed request raises SourceError."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Captures(ReprMixin):
         Args:
             session: the session that reads.
             question: the query and the indexes.
-            workers: reads plans; None for threads of this process.
-            distinct: how duplicates are removed; None to keep them.
+            workers: read plans; None for threads of this process.
+            distinct: how duplicates are removed.
         """
         self.question = question
         self._session = session
@@ -79,7 +79,7 @@ class Captures(ReprMixin):
         yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
     def explain(self) -> ReadPlan:
-        """Return the plan, with the cost of the other index for each crawl that both can answer."""
+        """Return the plan, with the cost of the other index where both can answer."""
         return self.question.plan(counts=self._counts, explain=True)
 
     @property
@@ -97,8 +97,8 @@ class Captures(ReprMixin):
         """Return the same captures, whose cost is checked before they are read.
 
         Args:
-            agree: called with the plan before its page indexes are fetched and its searches made, and again after
-                that; for captures that are read in turn, with the plan of each part. An exception ends the read.
+            agree: is called with the plan, and again after page indexes were fetched and searches made; for captures
+                that are read in turn, with the plan of each part. An exception ends the read.
         """
         other = self._with(self.question)
         other._plan, other._agree = self._plan, agree  # noqa: SLF001 - of this class
@@ -112,7 +112,7 @@ class Captures(ReprMixin):
         return self._plan
 
     def space(self, crawl: str | None = None) -> "KeySpace":
-        """Return where the plan reads in the keys of a crawl of the query, by default the newest one that is read.
+        """Return where the plan reads in the keys of a crawl, by default the newest one that is read.
 
         Raises:
             QueryError: if the query does not include the crawl, or its footers are not stored.
@@ -135,7 +135,7 @@ class Captures(ReprMixin):
         Nothing is read for it. Pages are drawn once their indexes are stored; see ``fetch_indexes``.
 
         Args:
-            crawl: one of the query's; by default the newest one that is read.
+            crawl: by default the newest one that is read.
 
         Raises:
             QueryError: if the query does not include the crawl.
@@ -150,10 +150,10 @@ class Captures(ReprMixin):
         return not self.plan.missing
 
     def fetch_indexes(self, *, report: Callable[[Progress], None] | None = None) -> ReadPlan:
-        """Fetch and store the missing page indexes, or search the lists of blocks; return the new plan.
+        """Fetch and store missing page indexes, or search lists of blocks; return the new plan.
 
         Args:
-            report: called with progress, instead of a bar.
+            report: is called with progress, instead of a bar.
         """
         at = Progress("page indexes" if self.plan.indexes else "lists of blocks", 0, 0)
         with self._session.bars("") as bar:
@@ -214,7 +214,7 @@ class Captures(ReprMixin):
 
         Args:
             warn: whether to warn if rows may be missing.
-            report: called after each row group.
+            report: is called after each row group.
         """
         length = 0
         with closing(self._found(report or (lambda _: None), warn=warn)) as found:
@@ -279,7 +279,7 @@ class Captures(ReprMixin):
             warnings.warn(problem, IncompleteAnswer, stacklevel=3)
 
     def counting(self) -> "Captures":
-        """Return a query of the number of captures; its plan is what ``count`` reads."""
+        """Return a query of the number of captures, which ``count`` reads."""
         if self._counts or self._distinct:
             return self
         other = self._with(self.question)
@@ -287,7 +287,7 @@ class Captures(ReprMixin):
         return other
 
     def __len__(self) -> int:
-        """Return the number of captures, if it was counted or read, or nothing can match; otherwise raise TypeError."""
+        """Return the number of captures, if it is known without a read; otherwise raise TypeError."""
         if self._length is None and not (self.plan.is_ready and not self.plan.waves):
             raise TypeError(
                 "the number of captures is not known before they are read; count() reads, and plan says how much"
@@ -295,11 +295,11 @@ class Captures(ReprMixin):
         return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
-        """Always true: an empty result is a result."""
+        """Return True: an empty result is a result."""
         return True
 
     def count(self) -> int:
-        """Count the captures; pages that match completely are counted by their metadata and not read."""
+        """Count the captures; pages that match completely are counted by their metadata."""
         counting = self.counting()
         with self._session.bars("row groups") as bar:
             looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
@@ -309,7 +309,7 @@ class Captures(ReprMixin):
         return self._length
 
     def count_by_crawl(self) -> dict[str, int]:
-        """Count the captures of each crawl that has any, newest first; see ``count``.
+        """Count the captures of each crawl that has any, newest first.
 
         Raises:
             QueryError: if there is a limit, or the dataset has no crawls.
@@ -335,11 +335,11 @@ class Captures(ReprMixin):
             return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
 
     def __arrow_c_schema__(self) -> object:
-        """Return the schema as an Arrow PyCapsule; consumers that need only the schema start no stream then."""
+        """Return the schema as an Arrow PyCapsule, without a stream."""
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the rows as an Arrow PyCapsule, read in bounded memory by polars, DuckDB, pandas and others.
+        """Return the rows as an Arrow PyCapsule for polars, DuckDB, pandas and others, in bounded memory.
 
         Each stream reads again, in any thread, one batch at a time for each catalogue.
         """
@@ -360,7 +360,7 @@ class Captures(ReprMixin):
         return frame_of(self.to_arrow())
 
     def to_dask(self) -> "dd.DataFrame":
-        """Return a Dask DataFrame with a partition for each part of the plan, read by Dask's workers.
+        """Return a Dask DataFrame with a partition for each part of the plan.
 
         The rate is divided among the machines of the current client. Nothing that is read is stored.
 

@@ -705,8 +705,8 @@ class Catalogue(ReprMixin):
         Raises:
             SourceError: if the list cannot be fetched and none is stored.
         """
-        from catalogue.crawl_list import crawl_list
         from catalogue.reports import frame
+        from catalogue.selection import crawl_list
 
         if fetch:
             crawl_list(self.session)

@@ -60,16 +60,14 @@ EXTRAS = {
     "serve": (("fastapi", "uvicorn", "jinja2", "prometheus-client"), "catalogue serve"),
     "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks"),
 }
-"""The extras of this package: distributions and purpose."""
 _MAX_WAIT = 30.0
 """Seconds that a request may wait for the rate limit."""
 _LOW_SPACE = 1_000_000_000
-"""Bytes; the footers of some forty crawls."""
 _CLOCK_S3, _CLOCK = 900.0, 2.0
 """Seconds of difference between clocks that S3 refuses, and that are not worth reporting."""
 _PROBED_KEYS = 256 << 10
 _PAGE_ROWS = 20_000
-"""Rows per page as parquet-mr writes them, at most."""
+"""Most rows of a page of parquet-mr."""
 _COMPILED: dict[str, object] = {
     "footers": decode_footer,
     "pages": page_header,
@@ -81,7 +79,7 @@ _COMPILED: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One line of a diagnosis: subject, what was found, and what it means for cost or what to do (may be empty).
+    """One line of a diagnosis: subject, what was found, and what it means for cost or what to do.
 
     Nothing in it is secret, but it may contain text of servers and files.
     """
@@ -95,7 +93,7 @@ class Observation:
 class Diagnosis(ReprMixin):
     """Observations of this installation (``here``) and the ``source``, and what they cost.
 
-    ``failure`` is why the source could not be examined to the end, or None.
+    ``failure`` is why the source could not be examined to the end.
     """
 
     _max_rows: ClassVar[int] = 60
@@ -121,8 +119,7 @@ class Diagnosis(ReprMixin):
 def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
     """Examine the installation and the source; see ``Catalogue.doctor``."""
     if session.dataset_name is not None:
-        message = "doctor examines only Common Crawl's index; leave out --table"
-        raise QueryError(message)
+        raise QueryError("doctor examines only Common Crawl's index; leave out --table")
     if crawl is not None and crawl != "latest":
         check_crawl_name(crawl)
     stored: list[str] = []
@@ -151,19 +148,17 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
 
 
 class _Examination:
-    """Examines a source by eight requests at most, one after the other; each is attempted once."""
+    """Examines a source by eight requests at most, each attempted once."""
 
     def __init__(self, lists: PoliteSource, files: PoliteSource, settings: Settings) -> None:
         self.observations: list[Observation] = []
         self.failure: CatalogueError | None = None
         self._lists, self._files, self._settings = lists, files, settings
         self._speeds: list[tuple[float, int]] = []
-        """Seconds and bytes of each response."""
         self._has_manifest = False
         self._folder = files.url.startswith("file:")
 
     def run(self, crawl: str | None, stored: Sequence[str]) -> None:
-        """Examine the list of crawls, a file of a crawl, and one of its pages."""
         listed = self._examine_list()
         named = crawl if crawl != "latest" else next(iter(listed), None)
         candidates = [named] if named else [] if crawl else [*stored[:1], *listed[:2]][:2]
@@ -178,8 +173,7 @@ class _Examination:
             self._examine_file(file, tail)
         except CatalogueError as error:
             if isinstance(error, NotFound) and named and not self._has_manifest:
-                message = f"{error}; {suggest_crawl(named, listed)}"
-                raise UnknownCrawl(message) from error
+                raise UnknownCrawl(f"{error}; {suggest_crawl(named, listed)}") from error
             self.failure = error
             if not isinstance(error, RangeIgnored):  # observed already
                 self._add("files", str(error), "no more requests were made")
@@ -230,7 +224,7 @@ class _Examination:
         raise last
 
     def _fetch_tail(self, path: str) -> Response:
-        """Fetch the end of a file, and save for later harvests whether the host answers suffix ranges."""
+        """Fetch the end of a file, and save whether the host answers suffix ranges."""
         try:
             tail = self._get(path, SuffixRange(FIRST_TAIL))
             self._add("suffix ranges", "honoured", "a footer takes one request")
@@ -339,7 +333,7 @@ def _bytes_per_url(groups: Sequence[RowGroup]) -> tuple[int, int]:
 
 
 def _installation(session: Session, source: PoliteSource | None) -> Iterator[Observation]:
-    """Observe libraries, files and settings, without a request; ``source`` is None if it cannot be opened."""
+    """Observe libraries, files and settings, without a request."""
     yield Observation("catalogue", f"{package_version()}, Python {platform.python_version()}")
     cores = plural(os.cpu_count() or 1, "core")
     yield Observation("machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {cores}")

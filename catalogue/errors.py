@@ -1,55 +1,7 @@
 """All exceptions, with the exit status of the command line.
 
-::
-
-    CatalogueError
-    ├── SourceError                the source of the files
-    │   ├── NotFound               404                                  (FileNotFoundError)
-    │   ├── Forbidden              401 or 403 for one file              (PermissionError)
-    │   ├── Blocked                403 for every file: rate exceeded    (PermissionError)
-    │   ├── Throttled              429 or 503, or a wait beyond ``max_wait``
-    │   ├── Unreachable            no response, or a broken one         (ConnectionError)
-    │   │   ├── ConnectionRefused
-    │   │   ├── NameNotResolved
-    │   │   └── UnexpectedHtml     a web page or error text instead of the file
-    │   ├── Redirected             redirects are never followed
-    │   ├── RangeIgnored           200 for a range request; the body was not read
-    │   ├── WrongRange             206 for another range
-    │   ├── WrongLength            body shorter or longer than announced
-    │   ├── FileChanged            another version of the file than before
-    │   └── SourceUnavailable      too many failures to go on
-    ├── FormatError                invalid bytes                        (ValueError)
-    │   ├── BadManifest
-    │   ├── NotParquet
-    │   ├── BadFooter
-    │   ├── BadPageIndex
-    │   ├── BadUrlIndex            the URL index of 2012
-    │   ├── BadCdx                 the CDX index of a crawl
-    │   ├── BadSnapshot
-    │   ├── BadReceipt
-    │   ├── BadDocument            an archived page that cannot be parsed
-    │   ├── BadRecord              a WARC record that contradicts the index
-    │   └── Encrypted
-    ├── StoreError                 the store on this machine
-    │   ├── StoreLocked            another process is writing
-    │   ├── StoreDamaged
-    │   └── DiskFailed             full or broken                       (OSError)
-    ├── QueryError                 an invalid query or option           (ValueError)
-    │   ├── UnknownCrawl
-    │   ├── UnknownColumn
-    │   ├── NotHarvested
-    │   └── TooExpensive
-    │       └── LimitReached       the number of requests that were allowed
-    ├── NotArchived                no capture in the crawls that were searched
-    ├── Busy                       the server is over its limit
-    │   └── Harvesting             the server harvests the crawl now
-    ├── OutputFailed               a remote output target failed
-    ├── WorkersLost                worker processes died
-    └── UnplannedRead              a bug: a read outside of the plan
-
-A message names the file and says what to do next, as a command; in a traceback a note has the call in Python.
 Exit statuses: 1 done in part or no such file, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70
-a bug.
+a bug. A message names the file and the next command; in a traceback a note has the call in Python.
 """
 
 
@@ -66,7 +18,7 @@ class SourceError(CatalogueError):
 
 
 class NotFound(SourceError, FileNotFoundError):
-    """The source has no such file, which trying again does not change."""
+    """The source has no such file; trying again does not change that."""
 
     exit_status = 1
 
@@ -80,12 +32,11 @@ class Blocked(SourceError, PermissionError):
 
 
 class Throttled(SourceError):
-    """The source demands a lower rate, or the wait for the rate limit would exceed ``max_wait``."""
+    """The source demands a lower rate (429, 503), or a wait would exceed ``max_wait``."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds after which to try again, if known."""
 
 
 class Unreachable(SourceError, ConnectionError):
@@ -97,7 +48,7 @@ class ConnectionRefused(Unreachable):
 
 
 class NameNotResolved(Unreachable):
-    """The name of the host, or of its proxy, has no address: a typo, or this machine is offline."""
+    """The name of the host, or of its proxy, has no address."""
 
 
 class UnexpectedHtml(Unreachable):
@@ -109,7 +60,7 @@ class Redirected(SourceError):
 
 
 class RangeIgnored(SourceError):
-    """The source offers the complete file for a range request; the body was not read."""
+    """The source offers the complete file for a range; the body was not read."""
 
 
 class WrongRange(SourceError):
@@ -179,7 +130,7 @@ class BadDocument(FormatError):
     def __init__(self, message: str, *, permanent: bool = True) -> None:
         super().__init__(message)
         self.permanent = permanent
-        """Whether another attempt would fail, too; False if the parser was killed or took too long."""
+        """Whether another attempt would fail, too."""
 
 
 class Encrypted(FormatError):
@@ -214,7 +165,7 @@ class QueryError(CatalogueError, ValueError):
     def __init__(self, message: str, *, call: str | None = None) -> None:
         super().__init__(message)
         self.call = call
-        """The call of ``Catalogue`` that helps, if there is one."""
+        """The call of ``Catalogue`` that helps."""
         if call:  # shown in a traceback, where a command is of little use
             self.add_note(f"from Python: cat.{call}")
 
@@ -237,10 +188,8 @@ class NotHarvested(QueryError):
     def __init__(self, message: str, *, crawl: str | None = None, call: str | None = None) -> None:
         super().__init__(message, call=call)
         self.crawl = crawl
-        """The crawl to harvest, if one was named."""
 
     def because(self, reason: str) -> "NotHarvested":
-        """Return the error with the reason why a harvest is needed."""
         return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
 
 
@@ -262,7 +211,6 @@ class NotArchived(CatalogueError):
         self.empty = empty
         """Crawls that certainly have no capture."""
         self.doubts = doubts
-        """Why there may be a capture nevertheless: what could not be searched."""
         self.target = target
         """The URL that is not archived, if an archived redirect leads to it."""
 
@@ -285,7 +233,6 @@ class Harvesting(Busy):
         super().__init__(message, retry_after=retry_after)
         self.crawl = crawl
         self.done = done
-        """Files harvested or failed so far."""
         self.listed = listed
         """Files of the crawl; 0 until its manifest is read."""
 
@@ -303,7 +250,7 @@ class WorkersLost(CatalogueError):
 
 
 class UnplannedRead(CatalogueError):
-    """A read outside of the plan: a bug in this package."""
+    """A read outside of the plan: a bug."""
 
 
 class IncompleteAnswer(UserWarning):

@@ -1,4 +1,4 @@
-"""Find the captures of a query by the columnar index, the CDX index, or the cheaper one for each crawl."""
+"""Find captures by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -29,7 +29,6 @@ def find_captures(session: Session, query: Query) -> Captures:
 
 
 def known_columns(session: Session) -> Mapping[str, str]:
-    """Return the names and types of the columns that a query can have."""
     if session.dataset != COMMON_CRAWL:
         return session.metadata().columns
     shown = session.metadata().columns if session.store_path.exists() else {}
@@ -46,16 +45,9 @@ def run_query(
 ) -> Captures:
     """Find the captures of a resolved query.
 
-    Args:
-        session: opens the store and the source.
-        query: the query.
-        selection: its crawls and subsets.
-        index: name of the index that answers; ``auto`` for the cheaper one for each crawl.
-        distinct: how duplicates are removed.
-
     Raises:
         NotHarvested: if footers are needed, and those of a crawl are not stored.
-        UncoveredColumns: if the CDX index must answer, and does not have a column of the query.
+        UncoveredColumns: if the CDX index must answer, and does not have a column.
     """
     indexes_of = crawl_indexes(session, query, selection, index)
     reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
@@ -66,7 +58,7 @@ def run_query(
 def crawl_indexes(
     session: Session, query: ResolvedQuery, selection: Selection, index: str
 ) -> Callable[[str], CrawlIndexes]:
-    """Return a function that returns the indexes which can answer a query for a crawl; see ``run_query``."""
+    """Return a function that returns the indexes which can answer a query for a crawl."""
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
     uncovered = uncovered_columns(query)
     if index == CDX and uncovered:

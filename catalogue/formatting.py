@@ -1,4 +1,4 @@
-"""Numbers, sizes, durations and names for people, values as JSON, and short representations of objects."""
+"""Numbers, sizes, durations and names for people, values as JSON, and representations of objects."""
 
 import difflib
 import itertools
@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Protocol
 from catalogue.errors import QueryError
 
 _MAX_NAME = 100
-"""Characters of a misspelled name that are compared with others."""
+"""Characters of a misspelled name that are compared."""
 _MIN_SUBSTRING = 3
 _MAX_NOTES, _MAX_TEXT = 10, 500
 _LEFT = 'style="text-align: left"'
-"""Notebooks align tables to the right. There are no colours, because the background can be dark or light."""
+"""Notebooks align tables to the right. The background can be dark or light, so there are no colours."""
 
 
 def number(count: int) -> str:
@@ -39,7 +39,7 @@ def size(count: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes in a text such as ``2GB``, ``500 MB`` or ``1000``."""
+    """Return the bytes of a text such as ``2GB``, ``500 MB`` or ``1000``."""
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
     if not matched:
         raise QueryError(f"invalid size {text!r}; use 500MB or 2GB")
@@ -54,31 +54,25 @@ def duration(seconds: float) -> str:
 
 
 class Priced(Protocol):
-    """What has a cost; it may be an estimate."""
+    """What has a cost, which may be an estimate."""
 
     @property
-    def requests(self) -> int:
-        """Number of requests."""
-        ...
+    def requests(self) -> int: ...
 
     @property
-    def bytes(self) -> int:
-        """Bytes to receive."""
-        ...
+    def bytes(self) -> int: ...
 
     @property
     def seconds(self) -> float:
-        """Duration, with waits for the rate limit."""
+        """Return the duration, with waits for the rate limit."""
         ...
 
 
 def format_cost(cost: Priced) -> str:
-    """Return a cost on one line."""
     return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 
 
 def clock(time: datetime) -> str:
-    """Return a time to the second."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
@@ -102,30 +96,28 @@ def comma_separated(texts: str | Iterable[str]) -> list[str]:
 
 
 def join_first(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first few texts, and how many more there are."""
     named = ", ".join(texts[:most])
     return f"{named} and {len(texts) - most:,} more" if len(texts) > most else named
 
 
 def printable(text: str) -> str:
-    """Replace line ends and control characters. Pages and files can hold texts that would change a terminal."""
+    """Replace line ends and control characters, which could change a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """Replace control characters, but keep line ends."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def first_paragraph(reason: object) -> str:
-    """Return an error message of DuckDB on one line, without the statement or the traceback of a stream at its end."""
+    """Return DuckDB's message on one line, without the statement or the traceback of a stream at its end."""
     message = str(reason).partition(". Detail: Python exception: ")[0]
     lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), message.splitlines())
     return " ".join(line.strip() for line in lines)
 
 
 def closest_name(word: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to a misspelled one, ignoring case; None if there is none."""
+    """Return the name that is most similar to a misspelled one, ignoring case, if any is."""
     typed = word[:_MAX_NAME].casefold()
     by_folded = {name.casefold(): name for name in names}
     similar = difflib.get_close_matches(typed, by_folded, 1)
@@ -142,8 +134,7 @@ def without_secrets(url: str) -> str:
 def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or numpy
     """Convert a value to what ``json.dumps`` takes.
 
-    Times become ISO 8601 in UTC, with milliseconds if they have a fraction; bytes become hexadecimal digits; NaN and
-    infinity become null.
+    Times become ISO 8601 in UTC; bytes become hexadecimal digits; NaN and infinity become null.
     """
     match value:
         case None | str() | bool() | int():
@@ -165,13 +156,12 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
 
 
 class ReprMixin:
-    """Give a class representations as one line, as text, and as HTML for notebooks. They make no requests."""
+    """Represents an object as one line, as text, and as HTML for notebooks, without requests."""
 
     __slots__ = ()
     _max_rows: ClassVar[int] = 20
 
     def _line(self) -> str:
-        """Describe the object on one line."""
         raise NotImplementedError
 
     def _rows(self) -> Iterable[tuple[str, str]]:
@@ -179,7 +169,6 @@ class ReprMixin:
         return ()
 
     def _notes(self) -> Iterable[str]:
-        """Return sentences below the details."""
         return ()
 
     def __repr__(self) -> str:

@@ -1,17 +1,15 @@
-"""Get an archived page by its URL: search crawls one after the other, follow redirects, fetch the record."""
+"""Get an archived page by its URL: search crawls in turn, follow redirects, fetch the record."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import inf
-from typing import Any
 
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, join_first, plural, printable
+from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
@@ -20,14 +18,13 @@ from catalogue.records.record import Record
 from catalogue.records.redirects import cleaned_location, location_of, redirect_target
 from catalogue.selection import select_listed, several
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawls
+from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.surt import same_url, similar_url
 
 MAX_REQUESTS = 20
 """Requests that need no approval."""
 _MAX_REDIRECTS = 10
 _REVISIT = "warc/revisit"
-"""Media type of revisits in the index."""
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MARGIN = 86_400_000
 """Milliseconds by which captures may lie outside of the listed times of their crawl."""
@@ -39,13 +36,10 @@ class GetEstimate:
     """What a search has taken so far and would take with the next crawl."""
 
     crawl: str
-    """The next crawl."""
     searched: tuple[str, ...]
-    """Crawls without a usable capture."""
     spent: int
-    """Requests so far."""
     requests: int
-    """Total, including ``spent``."""
+    """The total, including ``spent``."""
     bytes: int
     seconds: float
     empty: tuple[str, ...] = ()
@@ -69,7 +63,7 @@ def get_page(
     """Get an archived page; see ``Catalogue.get``."""
     words = several(crawls or _DEFAULT)
     chosen = select_listed(session, words)
-    listed = {crawl.id: crawl for crawl in stored_crawls(session.store)} if session.store_path.exists() else {}
+    listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
     search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)
@@ -88,7 +82,7 @@ def _refuse(estimate: GetEstimate) -> None:
 
 
 class _Enough(Exception):
-    """Another crawl would need approval, and the search has a capture of another URL with the same key."""
+    """Another crawl would need approval, and there is a capture of another URL with the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +93,14 @@ class _Candidate:
     crawl: str
     subset: str
     time: int
-    """Milliseconds since 1970."""
     target: str | None
     """The URL it redirects to, if the index has it."""
     distance: float
-    """Milliseconds from the requested time."""
     exact: bool
     """Whether it has the requested URL, and not another one with the same key."""
     similar: bool
-    """Whether it differs from the requested URL at most in ``www.`` and in a slash at the end."""
+    """Whether its URL differs at most in ``www.`` and in a slash at the end."""
     is_revisit: bool = False
-    """Whether its record has no body."""
 
     @property
     def is_redirect(self) -> bool:
@@ -134,9 +125,9 @@ class _Candidates:
     """The best captures so far."""
 
     first_crawl: bool
-    """Whether the captures of the first crawl that has some are better than those of others."""
+    """Whether captures of the first crawl that has some are better than others."""
     usable: dict[bool, _Candidate] = field(default_factory=dict)
-    """Pages and redirects: the best one that is exact, and the best other one."""
+    """The best page or redirect that is exact, and the best other one."""
     failed: dict[bool, _Candidate] = field(default_factory=dict)
     """The same of captures with another status."""
 
@@ -177,18 +168,15 @@ def _nearer(known: _Candidate | None, found: _Candidate) -> _Candidate:
 class _Search:
     session: Session
     crawls: list[Crawl]
-    """Crawls, newest first."""
     allowed: int
     approve: Callable[[GetEstimate], None]
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
-    """Crawls that certainly have no capture."""
     index_files: dict[str, None] = field(default_factory=dict)
-    """Parquet files of the plans."""
     visited: set[tuple[str, int]] = field(default_factory=set)
     substitutions: list[str] = field(default_factory=list)
-    """A sentence for each requested URL of which no capture was found, but one of another URL with the same key."""
+    """A sentence for each URL of which only captures of another URL with the same key were found."""
     before: tuple[int, int] = (0, 0)
 
     def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
@@ -222,11 +210,12 @@ class _Search:
         try:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
-            message = f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
-            raise NotFound(message) from error
+            raise NotFound(
+                f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
+            ) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
-        """Return the best capture of a URL, or of another URL with the same key if the URL has none.
+        """Return the best capture of a URL, or of another URL with the same key.
 
         The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
         one, from the crawl of the redirect on.
@@ -285,7 +274,7 @@ class _Search:
                 self.notes[f"{crawl}: {error}"] = None
                 continue
             if (capture.filename, capture.offset) not in self.visited:
-                time = round(_utc(row["fetch_time"]).timestamp() * 1000)
+                time = round(in_utc(row["fetch_time"]).timestamp() * 1000)
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
@@ -319,11 +308,6 @@ def _target(found: _Candidate, location: str) -> str:
 def _substitution(url: str, found: _Candidate, where: str) -> str:
     other = printable(found.capture.url or "another URL")
     return f"no capture of {printable(url)}{where}; this is {other}, which has the same key"
-
-
-def _utc(time: Any) -> datetime:  # noqa: ANN401 - of a row
-    aware: datetime = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return aware
 
 
 def _distance(time: int, at: tuple[int, int] | None) -> float:

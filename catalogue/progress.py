@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from catalogue.formatting import printable, size
 
 _DELAY = 0.5
-"""Seconds. Shorter work has no bar."""
+"""Seconds; shorter work has no bar."""
 _NOTEBOOK_INTERVAL = 0.25
-"""Seconds between two updates in a notebook. Each is a message."""
+"""Seconds between two updates in a notebook, each of which is a message."""
 _VISIBLE = Lock()
 """Two bars of two threads would overwrite each other."""
 
@@ -26,19 +26,18 @@ class Progress:
     name: str
     """The harvested crawl, or the kind of work, such as ``fetch``."""
     listed: int
-    """Total number of files or other items; 0 if unknown."""
+    """The total number of items; 0 if unknown."""
     done: int
     """Items done, including files that were stored before."""
     failed: int = 0
     bytes: int = 0
-    """Bytes received."""
     requests: int = 0
     seconds: float = 0.0
 
 
 Report: TypeAlias = Callable[[Progress], None]
 Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
-"""Opens a progress bar, given the unit of what it counts, such as ``files``."""
+"""It opens a progress bar for a unit, such as ``files``."""
 
 
 @contextmanager
@@ -48,7 +47,6 @@ def no_bar(_: str) -> Iterator[Report]:
 
 @contextmanager
 def terminal_bar(unit: str) -> Iterator[Report]:
-    """Show a bar on standard error for each ``Progress.name``, and remove it at the end."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
@@ -92,7 +90,7 @@ def terminal_bar(unit: str) -> Iterator[Report]:
 
 @contextmanager
 def notebook_bar(unit: str) -> Iterator[Report]:
-    """Show a bar below the notebook's cell, and remove it at the end. It needs no widgets."""
+    """Show a bar below the notebook's cell, without widgets, and remove it at the end."""
     from IPython.display import display  # noqa: PLC0415 - installed with every notebook
 
     handle: Any = display({"text/plain": ""}, raw=True, display_id=True)

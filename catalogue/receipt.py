@@ -1,7 +1,7 @@
 """Receipts: which bytes of which files an answer was made of, and whether they are still the same.
 
 A receipt is a text file of JSON lines: a head with the query and the digest of the answer, a line for each range that
-was read, and at last the SHA-256 of all bytes before.
+was read, and the SHA-256 of all bytes before.
 """
 
 import hashlib
@@ -46,18 +46,15 @@ class ReadRange:
     path: str
     start: int
     end: int
-    """The end is exclusive."""
     size: int
-    """Bytes of the file."""
     etag: str | None
     sha256: str
     reason: str
     source: str
-    """Address of the source."""
 
 
 class ReceiptRecorder:
-    """Records what is read; an observer of requests. For any thread."""
+    """Records what is read, as an observer of requests, for any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -92,7 +89,6 @@ class ReceiptRecorder:
                 self._reads[read] = None
 
     def write(self, receipt: Path, answer: Path, query: dict[str, Any], incomplete: Iterable[str]) -> None:
-        """Write the receipt of an answer, which is in a file."""
         length, digest = _digest(answer)
         reads = sorted(self._reads, key=lambda read: (read.path, read.start, read.end))
         head = {
@@ -120,7 +116,6 @@ class Receipt(ReprMixin):
     query: dict[str, Any]
     created: str
     answer: str
-    """Name of the file."""
     length: int
     sha256: str
     incomplete: tuple[str, ...]
@@ -128,7 +123,6 @@ class Receipt(ReprMixin):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all ranges."""
         return sum(read.end - read.start for read in self.reads)
 
     def _line(self) -> str:
@@ -159,10 +153,13 @@ def read_receipt(path: Path) -> Receipt:
             raise BadReceipt(f"{path} has another format than this version writes")
         json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
         answer = head["answer"]
+        name = str(answer["file"])
+        if not name or "\0" in name or name != Path(name).name:
+            raise ValueError("invalid name of the answer")  # noqa: TRY301 - reported below
         return Receipt(
             dict(head["query"]),
             str(head["created"]),
-            _checked_name(str(answer["file"])),
+            name,
             int(answer["bytes"]),
             str(answer["sha256"]),
             tuple(map(str, head["incomplete"])),
@@ -170,12 +167,6 @@ def read_receipt(path: Path) -> Receipt:
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
-
-
-def _checked_name(name: str) -> str:
-    if not name or "\0" in name or name != Path(name).name:
-        raise ValueError("invalid name of the answer")
-    return name
 
 
 def _checked(read: ReadRange) -> ReadRange:
@@ -209,7 +200,7 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
     """Read the ranges of a receipt again, without the cache, and yield a sentence for each that differs.
 
     Raises:
-        QueryError: if the receipt is of another source than that of the session.
+        QueryError: if the receipt is of another source.
         SourceError: if the source fails.
     """
     source = session.source
@@ -248,7 +239,6 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
 
 
 def _digest(path: Path) -> tuple[int, str]:
-    """Return length and SHA-256 of a file."""
     digest, length = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

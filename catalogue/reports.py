@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
-    """Return the rows of one of our own statements over the views, as dicts, without updating page indexes."""
+    """Return the rows of one of our own statements, as dicts, without updating page indexes."""
     with session.database(indexes=False) as connection:
         found = connection.execute(with_literals(sql, *parameters)).fetchall()
         names = [name for name, *_ in connection.description or ()]
@@ -31,14 +31,13 @@ def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
 
 
 def view_frame(session: Session, view: str, crawl: str | None) -> "pd.DataFrame":
-    """Return a view, or its rows of one crawl, as a DataFrame."""
     if crawl is not None:
         select_stored(session, crawl)
     return frame(session, f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
 
 def crawl_names(session: Session) -> tuple[str, ...]:
-    """Return the stored crawls, newest first, by the metadata database; none if nothing is harvested."""
+    """Return the stored crawls, newest first; none if nothing is harvested."""
     with suppress(NotHarvested):
         return session.metadata().crawls
     return ()
@@ -57,17 +56,15 @@ def coverage_sql(session: Session) -> str:
 
 
 def coverage_rows(session: Session) -> list[dict[str, Any]]:
-    """Return how much of each crawl and subset is stored, without updating page indexes."""
     return sql_rows(session, coverage_sql(session))
 
 
 def failure_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the index files whose footers could not be stored, with reasons."""
     return sql_rows(session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
 
 def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
-    """Fill the view ``column_chunks`` for crawls; it has no rows of other crawls, so that it is small."""
+    """Fill the view ``column_chunks`` for crawls; it has no others, so that it is small."""
     requested = set(select_stored(session, crawls))
     with session.database() as connection:
         rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
@@ -108,20 +105,19 @@ def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = 
 
 
 def block_list_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the stored lists of blocks of the CDX index, newest crawl first, with their bytes on disk."""
+    """Return the stored lists of blocks, newest crawl first, with their bytes on disk."""
     rows = sql_rows(session, "SELECT crawl, blocks FROM derived.block_lists ORDER BY crawl DESC")
     files = {row["crawl"]: list_file(session.store, row["crawl"]) for row in rows}
     return [row | {"bytes": files[row["crawl"]].stat().st_size} for row in rows if files[row["crawl"]].exists()]
 
 
 def disk_sizes(session: Session) -> tuple[int, int]:
-    """Return the bytes of store and metadata database."""
     with suppress(FileNotFoundError):
         return session.store.size(), session.database_path.stat().st_size
     return session.store.size(), 0
 
 
 def cached_pages(session: Session) -> tuple[int, int]:
-    """Return the number of row groups with a stored page index, and the bytes of pages in the cache on disk."""
+    """Return the number of row groups with stored page indexes, and the bytes of pages in the cache."""
     cached = session.reading.cache.size() if isinstance(session.reading, CachedSource) else 0
     return session.store.count("indexes"), cached

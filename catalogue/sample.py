@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _GROWTH = 8
-"""Maximum factor by which a round draws more rows than all rounds before it."""
+"""Maximum factor by which a round draws more rows than all before it."""
 _SCAN_ROWS, _PAGE_ROWS = 50_000, 5_000
-"""More rows than the first, with one row or more a page, are read by a scan of everything."""
+"""More rows, with one or more a page, are read by a scan of everything."""
 
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
-"""Short names of columns of Common Crawl's index."""
 
 
 class _Strata:
@@ -48,7 +47,7 @@ class _Strata:
         self._counts: Counter[object] = Counter()
 
     def first(self, rows: pa.Table, limit: int) -> pa.Table:
-        """Return the first ``limit`` rows whose value has not reached its maximum; they are not counted yet."""
+        """Return the first ``limit`` rows whose value has not reached its maximum, without counting them."""
         if self._column:
             counts = self._counts.copy()
             places = []
@@ -81,8 +80,9 @@ class Sample(ReprMixin):
         """Prepare a sample; see ``Catalogue.sample``."""
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
-            message = "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
-            raise QueryError(message)
+            raise QueryError(
+                "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
+            )
         files = [file for each in indexes for file in each.scope.candidates]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
@@ -97,7 +97,6 @@ class Sample(ReprMixin):
             *(sentence for each in indexes for sentence in each.scope.missing),
             *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
         )
-        """Sentences about files that cannot be sampled."""
         self._session = session
         self._question = captures.question
         self._scopes = {each.crawl: each.scope for each in indexes}
@@ -108,11 +107,10 @@ class Sample(ReprMixin):
         self._stratum = next(iter(stratum), None)
         self._most = most
         self.found = 0
-        """Number of captures that the last reading found."""
+        """The number of captures that the last reading found."""
         self.drawn = 0
-        """Number of rows that the last reading drew."""
+        """The number of rows that the last reading drew."""
         self.rows = sum(self._sizes.values())
-        """Number of rows to draw from."""
 
     def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
         """Return the captures among drawn rows, with the column ``DRAWN_ORDER``."""
@@ -171,8 +169,8 @@ class Sample(ReprMixin):
         """Yield the captures in random order, round by round.
 
         Args:
-            agree: called with the plan of each round before it is read, and again after its page indexes were
-                fetched; an exception ends the sampling.
+            agree: is called with the plan of each round, and again after its page indexes were fetched; an exception
+                ends the sampling.
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
@@ -195,7 +193,7 @@ class Sample(ReprMixin):
             warnings.warn(message, IncompleteAnswer, stacklevel=2)
 
     def _round(self, found: int, drawn: int) -> int:
-        """Return the number of rows of the next round, estimated from those that matched."""
+        """Return the rows of the next round, estimated from those that matched."""
         missing = self.size - found
         if not drawn:
             return missing

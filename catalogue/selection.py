@@ -1,4 +1,9 @@
-"""Which crawls and subsets a question means. What is stored changes only the word ``stored``."""
+"""The list of crawls, and which crawls and subsets a question means.
+
+What is stored changes only the word ``stored``. Common Crawl serves the list from ``index.commoncrawl.org`` alone,
+which was not reachable for 26 days in 2026. The manifests of crawls are on the data host under names with year and
+week, so the weeks since the newest listed crawl are tried there, by one small request each.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +26,6 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.crawl_list import crawl_list
 from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural
 from catalogue.session import Session
@@ -29,11 +33,148 @@ from catalogue.store.stored_lists import listed_crawls
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import NotFound
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
+
+MAX_AGE = timedelta(days=1)
+"""Age at which the list is fetched again; it changes once a month, and Common Crawl asks clients to cache it."""
+MAX_PROBES = 10
+"""Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
+_ATTEMPTS = 3
+"""Requests for the list; if they fail, newer crawls are found by their manifests."""
 Words = str | Iterable[str]
 _ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
-"""Crawls that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlList:
+    """Crawls, newest first, and how complete the list is."""
+
+    crawls: list[Crawl]
+    """Listed crawls, and those found by their manifests."""
+    found: tuple[str, ...] = ()
+    warning: str | None = None
+    """A sentence, if the list could not be fetched."""
+    complete: bool = True
+    """Whether every crawl up to today must be in it."""
+
+
+def crawl_list(session: Session) -> CrawlList:
+    """Return the list of crawls; see ``Catalogue.crawls``."""
+    if session.dataset != COMMON_CRAWL:
+        raise QueryError(
+            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
+        )
+    return update_crawl_list(session, lambda: session.source)
+
+
+def update_crawl_list(
+    session: Session, data: Callable[[], PoliteSource] | None, attempts: int = _ATTEMPTS
+) -> CrawlList:
+    """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
+    store = session.create_store(to_write=False)
+    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
+    with closing(session.open_source(url, attempts=attempts)) as source:
+        try:
+            found = fetch_crawl_list(store, source, data)
+        finally:
+            session.add_spent(source.requests, source.bytes)
+    if found.warning:
+        session.notify(found.warning)
+    return found
+
+
+def fetch_crawl_list(
+    store: Store,
+    lists: PoliteSource,
+    data: Callable[[], PoliteSource] | None = None,
+    *,
+    now: datetime | None = None,
+) -> CrawlList:
+    """Return the list of crawls: stored for a day, else fetched, else stored before and completed by probing.
+
+    ``data`` opens the source of the manifests, which are probed if ``lists`` fails.
+
+    Raises:
+        SourceError: if no list is stored, and none can be fetched.
+        FormatError: the same, if the source answered with something else.
+    """
+    stored, age = stored_crawl_list(store, lists.url), crawl_list_age(store)
+    if stored and age is not None and abs(age) < MAX_AGE:  # a clock may have been wrong
+        return CrawlList(stored)
+    try:
+        response = lists.get(COLLINFO)
+        crawls = parse_collinfo(response.body)
+    except (SourceError, FormatError) as error:
+        found: list[str] = []
+        complete = False
+        if data is not None:
+            newest = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))[:1]
+            found, complete = _probe(data(), newest, now or datetime.now(UTC))
+        if not (stored or found):
+            raise
+        if stored and complete and not store.read_only:
+            _add_to_stored_list(store, found)
+        return _incomplete(stored, age, error, found, complete=complete and bool(stored))
+    if not store.read_only:
+        store.put("documents", [(COLLINFO, stored_response(response, lists))])
+    return CrawlList(crawls)
+
+
+def _incomplete(
+    stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
+) -> CrawlList:
+    crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
+    listed = "no list is stored"
+    if stored and age is not None:
+        ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
+        listed = f"using the list of {ago} ago"
+    newer = f" and {', '.join(found)}, found on the data host" if found else ""
+    missing = "" if complete else "; other crawls may exist: name one in full, such as CC-MAIN-2022-05"
+    warning = f"cannot fetch the list of crawls ({error}); {listed}{newer}{missing}"
+    return CrawlList([crawls[name] for name in newest_first(crawls)], tuple(found), warning, complete)
+
+
+def _add_to_stored_list(store: Store, found: list[str]) -> None:
+    """Store that the list is complete with these crawls, so that it is not fetched again for a day."""
+    document = stored_document(store, COLLINFO)
+    assert document  # noqa: S101 - it was just read
+    data = json.dumps([*({"id": crawl} for crawl in found), *json.loads(document.data)]).encode()
+    store.put("documents", [(COLLINFO, replace(document, data=data, taken=datetime.now(UTC).isoformat()))])
+
+
+def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list[str], bool]:
+    """Return the crawls whose manifests exist since the newest known one, and whether every week was tried.
+
+    Without a known crawl the search ends at the first one that exists.
+    """
+    found: list[str] = []
+    for weeks in range(MAX_PROBES):
+        year, week, _ = (now - timedelta(weeks=weeks)).isocalendar()
+        crawl = f"CC-MAIN-{year}-{week:02}"
+        if newest_first([*newest, crawl])[0] in newest:
+            return found, True
+        try:
+            parse_manifest(crawl, source.get(manifest_path(crawl)).body)
+        except (NotFound, FormatError):
+            continue
+        except SourceError:
+            break
+        found.append(crawl)
+        if not newest:
+            break
+    return found, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +182,22 @@ class Selection:
     """The crawls and subsets of a question."""
 
     crawls: tuple[str, ...]
-    """Crawls, newest first."""
     subsets: tuple[str, ...]
-    """Subsets in the order of the result; empty for all of a dataset other than Common Crawl's index."""
+    """Subsets in the order of the result; empty for all of another dataset."""
     missing: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
 
 
 def several(words: Words) -> list[str]:
-    """Return one word or several as a list."""
     return [words] if isinstance(words, str) else list(words)
 
 
 def select(session: Session, query: "Query") -> Selection:
     """Select the crawls and subsets of a question.
 
-    Without words for crawls, those are selected of which something is stored. ``latest``, ``all``, years and ranges
-    select from the list of crawls, which is fetched if it is not stored or older than a day. Without subsets, captures
-    of pages are selected, or the subsets that can have the requested statuses.
+    Without words for crawls, the stored ones are selected. ``latest``, ``all``, years and ranges select from the list
+    of crawls, which is fetched if it is older than a day. Without subsets, captures of pages are selected, or the
+    subsets that can have the requested statuses.
 
     Raises:
         NotHarvested: if stored crawls are selected, and nothing is stored.
@@ -75,9 +214,9 @@ def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable
     """Return the subsets of a question, in the order of the result.
 
     Args:
-        words: names of subsets or ``all``; if there are none, the other arguments decide.
+        words: names of subsets or ``all``; without any, the other arguments decide.
         statuses: such as ``200`` or ``4xx``.
-        patterns: URLs of robots.txt files among them add the subset of these files.
+        patterns: URLs of robots.txt files add the subset of these files.
     """
     chosen = select_subsets(words)
     if not chosen:
@@ -102,8 +241,9 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
         try:
             found = crawl_list(session)
         except (SourceError, FormatError) as error:
-            message = f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
-            raise SourceError(message) from error
+            raise SourceError(
+                f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
+            ) from error
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
@@ -137,17 +277,18 @@ def _stored_list(session: Session) -> list[str]:
 
 
 def stored_crawls(session: Session) -> list[str]:
-    """Return the crawls of which footers or the list of blocks are stored, or were requested, newest first."""
+    """Return the crawls of which something is stored, or was requested, newest first."""
     if not session.store_path.exists():
         return []
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
 def nothing_stored(session: Session) -> NotHarvested:
-    """Return the error that nothing is stored."""
     command = session.dataset.harvest_command("latest")
-    message = f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}"
-    return NotHarvested(message, call=session.dataset.harvest_call("latest"))
+    return NotHarvested(
+        f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}",
+        call=session.dataset.harvest_call("latest"),
+    )
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
@@ -168,12 +309,6 @@ def select_stored(
     """Return the stored crawls that words select, newest first, for commands about what is stored.
 
     ``all``, years and ranges select among the stored crawls.
-
-    Args:
-        session: opens the store.
-        words: words for crawls.
-        stored: the stored crawls; by default those of ``stored_crawls``.
-        subsets: the subsets that a message advises to harvest.
 
     Raises:
         NotHarvested: if nothing is stored, or a named crawl is not.
@@ -208,7 +343,6 @@ def select_one(session: Session, word: str) -> str:
 
 
 def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
-    """Return the selected parts of a dataset other than Common Crawl's index."""
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(several(words), stored)
     if not stored:

@@ -28,7 +28,7 @@ from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
-from catalogue.store.read_only import unwritable
+from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 DATABASE_NAME = "catalogue.duckdb"
 _TEMPORARY_CACHE = 8 << 30
-"""Bytes of a cache that is deleted when the session is closed."""
+"""Bytes of a cache that is deleted with the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,18 @@ class Session:
         observer: Observer | None = None,
         limit: RequestLimit | None = None,
     ) -> None:
-        """Prepare a session; nothing is opened yet.
+        """Prepare a session.
 
         Args:
             folder: the data folder.
             settings: select the source and its use.
             dataset: name of a dataset other than Common Crawl's index.
             executor: workers that read.
-            notify: called with sentences for the user.
-            max_wait: seconds that a request may wait for the rate limit; longer waits raise ``Throttled`` at once.
+            notify: is called with sentences for the user.
+            max_wait: seconds that a request may wait; longer waits raise ``Throttled`` at once.
             clock: makes the clock of a source.
             bars: makes progress bars.
-            observer: called after each request, except those of workers.
+            observer: is called after each request, except those of workers.
             limit: number of requests, except those of workers.
         """
         self.settings = settings
@@ -120,7 +120,7 @@ class Session:
             each.close()
 
     def share(self) -> "Session":
-        """Return a session of the same folder for another thread, with the same source, rate limit and cache.
+        """Return a session for another thread, with the same source, rate limit and cache.
 
         Closing it closes no other; after this one is closed the others cannot fetch. ``requests`` and ``bytes`` are the
         sums of all.
@@ -157,7 +157,7 @@ class Session:
         return self.open_store(create=False)
 
     def open_store(self, *, create: bool) -> Store:
-        """Open the store once more; it is closed with the session."""
+        """Open the store once more, until the session is closed."""
         store = Store(self.store_path, create=create)
         self._opened.callback(store.close)
         return store
@@ -204,11 +204,11 @@ class Session:
         names = (path.parent.name for path in self.folder.glob(f"*/{STORE_NAME}"))
         similar = closest_name(self.dataset_name or "", names)
         hint = f"did you mean {similar}? if not, " if similar else ""
-        message = (
+        return NotHarvested(
             f"there is no dataset {self.dataset_name} in {self.folder} yet; {hint}"
-            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH"
+            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH",
+            call="define('COLUMN', manifest='PATH'), then cat.harvest()",
         )
-        return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
 
     def reload_dataset(self) -> None:
         self.__dict__.pop("dataset", None)
@@ -221,7 +221,7 @@ class Session:
         return self._copied_database or self.data / DATABASE_NAME
 
     def writable_database(self, *, indexes: bool = True, changes: bool = False) -> Path:
-        """Return the path where the metadata database can be updated, if that is necessary, or with ``changes``."""
+        """Return the path where the metadata database can be updated, if that is necessary."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
             from catalogue.tables.stored_crawls import copied_folder
@@ -248,14 +248,14 @@ class Session:
         return known
 
     def writable_tables(self) -> Path:
-        """Return the folder of the tables; a temporary one if the data folder is read-only and they are out of date."""
+        """Return the folder of the tables; see ``usable_folder``."""
         from catalogue.tables.stored_crawls import usable_folder
 
         return usable_folder(self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify)
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
-        """Open the updated metadata database for reading; ``indexes``: with all stored page indexes, too."""
+        """Open the updated metadata database; ``indexes``: with all stored page indexes, too."""
         from catalogue.metadata_db.connection import readable, reading
         from catalogue.metadata_db.refresh import updated
 
@@ -275,7 +275,7 @@ class Session:
         return source
 
     def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
-        """Open another source with the same settings; the caller closes it."""
+        """Open another source, which the caller closes."""
         source = open_source(
             url,
             self.settings,
@@ -293,7 +293,7 @@ class Session:
 
     @property
     def request_threads(self) -> RequestThreads:
-        """Threads for the requests of queries; starting others for each query takes longer than planning it."""
+        """Threads for requests; starting others for each query takes longer than planning it."""
         if self._threads is None or self._threads.process != os.getpid():
             self._threads = RequestThreads(self.source.connections)
             self._opened.callback(self._threads.close)
@@ -363,7 +363,7 @@ class Session:
 
     @cached_property
     def block_lists(self) -> "BlockLists":
-        """The lists of blocks of the CDX index; the store is created when searches are saved."""
+        """The lists of blocks; the store is created when searches are saved."""
         from catalogue.plan.block_lists import BlockLists
 
         def store() -> Store | None:
@@ -375,7 +375,6 @@ class Session:
         return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
 
     def forget_blocks(self, crawl: str) -> None:
-        """Forget what is in memory of the list of blocks of a crawl."""
         if "block_lists" in self.__dict__:
             self.block_lists.drop(crawl)
 
@@ -402,7 +401,6 @@ class Session:
         )
 
     def new_temporary_folder(self) -> Path:
-        """Create a folder, which ``close`` deletes."""
         return Path(mkdtemp(prefix="result-", dir=self.temporary_folder))
 
     @cached_property

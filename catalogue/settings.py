@@ -20,19 +20,18 @@ from catalogue.errors import QueryError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
-"""Host of the list of crawls for the default source. Other sources have the list at their root."""
+"""Host of the list of crawls for the default source; others have it at their root."""
 STORE_NAME = "footers.sqlite"
 _CACHES_OF_UV = ("archive-v", "builds-v", "environments-v")
-"""Names of the folders that contain the environments of ``uvx`` and ``uv run``."""
+"""Folders of the environments of ``uvx`` and ``uv run``."""
 
 
 def config_file() -> Path:
-    """Return the path of ``config.toml``, which need not exist."""
     return user_config_path("catalogue") / "config.toml"
 
 
 def default_data() -> Path:
-    """Return ``./data`` if it has a store of any dataset, else the data folder of the user."""
+    """Return ``./data`` if it has a store, else the data folder of the user."""
     here = Path("data")
     has_store = (here / STORE_NAME).is_file() or any(here.glob(f"*/{STORE_NAME}"))
     return here if has_store else user_data_path("catalogue")
@@ -42,7 +41,7 @@ def address(url: str) -> SplitResult:
     """Split the URL of a source; that of a folder has no scheme.
 
     Raises:
-        QueryError: if the URL has no host, or a query or credentials; the message does not repeat it.
+        QueryError: if the URL has no host, or a query or credentials, which the message does not repeat.
     """
     if is_folder(url):
         return SplitResult("", "", url, "", "")
@@ -72,7 +71,6 @@ def is_folder(url: str) -> bool:
 
 
 def source_roots(url: str) -> list[str]:
-    """Return the addresses that paths of a source may start with: its URL, or the names of its folder."""
     if not is_folder(url):
         return [url]
     folder = Path(url).resolve()
@@ -102,7 +100,11 @@ def install_command(extra: str, environment: Path | None = None) -> str:
     if environment.parent.name.startswith(_CACHES_OF_UV):
         return f"uvx --from {shlex.quote(f'{path}[{extra}]')} {package} ..."
     if (environment / "uv-receipt.toml").exists():
-        extras = sorted({extra, *_extras_of_tool(environment, package)})
+        # The same command without the present extras would remove them.
+        receipt = tomllib.loads((environment / "uv-receipt.toml").read_text(encoding="utf-8"))
+        requirements = receipt.get("tool", {}).get("requirements", [])
+        present = [name for each in requirements if each.get("name") == package for name in each.get("extras", [])]
+        extras = sorted({extra, *present})
         return shlex.join(["uv", "tool", "install", f"{package}[{','.join(extras)}]"])
     if (environment / "pipx_metadata.json").exists():
         if environment.parent.name != "venvs":  # the cache of: pipx run
@@ -113,13 +115,6 @@ def install_command(extra: str, environment: Path | None = None) -> str:
     folder = origin.get("dir_info")
     words = [*(["-e"] if folder and folder.get("editable") else []), f"{package if folder is None else path}[{extra}]"]
     return shlex.join([*(pip if find_spec("pip") else uv), *words])
-
-
-def _extras_of_tool(environment: Path, package: str) -> list[str]:
-    """Return the extras with which ``uv tool install`` installed a package; it would remove them otherwise."""
-    receipt = tomllib.loads((environment / "uv-receipt.toml").read_text(encoding="utf-8"))
-    requirements = receipt.get("tool", {}).get("requirements", [])
-    return [extra for each in requirements if each.get("name") == package for extra in each.get("extras", [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +140,7 @@ class Settings:
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
     """Folder of cached pages and of the rate limits that processes share."""
     data: Path = field(default_factory=default_data)
-    """Folder of the store and the metadata database."""
+    """Folder of store and metadata database."""
 
     def __post_init__(self) -> None:
         address(self.source)  # messages and files contain it, so it must not contain a secret
@@ -161,7 +156,7 @@ class Settings:
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
-    """Combine settings from all places: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
+    """Combine settings: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
     file = config_file()
     values: dict[str, Any] = {}
     try:

@@ -18,8 +18,8 @@ def load(shell: Any) -> None:  # noqa: ANN401 - an InteractiveShell of IPython, 
     def run(line: str, cell: str | None = None) -> "pd.DataFrame":
         """Run SQL over the views of ``Catalogue.sql`` and over captures and DataFrames in variables.
 
-        ``%catalogue SQL`` is one line of SQL. ``%%catalogue`` begins a cell of SQL; after it may stand the name of the
-        variable with the catalogue, if there are several.
+        ``%catalogue SQL`` is one line of SQL. ``%%catalogue`` begins a cell of SQL; after it may stand the variable of
+        the catalogue, if there are several.
         """
         name, sql = ("", line) if cell is None else (line.strip(), cell)
         return _answer(_catalogue(name, shell.user_ns), sql, shell.user_ns)
@@ -34,19 +34,16 @@ def _catalogue(name: str, variables: dict[str, Any]) -> Catalogue:
     if name in found:
         return found[name]
     if name or not found:
-        message = f"there is no catalogue {name}".rstrip() + "; write cat = catalogue.open(), then %%catalogue"
-        raise QueryError(message)
+        raise QueryError(f"there is no catalogue {name}".rstrip() + "; write cat = catalogue.open(), then %%catalogue")
     first, *others = found
     if others:
-        message = f"there are several catalogues: {', '.join(found)}; name one, such as: %%catalogue {first}"
-        raise QueryError(message)
+        raise QueryError(f"there are several catalogues: {', '.join(found)}; name one, such as: %%catalogue {first}")
     return found[first]
 
 
 def _answer(catalogue: Catalogue, sql: str, variables: dict[str, Any]) -> "pd.DataFrame":
     if not sql.strip():
-        message = "no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls"
-        raise QueryError(message)
+        raise QueryError("no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls")
     with connect_for(catalogue.session, sql) as connection, answerable():
         views = {name for (name,) in connection.sql("SELECT view_name FROM duckdb_views()").fetchall()}
         for name in {*re.findall(r"\w+", sql)} & variables.keys() - views:

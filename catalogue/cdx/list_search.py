@@ -17,8 +17,7 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged, NotParquet
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Response
-from catalogue.source.retry import PoliteSource
-from catalogue.source.suffix import get_tail
+from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.surt import KeyInterval
 
 PROBE = 16 << 10

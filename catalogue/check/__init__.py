@@ -1,1 +1,1 @@
-"""Compare the store with its digests and the source, the metadata database with the store, and the two indexes."""
+"""Compare the store with its digests and the source, and the metadata database with the store."""

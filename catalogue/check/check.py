@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from catalogue.check.check_lists import check_lists
 from catalogue.check.compare_files import FileComparison
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import newest_first
@@ -14,13 +13,13 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
+from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
-from catalogue.store.read_only import unwritable
-from catalogue.store.schema import TABLES, row_group_of
+from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
-from catalogue.store.stored_file import Label, label_of, marker
+from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
 from catalogue.tables.tables_state import TABLES_FOLDER, state_path
 from catalogue.tables.update_tables import damaged_tables, update_tables
@@ -34,7 +33,6 @@ _DAMAGED = {
     "facts": "what searches found is damaged; it is searched for again",
 }
 _REPORT_EVERY = 500
-"""Values between two reports of progress."""
 
 
 def check_store(
@@ -48,7 +46,9 @@ def check_store(
 ) -> Checked:
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
-    drawn = _drawn(seed, used=share is not None)
+    if seed is not None and share is None:
+        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
+    drawn = secrets.randbelow(1 << 32) if seed is None else seed
     with session.reporting(report, "values") as progress:
         try:
             store = session.store
@@ -80,12 +80,6 @@ def check_store(
         return checked
 
 
-def _drawn(seed: int | None, *, used: bool) -> int:
-    if seed is not None and not used:
-        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
-    return secrets.randbelow(1 << 32) if seed is None else seed
-
-
 def _check_values(
     session: Session, dataset: Dataset | None, crawls: set[str] | None, report: Callable[[Progress], None]
 ) -> Checked:
@@ -93,7 +87,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
-    versions: dict[str, Label | None] = {}
+    versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
         for key, value in session.store.values(table):
@@ -106,30 +100,39 @@ def _check_values(
                 continue
             checked.values[table] += 1
             checked.bytes += size
-            label = label_of(value) if isinstance(key, str) and key.isprintable() else None
+            version = file_version_of(value) if isinstance(key, str) and key.isprintable() else None
             if table == "files":
-                versions[key] = label
-            if problem := _DAMAGED[table] if label is None else _misplaced(table, key, label, dataset, versions):
+                versions[key] = version
+            if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
     report(progress)
     return checked
 
 
 def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *, repair: bool) -> None:
-    """Check the lists of blocks; ``repair`` deletes damaged ones."""
-    for crawl, size, problem in check_lists(session.store, crawls):
-        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
-        checked.bytes += size
-        if problem:
-            run = f"catalogue harvest --crawl {crawl} --index cdx"
+    """Read the lists of blocks completely; ``repair`` deletes damaged ones.
+
+    A list whose directory is damaged is left out: that is a value of the store.
+    """
+    for crawl in crawls_with_blocks(session.store):
+        if crawls is not None and crawl not in crawls:
+            continue
+        try:
+            found = open_list(session.store, crawl)
+            checked.bytes += found.read_all() if found else 0
+        except StoreDamaged as error:
+            if str(error).startswith(LISTS):
+                continue
+            problem = str(error).partition("; run: ")[0]
             checked.findings.append(Finding("blocks", LISTS + crawl, problem, REPAIR))
             if repair:
                 forget_list(session.store, crawl)
-                checked.harvests.append(run)
+                checked.harvests.append(f"catalogue harvest --crawl {crawl} --index cdx")
+        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
 
 
 def _definition(key: str, session: Session) -> str:
-    """Return the command that repairs a value: for parts of its definition, the one that defines the dataset again."""
+    """Return the command that repairs a value, or defines the dataset again."""
     if key not in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
         return REPAIR
     files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
@@ -166,7 +169,7 @@ class _Check:
             checked.harvests.append(self.dataset.harvest_command(crawl, subsets))
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
-        """Store failures for files that were deleted, so that answers say that they are incomplete."""
+        """Store failures for deleted files, so that answers say that they are incomplete."""
         failures = [(path, marker(reason)) for path in paths]
         if failures:
             self.session.store.put("failures", failures)
@@ -176,7 +179,10 @@ class _Check:
         store, dataset, checked = self.session.store, self.dataset, self.checked
         path = self.session.writable_database(changes=repair)
         if repair:
-            self._make_tables()
+            folder = self.session.writable_tables()
+            for file in (*folder.glob("*.parquet"), state_path(folder)):
+                file.unlink(missing_ok=True)  # processes that have it open keep it
+            update_tables(folder, store, dataset)
             differences.rebuild(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
@@ -195,14 +201,7 @@ class _Check:
             self._note_missing(chosen, "its stored footer may be that of another file")
             refresh(path, store, dataset)
 
-    def _make_tables(self) -> None:
-        folder = self.session.writable_tables()
-        for file in (*folder.glob("*.parquet"), state_path(folder)):
-            file.unlink(missing_ok=True)  # processes that have it open keep it
-        update_tables(folder, self.session.store, self.dataset)
-
     def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:
-        """Compare a share of the files with the source, by one request for each."""
         checked, source = self.checked, self.session.source
         damaged = {finding.key for finding in checked.findings if finding.kind == "files"}
         paths = [
@@ -236,7 +235,6 @@ class _Check:
 
 
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
-    """Return the crawl that a key of a table belongs to; None if it belongs to none."""
     if _is_of_blocks(table, key):
         return key.partition("/")[2]
     if table == "documents":
@@ -247,13 +245,12 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
 
 
 def _is_of_blocks(table: str, key: str) -> bool:
-    """Return whether a key names what is stored of the CDX index of a crawl."""
     prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
     return key.startswith(prefixes) if prefixes else False
 
 
 def _misplaced(
-    table: str, key: str, label: Label, dataset: Dataset | None, versions: Mapping[str, Label | None]
+    table: str, key: str, version: object, dataset: Dataset | None, versions: Mapping[str, object]
 ) -> str | None:
     """Return what is wrong with the key of a valid value."""
     if table == "documents" or dataset is None or _is_of_blocks(table, key):
@@ -266,6 +263,6 @@ def _misplaced(
     if path not in versions:
         return "it belongs to a file that is not stored"
     file = versions[path]
-    if table == "indexes" and file and file.version != label.version:
+    if table == "indexes" and file and file != version:
         return "it belongs to another version of the file"
     return None

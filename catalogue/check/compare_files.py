@@ -24,7 +24,6 @@ class FileComparison:
     source: PoliteSource
 
     def length(self, path: str) -> int:
-        """Return the bytes that a comparison requests."""
         file = self.store.get("files", path)
         return file.size - start_of(file, self._indexes(path, file), self.dataset.key) if file else 0
 
@@ -35,7 +34,6 @@ class FileComparison:
         return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
     def compare(self, path: str) -> list[Finding]:
-        """Return how the source differs from what is stored of a file."""
         stored, file = self.store.get("files", path), self.dataset.file(path)
         if stored is None:  # another process has deleted it
             return []
@@ -59,7 +57,7 @@ class FileComparison:
 
 
 def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
-    """Return the offset in a file at which its footer and these page indexes, by row group, start."""
+    """Return the offset in a file at which its footer and these page indexes start."""
     starts = [existing.size - len(with_trailer(existing.data))]
     for group in decode_footer(existing.data, existing.size).row_groups if indexes else ():
         for name, chunk in group.chunks.items():

@@ -20,15 +20,15 @@ class Finding:
     """A defect, or a suspicion."""
 
     kind: str
-    """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes`` or ``facts`` for a value of
-    a table; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
-    ``source`` for a file that the source has changed."""
+    """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes``, ``facts`` or ``blocks``
+    for a value; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
+    ``source`` for a changed file.
+    """
     key: str
-    """Path of a file or document, or ``path#row_group`` of a page index; empty if it concerns everything."""
+    """Path of a file or document, or ``path#row_group``; empty if it concerns everything."""
     what: str
-    """The defect."""
     next: str = REPAIR
-    """The command that repairs it; empty if there is none."""
+    """The command that repairs it, if there is one."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.what}" if self.key else self.what
@@ -40,17 +40,14 @@ class Checked(ReprMixin):
 
     findings: list[Finding] = field(default_factory=list)
     values: dict[str, int] = field(default_factory=dict)
-    """Number of values that were checked, by table of the store."""
+    """The number of values, by table of the store."""
     bytes: int = 0
-    """Bytes of these values."""
     catalogue: bool = False
     """Whether the metadata database was compared with the store."""
     compared: int = 0
-    """Number of files that were compared with the source, by one request each."""
+    """The number of files that were compared with the source, by one request each."""
     equal: int = 0
-    """Number of these that are equal."""
     seed: int | None = None
-    """The seed of a random share."""
     empty: bool = False
     """Whether a comparison was requested and nothing was compared."""
     notes: list[str] = field(default_factory=list)
@@ -60,13 +57,13 @@ class Checked(ReprMixin):
     repaired: bool = False
     """Whether damaged values were deleted and the metadata database was rebuilt."""
     dropped: list[str] = field(default_factory=list)
-    """Paths of files whose stored footers were deleted; a harvest fetches them again."""
+    """Paths of files whose stored footers were deleted."""
     harvests: list[str] = field(default_factory=list)
-    """The commands that do so."""
+    """The commands that fetch them again."""
 
     @property
     def unrepaired(self) -> list[Finding]:
-        """The findings that were not repaired by this check."""
+        """The findings that this check did not repair."""
         return [finding for finding in self.findings if not (self.repaired and finding.next == REPAIR)]
 
     @property
@@ -103,13 +100,10 @@ class Share:
 
     percent: float | None = None
     part: tuple[int, int] | None = None
-    """Part and number of parts, the part from 1."""
     size: int | None = None
-    """Bytes of footers and page indexes."""
 
     @classmethod
     def of(cls, text: str) -> "Share":
-        """Parse ``1%``, ``3/30`` or ``50MB``."""
         if percent := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
             if 0 < float(percent[1]) <= 100:  # noqa: PLR2004
                 return cls(percent=float(percent[1]))
@@ -119,23 +113,19 @@ class Share:
         else:
             with suppress(QueryError):
                 return cls(size=parse_size(text))
-        message = (
+        raise QueryError(
             f"{text!r} is not a share of the files; write it as 1%, as 3/30 for the third of thirty parts, or as 50MB"
         )
-        raise QueryError(message)
 
     def choose(self, paths: Sequence[str], length: Callable[[str], int], seed: int) -> list[str]:
-        """Return the chosen paths, sorted; each file is in one part, independently of other files."""
+        """Return the chosen paths, sorted; each file is in one part, independently of others."""
         if self.part:
             at, parts = self.part
-            return [path for path in sorted(paths) if _number(path) % parts == at - 1]
+            digests = {path: blake2b(path.encode(), digest_size=8).digest() for path in sorted(paths)}
+            return [path for path, digest in digests.items() if int.from_bytes(digest) % parts == at - 1]
         drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311
         if self.percent is not None:
             return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
         most = self.size or 0
         within = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
         return sorted(drawn[: max(1, sum(1 for _ in within))])
-
-
-def _number(path: str) -> int:
-    return int.from_bytes(blake2b(path.encode(), digest_size=8).digest())

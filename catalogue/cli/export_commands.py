@@ -65,8 +65,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     DuckDB has no rate limit, and Common Crawl blocks clients that send too many requests. surt_match accepts plain
     hosts and paths; for other URLs use url_surtkey = 'com,example)/page?a=1', as returned by catalogue.url_surtkey.
     """
-    from catalogue.export.ducklake_attach import attach
-    from catalogue.export.ducklake_sql import lake_path
+    from catalogue.export.ducklake_sql import attach, lake_path
 
     with options.opened() as catalogue:
         exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)

@@ -37,8 +37,8 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls
     catalogue crawls --json | head -1
     """
-    from catalogue.crawl_list import crawl_list
     from catalogue.reports import crawl_rows
+    from catalogue.selection import crawl_list
 
     with options.opened() as catalogue:
         listed = crawl_list(catalogue.session)

@@ -239,8 +239,7 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
 
 def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
     """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
-    from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached
-    from catalogue.export.ducklake_sql import lake_path, missing_in_lake
+    from catalogue.export.ducklake_sql import NO_DOWNLOADS, attach_statements, lake_path, missing_in_lake, not_attached
 
     if not lake_path(catalogue.session).exists():
         return []

@@ -12,7 +12,7 @@ from catalogue.formatting import in_utc
 from catalogue.source.byte_ranges import ByteRange
 
 MAX_RECORD = 64 << 20
-"""Largest archived record in bytes; the largest known have 7 MB."""
+"""Bytes of the largest accepted record; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
     r"(common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
@@ -26,7 +26,7 @@ _BUCKET_URL = re.compile(
     r"|https?://s3(?:[.-]us-east-1)?\.amazonaws\.com/(?:commoncrawl|aws-publicdatasets)/",
     re.IGNORECASE,
 )
-"""Addresses of Common Crawl's bucket. Every source has the same paths."""
+"""Addresses of Common Crawl's bucket; every source has the same paths."""
 _NAMES = {
     "url": ("url",),
     "time": ("fetch_time", "timestamp"),
@@ -38,7 +38,6 @@ _NAMES = {
     "mime": ("content_mime_detected", "mime-detected"),
     "truncated": ("content_truncated", "truncated"),
 }
-"""Fields of a capture, by their names in the index and in CDX."""
 
 _NOTHING = {"", "-", "None", "null", "NULL", "\\N", "nan", "NaN", "NaT", "<NA>", "NA", "N/A"}
 """Texts for unknown values: of CDX, CSV, Python, JSON, SQL, Hive, pandas, R and spreadsheets."""
@@ -47,10 +46,8 @@ _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
 _STAMP = re.compile(
     r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:[0-9]{3})?)?)?)?)?"
 )
-"""Year to millisecond, second, minute, day or month, or the year alone."""
 _ZONE = re.compile(r"\s*(?:UTC|GMT|Z)\Z", re.IGNORECASE)
 _PRECISIONS = {4: timedelta(days=366), 6: timedelta(days=31), 8: timedelta(days=1), 12: timedelta(minutes=1)}
-"""Precision of times by their number of digits."""
 _MILLISECONDS = 13
 """Digits of a time that pandas writes to JSON, from 2001 to 2286."""
 
@@ -60,22 +57,19 @@ class Capture:
     """The place of a record, and what is known of it."""
 
     filename: str
-    """Path of its archive."""
     offset: int
     length: int
     url: str | None = None
     time: datetime | None = None
     digest: str | None = None
-    """The payload's SHA-1 in base 32, or the name and value of another algorithm."""
+    """The payload's SHA-1 in base 32, or name and value of another algorithm."""
     status: int | None = None
     mime: str | None = None
     """The detected media type."""
     truncated: str | None = None
-    """Why the record is not complete."""
     old_folder: str = field(default="", repr=False, compare=False)
-    """Folder before ``filename`` in the index, which only old sources have."""
+    """Folder before ``filename``, which only old sources have."""
     precision: timedelta = field(default=timedelta(seconds=1), repr=False, compare=False)
-    """Unit of ``time``."""
 
     @property
     def range(self) -> ByteRange:
@@ -86,10 +80,9 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
     """Convert and check a row of the index or of a CDX server; values may be text.
 
     Args:
-        row: the values by name. A missing or empty value or ``-`` is unknown, and so is a status that is not positive:
-            writers of the index use -1.
-        roots: addresses and folders of the source. The file name may start with one of them, or with an address of
-            Common Crawl's bucket.
+        row: values by name. An empty value or ``-`` is unknown, and so is a status that is not positive: writers of the
+            index use -1.
+        roots: addresses and folders of the source, with which the file name may start.
 
     Raises:
         BadRecord: if it is not the place of a record, or the record is longer than ``MAX_RECORD``.
@@ -127,7 +120,6 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
 
 
 def _path(filename: str, roots: Iterable[str]) -> str:
-    """Return the path of an archive in the source."""
     for root in roots:
         folder = f"{root.removesuffix('/')}/"
         if filename.startswith(folder):
@@ -137,11 +129,10 @@ def _path(filename: str, roots: Iterable[str]) -> str:
 
 
 PAYLOAD_COLUMNS = tuple(_NAMES[field][0] for field in ("mime", "truncated"))
-"""Columns of the index that describe the payload of a capture."""
+"""Columns of the index that describe the payload."""
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values() if names[0] not in PAYLOAD_COLUMNS)
-"""Columns of the index that locate and identify the record of a capture."""
+"""Columns of the index that locate and identify the record."""
 CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
-"""All of these and those of CDX."""
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Names of crawls, and the words that select them: names, years, ranges, ``latest``, ``all``, ``stored``."""
+"""Names of crawls, and the words that select them."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,7 +20,6 @@ _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
-"""The word for the crawls of which something is stored."""
 _SUCCESS = "200"
 _WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
@@ -30,7 +29,7 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
     """Return ``text`` if it has the form of a crawl's name.
 
     Raises:
-        UnknownCrawl: if not; the message proposes one of the ``known`` crawls if one is similar.
+        UnknownCrawl: if not; the message proposes a similar ``known`` crawl.
     """
     if not _NAME.fullmatch(text):
         similar = closest_crawl(text, known)
@@ -42,8 +41,8 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
 def closest_crawl(text: str, known: Collection[str]) -> str | None:
     """Return the crawl that a mistyped text most likely means, or None.
 
-    That is the crawl of its year and week, or the nearest known one within a year; without a week, the name with the
-    most similar spelling.
+    That is the crawl of its year and week, or the nearest known one within a year; without a week, the most similar
+    name.
     """
     matched = _WEEK.search(text)
     if not matched:
@@ -67,13 +66,11 @@ def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
 
 
 def _weeks_between(text: str, crawl: str) -> int | None:
-    """Return by how many weeks the crawl in ``text`` is newer; None if one of them has no week."""
     weeks = [int(at[1]) * _WEEKS_PER_YEAR + int(at[2]) for name in (text, crawl) if (at := _WEEK.search(name))]
     return weeks[0] - weeks[1] if len(weeks) == 2 else None  # noqa: PLR2004 - both have one
 
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
-    """Return the end of a message about a crawl that a source does not have."""
     if text in known:
         return "the list of crawls has it, so it may be published later"
     if similar := closest_crawl(text, known):
@@ -112,10 +109,10 @@ def _complete(name: str, known: Collection[str]) -> str:
 
 
 def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
-    """Return the crawls that words select, each once, newest first; ranges include both ends.
+    """Return the crawls that words select, newest first; ranges include both ends.
 
-    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name.
-    ``stored`` selects all of them; where ``known`` are listed crawls, the caller replaces it.
+    Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name. Where
+    ``known`` are listed crawls, the caller replaces ``stored``.
     """
     candidates = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
@@ -153,12 +150,11 @@ def newest_first(crawls: Iterable[str]) -> list[str]:
 
 
 def subset_place(subset: str) -> tuple[int, str]:
-    """Return the sort key of a subset: those of ``SUBSETS`` come first, in their order."""
+    """Return the sort key of a subset: those of ``SUBSETS`` come first."""
     return (SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset)
 
 
 def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the subsets that words select: names, or ``all``."""
     chosen: list[str] = []
     for word in comma_separated(words):
         if word != "all" and word not in SUBSETS:
@@ -172,7 +168,7 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
 def subsets_of_status(values: Sequence[str]) -> tuple[str, ...]:
     """Return the subsets that can have one of some statuses, such as ``200`` or ``4xx``; without any, that of pages.
 
-    Pages were fetched with success. Other fetches have any other status. Files robots.txt have any status.
+    Files robots.txt have any status.
     """
     pages, others, robots = SUBSETS
     if not values:

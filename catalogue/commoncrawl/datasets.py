@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DATASET_DOCUMENT = "table.json"
-"""Name of the stored document that defines a dataset."""
 PATHS_DOCUMENT = "table.paths"
-"""Name of the stored document with the paths of its files, one a line, if they were given one by one."""
+"""Name of the stored document with the paths of its files, if they were given one by one."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _COLUMN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
@@ -44,11 +43,11 @@ class Dataset:
     key: str
     """The text column that the files are sorted by."""
     keys: Keys
-    """The kind of its values, which decides how patterns become key intervals."""
+    """The kind of its values, which decides how patterns become intervals."""
     path_columns: tuple[str, ...] = ()
     """Columns whose values are in the paths of the files, ``name=value``; ``crawl`` and ``subset`` first."""
     manifest: str | None = None
-    """Path of the list of its files; None if the files were given one by one."""
+    """Path of the list of its files; None if they were given one by one."""
 
     @property
     def schema(self) -> "pa.Schema":
@@ -68,7 +67,7 @@ class Dataset:
         return "fetch_time" if self.keys is Keys.URL else None
 
     def file(self, path: str) -> IndexFile | None:
-        """Return the file at a path, or None for a path of another dataset."""
+        """Return the file at a path; None for a path of another dataset."""
         if self == COMMON_CRAWL:
             return index_file(path)
         if not _PATH.fullmatch(path):
@@ -83,12 +82,10 @@ class Dataset:
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
-        """Return the call of ``Catalogue`` for ``harvest_command``."""
         chosen = f", subsets={list(subsets)}" if subsets and tuple(subsets) != SUBSETS[:1] else ""
         return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
-        """Return the crawls that words select; see ``select_crawls``."""
         words = parse_crawl_words(words, known)
         if unknown := self.unknown_name(words, known):
             raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
@@ -104,11 +101,10 @@ class Dataset:
 
 
 COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
-"""Common Crawl's columnar index."""
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if it is valid for a dataset, and so for its folder; otherwise raise QueryError."""
+    """Return a valid name of a dataset, and so of its folder; otherwise raise QueryError."""
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
         raise QueryError(
             f"{name[:100]!r} is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts"
@@ -117,7 +113,7 @@ def check_name(name: str) -> str:
 
 
 def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Dataset:
-    """Define a dataset; ``keys`` is inferred from the name of the key column by default."""
+    """Define a dataset; the name of the key column decides ``keys`` by default."""
     check_name(name)
     if not _COLUMN.fullmatch(key):
         raise QueryError(f"{key[:100]!r} is not a valid name of a column")

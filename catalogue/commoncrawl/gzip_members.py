@@ -1,7 +1,7 @@
-"""Decompress gzip members: manifests, blocks of the CDX index, records.
+"""Decompress gzip members from outside: manifests, blocks of the CDX index, records.
 
-They come from outside: sizes are limited. ISA-L takes half the time of zlib. A member that it rejects, or that has
-optional fields, is decompressed by zlib, so that errors are the same with and without it.
+ISA-L takes half the time of zlib. zlib decompresses a member that ISA-L rejects, or that has optional fields, so that
+errors are the same with and without it.
 """
 
 import zlib
@@ -18,21 +18,19 @@ except ImportError:  # some platforms have no wheels
 crc32 = isal_zlib.crc32 if isal_zlib else zlib.crc32
 
 MAX_DOCUMENT = 16 << 20
-"""Largest manifest or list of crawls, in bytes after decompression; the largest known have 0.2 MB."""
+"""Bytes of a decompressed manifest or list of crawls; the largest known have 0.2 MB."""
 _WBITS = 31
-"""The parameter for gzip."""
 _WITHOUT_OPTIONS = b"\x1f\x8b\x08\0"
 _SIZE = 4
-"""Bytes at the end of a member that state its size after decompression."""
+"""Bytes at the end of a member that state its decompressed size."""
 _PIECE = 16 << 10
-"""Compressed bytes that are decompressed at a time."""
 
 
 def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     """Decompress one gzip member.
 
     Raises:
-        BadManifest: if it is not gzip, is truncated, continues after its end, or inflates to over ``limit`` bytes.
+        BadManifest: if it is not exactly one, or inflates to over ``limit`` bytes.
     """
     text = inflate_by_isal(data, limit)
     return inflate_by_zlib(data, limit) if text is None else text
@@ -54,7 +52,7 @@ def pieces_by_isal(data: memoryview, size: int) -> Iterator[bytes]:
     """Decompress one gzip member of a known size in small pieces, whose memory is used again and again.
 
     Raises:
-        BadManifest: if ISA-L is not installed, or if it does not find exactly one member of this size.
+        BadManifest: if ISA-L is not installed, or does not find exactly one member of this size.
     """
     left = size
     if isal_zlib and data[: len(_WITHOUT_OPTIONS)] == _WITHOUT_OPTIONS:
@@ -73,7 +71,6 @@ def pieces_by_isal(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def inflate_by_zlib(data: bytes, limit: int) -> bytes:
-    """Do what ``inflate`` does."""
     inflater = zlib.decompressobj(_WBITS)
     try:
         text = inflater.decompress(data, limit + 1)

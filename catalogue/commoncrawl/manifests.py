@@ -1,4 +1,4 @@
-"""Common Crawl's list of crawls (``collinfo.json``) and the manifests of crawls (``cc-index-table.paths.gz``).
+"""Common Crawl's list of crawls (``collinfo.json``) and manifests (``cc-index-table.paths.gz``).
 
 They come from outside: names and paths are accepted only in the form that Common Crawl uses.
 """
@@ -32,7 +32,7 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Crawl:
-    """One crawl as ``collinfo.json`` lists it; times are UTC and may be missing."""
+    """One crawl of ``collinfo.json``; times are UTC and may be missing."""
 
     id: str
     name: str = ""
@@ -71,10 +71,10 @@ def index_file(path: str) -> IndexFile | None:
 
 
 def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
-    """Return the index files of a manifest (gzip text, one path a line), each once, in the order of the manifest.
+    """Return the index files of a manifest (gzip text, one path a line), each once, in its order.
 
-    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory. A
-    manifest that was named by its path, for which ``crawl`` is None, must be of one crawl.
+    Other lines are skipped: since 2026 manifests contain a directory. A manifest that was named by its path, for which
+    ``crawl`` is None, must be of one crawl.
 
     Raises:
         BadManifest: if the data is not such a text, or has no index file.

@@ -41,5 +41,5 @@ SCHEMA = pa.schema(
 )
 """The schema of all crawls: columns that a file lacks are null, and each column is nullable.
 
-Columns that are not listed here, such as those of future crawls, keep the type that the files give them.
+Other columns, such as those of future crawls, keep the type of the files.
 """

@@ -30,7 +30,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.cdx_index import cdx_files

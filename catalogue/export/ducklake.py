@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import index_file
-from catalogue.export.ducklake_database import changing, reading
 from catalogue.export.ducklake_tables import (
     AUTHOR,
     NAIVE,
@@ -18,16 +17,17 @@ from catalogue.export.ducklake_tables import (
     Database,
     add_columns,
     begin,
+    changing,
     enumerate_columns,
+    reading,
     type_name,
     update_macros,
 )
 from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
-"""Columns of a kind of file: name in the file, number in the table, and whether the value is part of the path."""
+"""Name in the file, number in the table, and whether the value is part of the path."""
 _Described = tuple[int, int, int, _Fields | None]
-"""Rows, bytes, bytes of the footer, columns."""
 _Bounds = tuple[str | None, str | None]
 
 
@@ -43,10 +43,9 @@ class _LiveFile:
 def export_lake(
     path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
 ) -> int:
-    """Write a lake of these files, or update an existing one; returns the number of new snapshots.
+    """Write a lake of these files, or update an existing one; return the number of new snapshots.
 
-    ``missing`` says in sentences what was not harvested; ``data_path`` is the prefix of the files' paths, with a slash
-    at its end; ``backend`` is by default that of the existing lake, else the first of ``BACKENDS``.
+    ``missing`` says what was not harvested; ``data_path`` is the prefix of the paths, with a slash at its end.
 
     Raises:
         QueryError: if the path has another file, or its folder does not exist.
@@ -76,7 +75,7 @@ def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
-    """Return names and types of the table's columns, those of Common Crawl's index first.
+    """Return names and types of columns, those of Common Crawl's index first.
 
     DuckDB ignores case and has no empty names: of names that differ only in case, the first has a column.
     """
@@ -126,7 +125,6 @@ class _Lake:
         return {name: numbers[name] for name, _ in columns if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
-        """Return the stored mappings of kinds of files, with their numbers."""
         found: dict[int, set[tuple[str, int, bool]]] = {}
         for number, name, column, in_path in self._rows(
             "SELECT mapping_id, source_name, target_field_id, is_partition FROM ducklake_name_mapping "
@@ -204,7 +202,6 @@ class _Lake:
         return self._mappings[fields]
 
     def _crawl(self, crawl: str, new: Sequence[LakeFile], removed: Sequence[int]) -> None:
-        """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
         if removed:
             end = f"UPDATE ducklake_data_file SET end_snapshot = ? WHERE data_file_id IN {_listed(removed)}"  # noqa: S608
@@ -234,7 +231,7 @@ class _Lake:
         return [(number, TABLE, self._numbers[KEY_COLUMN], None, rows, None, *bounds, None, None)]
 
     def _update_bounds(self, changed: Sequence[tuple[int, _Bounds, int]]) -> None:
-        """Replace the bounds of files in all snapshots: they were valid before, too."""
+        """Replace bounds in all snapshots: they were valid before, too."""
         if not changed:
             return
         numbers = _listed([number for number, _, _ in changed])
@@ -271,7 +268,6 @@ class _Lake:
         self._commit([kinds[number] for number in other], "what is missing" if missing else "nothing is missing")
 
     def _commit(self, changes: list[str], message: str | None) -> None:
-        """Add a snapshot, with the pending columns."""
         self.snapshot += 1
         self._database.changed = True
         if self._pending_columns:
@@ -291,7 +287,6 @@ class _Lake:
         self._database.insert("ducklake_snapshot_changes", [(self.snapshot, ",".join(changes), AUTHOR, message, None)])
 
     def finish(self) -> None:
-        """Update the statistics of the table."""
         if self._database.changed:
             rows, size = self._rows(
                 "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "

@@ -1,4 +1,7 @@
-"""The tables of DuckLake 1.0 as its extension creates them (https://ducklake.select), and the rows of a new lake."""
+"""The tables of DuckLake 1.0 as its extension creates them (https://ducklake.select), in a file of SQLite or DuckDB.
+
+A changed copy replaces the file.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -13,10 +16,19 @@ from catalogue.surt import MACROS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from catalogue.atomic_files import put_in_place, room, temporary_folder
+from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
+from catalogue.metadata_db.connection import quoted
+from catalogue.metadata_db.refresh import STORAGE_VERSION
+from catalogue.store.locks import locked
 
 VERSION = "1.0"
 AUTHOR = "commoncrawl-catalogue"
-"""Start of ``created_by`` in the lakes that are written here."""
+"""Start of ``created_by`` in our lakes."""
 
 _TABLES = """
 column: column_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, table_id BIGINT, column_order BIGINT, column_name VARCHAR, column_type VARCHAR, initial_default VARCHAR, default_value VARCHAR, nulls_allowed BOOLEAN, parent_column BIGINT, default_value_type VARCHAR, default_value_dialect VARCHAR
@@ -54,6 +66,10 @@ DEFINITIONS = tuple(
     for name, columns in (line.split(": ", 1) for line in _TABLES.strip().splitlines())
 )
 """DuckDB's SQL; see ``for_sqlite``."""
+BACKENDS = ("sqlite", "duckdb")
+_SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
+_HEAD = 16
+_BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 
 @dataclass(slots=True)
@@ -62,7 +78,6 @@ class Database:
 
     connection: sqlite3.Connection | duckdb.DuckDBPyConnection
     empty: bool = False
-    """Whether its tables have no rows."""
     changed: bool = False
     """Set this if anything was changed."""
 
@@ -95,7 +110,6 @@ def for_sqlite(definition: str) -> str:
 
 
 def type_name(kind: "pa.DataType") -> str:
-    """Return DuckLake's name of a type."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -107,15 +121,14 @@ def type_name(kind: "pa.DataType") -> str:
 
 
 SCHEMA, TABLE, VIEW = 0, 1, 2
-"""Object numbers."""
 PARTITION = 3
 _SORT = 4
 _MACRO = 5
-"""Number of the first macro."""
 
 RAW, NAIVE = "captures_raw", "fetch_time_naive"
-"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them in
-the session's time zone; the view converts them."""
+"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them
+in the session's time zone; the view converts them.
+"""
 _VIEW = f"""
 SELECT * EXCLUDE ({NAIVE}) REPLACE (coalesce(fetch_time, {NAIVE} AT TIME ZONE 'UTC') AS fetch_time)
 FROM {{DUCKLAKE_CATALOG}}.main.{RAW}
@@ -125,7 +138,7 @@ _FIRST, _SECOND = 0, 1
 
 
 def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: str, now: str) -> None:
-    """Fill a lake with empty tables; ``data_path`` has a slash at its end."""
+    """Fill a lake with empty tables."""
     add = database.insert
     add(
         "ducklake_metadata",
@@ -164,7 +177,6 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
 
 
 def enumerate_columns(columns: Sequence[tuple[str, str]], first: int) -> list[tuple[int, str, str]]:
-    """Number columns of names and types."""
     return [(number, name, kind) for number, (name, kind) in enumerate(columns, first)]
 
 
@@ -206,3 +218,138 @@ def update_macros(database: Database) -> None:
                 (macro.body, macro.name),
             )
             database.changed = True
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Database]:
+    with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
+        _check(path, database)
+        yield database
+
+
+@contextmanager
+def changing(path: Path, backend: str | None) -> Iterator[Database]:
+    """Open a copy of a lake, or a new one; if it was changed, it replaces the lake.
+
+    Processes that have the old file open keep it.
+    """
+    if not path.parent.is_dir():
+        raise QueryError(f"there is no folder {path.parent}; make it, or choose another name")
+    if not path.name:
+        raise _no_file(path)
+    making = temporary_folder(path.with_name(f"{path.name}.new"))
+    with _translated_errors(path, "written"), locked(path.with_name(f"{path.name}.lock"), path), making as folder:
+        copy = folder / path.name
+        there = backend_of(path) if path.exists() else None
+        if there and backend and there != backend:
+            raise QueryError(
+                f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
+            )
+        with _copied(path, copy, there or backend or BACKENDS[0], empty=there is None) as database:
+            if there:
+                _check(path, database)
+            yield database
+        if database.changed:
+            _replace(copy, path)
+
+
+def backend_of(path: Path) -> str:
+    if not path.is_file():
+        raise _no_file(path)
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if head == _SQLITE:
+        return "sqlite"
+    if head[8:12] == _DUCKDB:
+        return "duckdb"
+    raise _not_ours(path)
+
+
+def _no_file(path: Path) -> QueryError:
+    return QueryError(f"{path} is a folder, or not a file; choose another name")
+
+
+def _not_ours(path: Path) -> QueryError:
+    return QueryError(f"{path} was not made by this tool and is not changed; choose another name")
+
+
+def _check(path: Path, database: Database) -> None:
+    try:
+        found = dict(database.rows('SELECT "key", "value" FROM ducklake_metadata WHERE scope IS NULL'))
+    except (sqlite3.OperationalError, duckdb.CatalogException) as error:
+        raise _not_ours(path) from error
+    if not str(found.get("created_by")).startswith(AUTHOR):
+        raise _not_ours(path)
+    if found.get("version") != VERSION:
+        raise QueryError(
+            f"{path} is a lake of version {found.get('version')}, and this writes {VERSION}; choose another name"
+        )
+
+
+@contextmanager
+def _opened(path: Path, backend: str) -> Iterator[Database]:
+    if backend == "sqlite":
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            yield Database(connection)
+    else:
+        with duckdb.connect() as db:
+            db.execute(f"ATTACH {quoted(path)} AS lake (READ_ONLY)")
+            db.execute("USE lake")
+            yield Database(db)
+
+
+@contextmanager
+def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Database]:
+    """Open a new file in one transaction, with the tables of another file or with empty ones."""
+    if backend == "sqlite":
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            if not empty:
+                with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as original:
+                    original.backup(connection)
+            connection.execute("PRAGMA journal_mode = OFF")  # a failed copy is deleted
+            connection.execute("PRAGMA synchronous = OFF")  # _replace syncs it
+            connection.execute("BEGIN")
+            for definition in DEFINITIONS if empty else ():
+                connection.execute(for_sqlite(definition))
+            yield Database(connection, empty)
+            connection.execute("COMMIT")
+    else:
+        with duckdb.connect(config={"python_enable_replacements": "false"}) as db:
+            how = f"RECOVERY_MODE NO_WAL_WRITES, STORAGE_VERSION '{STORAGE_VERSION}'"
+            db.execute(f"ATTACH {quoted(copy)} AS lake ({how})")
+            if not empty:
+                db.execute(f"ATTACH {quoted(path)} AS original (READ_ONLY)")
+                db.execute("COPY FROM DATABASE original TO lake")
+            db.execute("USE lake")
+            db.execute("BEGIN")
+            for definition in DEFINITIONS if empty else ():
+                db.execute(definition)
+            yield Database(db, empty)
+            db.execute("COMMIT")
+            db.execute("CHECKPOINT lake")
+
+
+@contextmanager
+def _translated_errors(path: Path, done: str) -> Iterator[None]:
+    try:
+        yield
+    except CatalogueError:
+        raise
+    except (sqlite3.Error, duckdb.Error, OSError) as error:
+        if any(sign in str(error) for sign in _BUSY):
+            raise StoreLocked(
+                f"{path} is open for writing elsewhere; close it there, or export under another name"
+            ) from error
+        damaged = type(error) is sqlite3.DatabaseError or isinstance(error, duckdb.SerializationException)
+        if damaged:
+            message = f"{path} cannot be read ({error}); delete it and export again"
+        else:
+            message = f"{path} cannot be {done}: {error}{room(path, error)}; the existing file is unchanged"
+        raise DiskFailed(message) from error
+
+
+def _replace(new: Path, path: Path) -> None:
+    # The log of a crashed writer belongs to the old file, and was read with it.
+    for log in (".wal", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + log).unlink(missing_ok=True)
+    put_in_place(new, path)

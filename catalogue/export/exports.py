@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.export import ducklake, ducklake_attach, ducklake_database
+from catalogue.export.ducklake import export_lake
+from catalogue.export.ducklake_sql import LAKE_NAME, data_path
+from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
@@ -31,16 +33,16 @@ class Exported(ReprMixin):
 
     place: str
     crawls: tuple[str, ...]
-    """Crawls, newest first."""
+    """The crawls, newest first."""
     files: int
     missing: tuple[str, ...]
-    """What was not harvested of these crawls, in sentences."""
+    """Sentences about what was not harvested."""
     lists: int = 0
     """Lists of blocks of the CDX index, in a snapshot."""
 
     @property
     def complete(self) -> bool:
-        """Whether all files of the stored subsets of these crawls were exported."""
+        """Whether all files of the stored subsets were exported."""
         return not self.missing
 
     def _line(self) -> str:
@@ -54,13 +56,12 @@ class Exported(ReprMixin):
 def export_ducklake(
     session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
 ) -> Exported:
-    if backend not in {None, *ducklake_database.BACKENDS}:
-        message = f"unknown backend {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
-        raise QueryError(message)
-    place = Path(path) if path is not None else session.data / ducklake_attach.LAKE_NAME
+    if backend not in {None, *BACKENDS}:
+        raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
+    place = Path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
-    where = ducklake_attach.data_path(session.settings.source)
-    ducklake.export_lake(place, files, missing, data_path=where, backend=backend)
+    where = data_path(session.settings.source)
+    export_lake(place, files, missing, data_path=where, backend=backend)
     return Exported(str(place), chosen, len(files), missing)
 
 
@@ -136,8 +137,7 @@ def _stored_files(
     ``with_lists`` also selects crawls of which only the list of blocks is stored.
     """
     if session.dataset != COMMON_CRAWL:
-        message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
-        raise QueryError(message)
+        raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown = session.metadata()
     stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
     chosen = tuple(select_stored(session, crawls, stored))
@@ -148,18 +148,15 @@ def _stored_files(
 
 
 def _location(session: Session, given: str | None) -> str:
-    """Return the address of the files, with a slash at its end."""
     place = given or session.settings.source
     address(place)  # the table will contain it
     if "://" not in place:
         if given:
-            message = f"invalid address {given!r}; use one such as s3a://commoncrawl/"
-            raise QueryError(message)
+            raise QueryError(f"invalid address {given!r}; use one such as s3a://commoncrawl/")
         place = f"file://{Path(place).resolve().as_posix()}"
     return place.rstrip("/") + "/"
 
 
 def _need_pyiceberg() -> None:
     if find_spec("pyiceberg") is None:
-        message = f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}"
-        raise QueryError(message)
+        raise QueryError(f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}")

@@ -1,4 +1,4 @@
-"""Write a snapshot of an Iceberg table over index files, from what is stored; no file is opened.
+"""Write a snapshot of an Iceberg table over index files; no file is opened.
 
 The folder has the layout of Iceberg's HadoopTables, so that every engine can read it by its path:
 ``metadata/vN.metadata.json`` and, for engines that list no folders, ``metadata/version-hint.text`` with N. A version
@@ -36,13 +36,23 @@ from pyiceberg.table.update import (
 
 from catalogue.atomic_files import make_folder, named, sync, whole_file
 from catalogue.errors import QueryError
-from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, has_live_files, parse_manifest_path
-from catalogue.export.iceberg_schema import order_of, partitions_of, properties_of, schema_of
+from catalogue.export.iceberg_manifests import (
+    CODEC,
+    FORMAT,
+    Writing,
+    entries_of,
+    has_live_files,
+    order_of,
+    parse_manifest_path,
+    partitions_of,
+    properties_of,
+    schema_of,
+)
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.store.locks import locked
 
 MISSING = "catalogue.missing"
-"""Property of the table and of a snapshot's summary: what is missing, as a JSON array of sentences."""
+"""Property of the table and of a snapshot's summary: a JSON array of sentences."""
 
 _LOCK = ".export.lock"
 _OURS = re.compile(
@@ -60,7 +70,7 @@ class _Before:
 
     metadata: TableMetadata
     manifests: dict[str, tuple[str, ManifestFile]]
-    """Paths and manifests by crawl; see ``Writing.digest``."""
+    """Digests and manifests by crawl; see ``Writing.digest``."""
 
 
 class TableFolder:
@@ -72,12 +82,11 @@ class TableFolder:
 
     @property
     def address(self) -> str:
-        """The address, without a slash at its end and without escapes, as Hadoop and pyiceberg use it."""
+        """The address as Hadoop and pyiceberg use it, without a slash at its end and without escapes."""
         return f"file://{self.path.absolute().as_posix()}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Create the folder if needed, and lock it."""
         self.check()
         make_folder(self.metadata)
         with locked(self.path / _LOCK, self.path), named(self.path):
@@ -92,11 +101,12 @@ class TableFolder:
             if not others and self.metadata.is_dir():
                 others = [file.name for file in self.metadata.iterdir() if not _OURS.fullmatch(file.name)]
         if others or (self.path.exists() and not self.path.is_dir()):
-            message = f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
-            raise QueryError(message)
+            raise QueryError(
+                f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
+            )
 
     def version(self) -> int:
-        """Return the newest version, 0 if there is none; the hint is outdated if a process was killed."""
+        """Return the newest version, 0 if there is none; the hint of a killed process is outdated."""
         try:
             number = int((self.metadata / "version-hint.text").read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -116,7 +126,7 @@ class TableFolder:
         self.hint(version)
 
     def hint(self, version: int) -> None:
-        """Write the number of the newest version, unless it is written already."""
+        """Write the number of the newest version."""
         file = self.metadata / "version-hint.text"
         if not file.exists() or file.read_text(encoding="ascii", errors="replace") != str(version):
             self._write(file, str(version))
@@ -129,25 +139,23 @@ class TableFolder:
 def check_address(address: str) -> None:
     """Check that readers will not cut an address."""
     if found := _CUT.search(address):
-        message = f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
-        raise QueryError(message)
+        raise QueryError(
+            f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
+        )
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Write a table of these files, or a new version of an existing one; returns its metadata file.
+    """Write a table of these files, or a new version of an existing one; return its metadata file.
 
-    Manifests of unchanged crawls are used again. Without changes nothing is written.
-
-    Files of a crawl are neighbours; ``location`` is their address, with a slash at its end; ``missing`` says in
-    sentences what was not harvested.
+    Manifests of unchanged crawls are used again. Without changes nothing is written. Files of a crawl are neighbours;
+    ``location`` is their address, with a slash at its end; ``missing`` says what was not harvested.
 
     Raises:
         QueryError: if there are no files, or the folder has other files.
         StoreLocked: if another process writes to it.
     """
     if not files:
-        message = "these crawls have no stored files, and a table needs one; see: catalogue status"
-        raise QueryError(message)
+        raise QueryError("these crawls have no stored files, and a table needs one; see: catalogue status")
     folder = TableFolder(path)
     with folder.writing():
         io = PyArrowFileIO()
@@ -167,15 +175,13 @@ def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
     try:
         metadata = TableMetadataUtil.parse_raw(file.read_text(encoding="utf-8"))
     except (ValueError, ValidationError) as error:
-        message = f"{file} is damaged; choose another path, or an empty folder"
-        raise QueryError(message) from error
+        raise QueryError(f"{file} is damaged; choose another path, or an empty folder") from error
     snapshot = metadata.current_snapshot()
     if metadata.location != folder.address or snapshot is None:
-        message = (
+        raise QueryError(
             f"{folder.path} was written as {metadata.location}, and its addresses are absolute; "
             "choose another path, or an empty folder"
         )
-        raise QueryError(message)
     manifests = (each for each in snapshot.manifests(io) if has_live_files(each))
     return _Before(
         metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [parse_manifest_path(each)]}
@@ -191,13 +197,15 @@ def _next(
     missing: Sequence[str],
     io: FileIO,
 ) -> TableMetadata | None:
-    """Write the manifests of a new version; returns its metadata, None if nothing has changed."""
+    """Write the manifests of a new version; return its metadata, None if nothing has changed."""
     there = before.metadata if before else None
     older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
     schema = schema_of(files, older, there.last_column_id if there else 0)
     mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
     properties = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
-    metadata = there or _new(folder, schema)
+    format_version = {TableProperties.FORMAT_VERSION: str(FORMAT)}
+    parts, order = partitions_of(schema), order_of(schema)
+    metadata = there or new_table_metadata(schema, parts, order, folder.address, format_version)
     updates: list[TableUpdate] = []
     if schema.fields != metadata.schema().fields:
         schema = Schema(*schema.fields, schema_id=max(each.schema_id for each in metadata.schemas) + 1)
@@ -223,15 +231,9 @@ def _next(
     return update_table_metadata(metadata, tuple(updates), metadata_location=address)
 
 
-def _new(folder: TableFolder, schema: Schema) -> TableMetadata:
-    properties = {TableProperties.FORMAT_VERSION: str(FORMAT)}
-    return new_table_metadata(schema, partitions_of(schema), order_of(schema), folder.address, properties)
-
-
 def _manifests(
     writing: Writing, before: _Before | None, files: Sequence[LakeFile]
 ) -> tuple[list[ManifestFile], Operation | None]:
-    """Write the changed manifests; returns all, and the operation, None without changes."""
     left = dict(before.manifests) if before else {}
     manifests, added, changed = [], False, False
     for crawl, group in groupby(files, key=lambda file: file.crawl):
@@ -256,7 +258,6 @@ def _snapshot(
     files: Sequence[LakeFile],
     missing: Sequence[str],
 ) -> Snapshot:
-    """Write the manifest list of a snapshot."""
     parent = metadata.current_snapshot()
     number = 1 + ((parent.sequence_number or 0) if parent else 0)
     address = f"{writing.folder}snap-{writing.snapshot}.avro"

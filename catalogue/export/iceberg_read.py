@@ -1,4 +1,4 @@
-"""An Iceberg table for pyiceberg: footers come from the store, data from the session's source in the stored version."""
+"""An Iceberg table for pyiceberg: footers come from the store, data from the source in the stored version."""
 
 import io
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pyiceberg.table import DataScan, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from catalogue.commoncrawl.columns import PATH_COLUMNS
+from catalogue.commoncrawl.indexes import PATH_COLUMNS
 from catalogue.errors import StoreLocked
 from catalogue.parquet.footer import with_trailer
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -28,7 +28,6 @@ class IcebergTable(StaticTable):
 
     @classmethod
     def at(cls, metadata: Path, io: FileIO) -> "IcebergTable":
-        """Return the table of a metadata file; ``io`` reads its files."""
         address = f"file://{metadata.absolute().as_posix()}"
         document = TableMetadataUtil.parse_raw(metadata.read_text(encoding="utf-8"))
         return cls(("catalogue", "index"), document, address, io, NoopCatalog("catalogue"))
@@ -41,8 +40,8 @@ class IcebergTable(StaticTable):
 class IndexScan(DataScan):
     """A scan that reads the partition columns of its filter, and drops them if they are not selected.
 
-    pyiceberg 0.12 fills partition columns only if they are selected; else they are null, and a filter on them silently
-    finds nothing (apache/iceberg-python, _get_column_projection_values).
+    pyiceberg 0.12 fills partition columns only if they are selected; otherwise a filter on them silently finds nothing
+    (apache/iceberg-python, _get_column_projection_values).
     """
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
@@ -63,7 +62,6 @@ class IndexScan(DataScan):
 
     @property
     def _wider(self) -> "IndexScan":
-        """This scan, with the partition columns of its filter selected."""
         schema = self.table_metadata.schema()
         named: Any = extract_field_ids(bind(schema, self.row_filter, case_sensitive=self.case_sensitive))
         columns = {schema.find_field(number).name for number in named}
@@ -72,10 +70,10 @@ class IndexScan(DataScan):
 
 
 class StoredFiles:
-    """Finds stored files by their address. Safe to use from many threads."""
+    """Finds stored files by their address, for many threads."""
 
     def __init__(self, store: Store, source: Source, location: str) -> None:
-        """Set the store, the source, and the address of the files in the table, with a slash at its end."""
+        """Prepare; ``location`` is the address of the files in the table, with a slash at its end."""
         self._store = store
         self._source = source
         self._location = location
@@ -99,8 +97,7 @@ class StoredFiles:
         if state != self._state:
             same_store = state.partition(":")[0] == self._state.partition(":")[0]
             if stored is None or not same_store or self._rows_now.get(path) != self._rows.get(path):
-                message = f"{path} has been harvested again or deleted; open the table again"
-                raise StoreLocked(message)
+                raise StoreLocked(f"{path} has been harvested again or deleted; open the table again")
         return (path, stored) if stored else None
 
     def open(self, path: str, stored: StoredFile) -> "_Stream":
@@ -110,7 +107,7 @@ class StoredFiles:
 
 
 class FooterIO(PyArrowFileIO):
-    """Reads stored data files from the source; pyiceberg reads all others, such as metadata."""
+    """Reads stored data files from the source; pyiceberg reads all others."""
 
     def __init__(self, properties: Properties = EMPTY_DICT, *, files: StoredFiles) -> None:
         super().__init__(properties)
@@ -130,11 +127,9 @@ class _Input(InputFile):
         return self._stored.size
 
     def exists(self) -> bool:
-        """Return True: the file existed when its footer was harvested; a check would cost a request."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        """Open the file without a request."""
         return self._files.open(self._path, self._stored)
 
 
@@ -164,10 +159,7 @@ class _Stream(io.RawIOBase):
         return self._place
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read bytes from the current position.
-
-        Arrow first reads the last 64 KiB and uses only the footer; it gets zeros for the data before it.
-        """
+        """Read bytes; Arrow first reads the last 64 KiB, of which it uses only the footer, and gets zeros before it."""
         requested = self._size if size is None or size < 0 else self._place + size
         start, end = self._place, min(requested, self._size)
         self._place = max(start, end)

@@ -24,7 +24,7 @@ from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed_files, note_requested, stored_paths
-from catalogue.tables.footer_rows import FooterRows
+from catalogue.tables.make_table import FooterRows
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 3 << 20, 5.0
 _DECODED = 1000

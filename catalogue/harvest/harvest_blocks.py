@@ -38,8 +38,7 @@ from catalogue.progress import Progress
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import map_in_order
-from catalogue.source.retry import PoliteSource
-from catalogue.source.suffix import get_tail
+from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_blocks import LISTS, blocks_folder, list_file
 from catalogue.store.stored_file import StoredFile

@@ -11,13 +11,12 @@ from catalogue.commoncrawl.crawls import STORED, SUBSETS, parse_crawl_words, pla
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
-from catalogue.crawl_list import crawl_list, update_crawl_list
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.file_lists import fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.progress import Progress
-from catalogue.selection import select_stored, several, with_stored
+from catalogue.selection import crawl_list, select_stored, several, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_blocks import crawls_with_blocks, forget_list
 from catalogue.store.stored_lists import (
@@ -29,7 +28,7 @@ from catalogue.store.stored_lists import (
     stored_paths,
 )
 from catalogue.surt import Keys
-from catalogue.tables.footer_rows import FooterRows
+from catalogue.tables.make_table import FooterRows
 from catalogue.tables.tables_state import TABLES_FOLDER
 
 BOTH = "both"

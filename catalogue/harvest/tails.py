@@ -13,12 +13,11 @@ from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, foo
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.source.retry import PoliteSource
-from catalogue.source.suffix import get_tail
+from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, encode, encode_indexes, version_of
 from catalogue.store.stored_lists import stored_response
-from catalogue.tables.footer_rows import FooterRows, rows_of_footer
+from catalogue.tables.make_table import FooterRows, rows_of_footer
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than nearly every footer."""

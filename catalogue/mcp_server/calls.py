@@ -2,12 +2,11 @@
 
 import asyncio
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 
@@ -15,6 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, LimitReached, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.mcp_server.answers import CallCost
+from catalogue.resource_limits import RecentValues
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit
@@ -38,23 +38,6 @@ class CallFailed(Exception):
         super().__init__(str(reason))
         self.reason = reason
         self.cost = cost
-
-
-class RecentValues(Generic[T]):
-    """The latest few values."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        return self._values.get(key)
-
-    def put(self, key: Hashable, value: T) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        while len(self._values) > self._most:
-            self._values.popitem(last=False)
 
 
 class Call:

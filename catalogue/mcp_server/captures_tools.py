@@ -43,8 +43,8 @@ _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {
 
 def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
     """List crawls; the list is fetched if it is older than a day and requests are left."""
-    from catalogue.crawl_list import crawl_list  # noqa: PLC0415 - a call imports what it needs
     from catalogue.reports import crawl_rows  # noqa: PLC0415
+    from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
     from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
 
     session = call.session

@@ -1,7 +1,7 @@
 """Build the metadata database from the tables and the store."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,24 +9,27 @@ from typing import Any
 
 import duckdb
 
+from catalogue.atomic_files import create
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
-from catalogue.errors import StoreDamaged
-from catalogue.metadata_db.column_chunk_rows import show_column_chunks
-from catalogue.metadata_db.page_rows import show_pages
+from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.queries import queries_folder, statement
-from catalogue.parquet.model import kind_of
+from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
+from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
+from catalogue.store.schema import row_group_of
 from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
-from catalogue.surt import MACROS, Keys
+from catalogue.surt import MACROS, Keys, text_from
+from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.make_table import greatest_text
 from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_schema import decode_columns
-from catalogue.tables.tables_state import CrawlState
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
+_BUFFER = 1 << 20
 
 
 class Build:
@@ -42,7 +45,7 @@ class Build:
         *,
         new: bool,
     ) -> None:
-        """Prepare an update of the database in use; ``new``: it is empty; ``folder`` is for temporary files."""
+        """Prepare an update of the database in use, which is empty if ``new``; ``folder`` is for temporary files."""
         self._db = db
         self._folder = folder
         self._store = store
@@ -53,10 +56,10 @@ class Build:
             self._run("views/_tables.sql")
 
     def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
-        """Add everything new; ``made_from`` is stored in ``derived.meta``, for the other see ``refresh``."""
+        """Add everything new; ``made_from`` is stored in ``derived.meta``."""
         state = self._crawls.tables
-        rows = self._rows("SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables")
-        shown = {row[0]: row[1:] for row in rows}
+        sql = "SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables"
+        shown = {row[0]: row[1:] for row in self._db.execute(sql).fetchall()}
         crawls = {crawl: each for crawl, each in state.crawls.items() if each.checksum}
         self._replace("schemas", [_schema_row(digest, text) for digest, text in state.schemas.items()])
         for crawl in shown.keys() - crawls.keys():
@@ -69,14 +72,17 @@ class Build:
                 self._load(crawl, column_chunks=chunks)
                 indexes, last_index = "", 0
             if indexes != each.stored_indexes:
-                last_index = show_pages(
-                    self._db, self._folder, self._store, self._crawls, self._dataset, crawl, last_index
-                )
+                last_index = self._show_pages(crawl, last_index)
             row = (crawl, each.checksum, each.stored_indexes, last_index, chunks)
             tables.append(dict(zip(("crawl", "checksum", "indexes", "last_index", "column_chunks"), row, strict=True)))
         self._replace("tables", tables)
         self._replace("crawls", self._crawl_list())
-        self._replace("listed", _listed(state.crawls))
+        listed = (
+            {"crawl": crawl, "subset": subset, "files": files, "requested": subset in each.requested}
+            for crawl, each in state.crawls.items()
+            for subset, files in each.listed.items()
+        )
+        self._replace("listed", [*listed])
         self._replace("failures", self._failures())
         lists = self._block_lists()
         self._replace("block_lists", lists)
@@ -84,29 +90,23 @@ class Build:
         self._replace("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _run(self, name: str, **values: str) -> None:
-        """Run statements of ``queries/`` with values in place of ``$name``."""
         sql = statement(name, self._dataset)
         for key, value in values.items():
             sql = sql.replace(f"${key}", value)
         self._db.execute(sql)
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql).fetchall()
 
     def _delete(self, crawl: str) -> None:
         for table in _OF_CRAWL:
             self._db.execute(f"DELETE FROM derived.{table} WHERE crawl = {literal(crawl)}")  # noqa: S608
 
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
-        """Replace the files and row groups of a crawl."""
         self._delete(crawl)
         path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
         if column_chunks:
-            show_column_chunks(self._db, self._folder, self._crawls, self._dataset, crawl)
+            self._show_column_chunks(crawl)
 
     def _make_views(self, lists: list[str]) -> None:
-        """Define the views; ``blocks`` reads the files of the stored lists of blocks."""
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
         blocks = f"read_parquet([{files}])" if files else "derived.no_blocks"
@@ -130,7 +130,6 @@ class Build:
         ]
 
     def _failures(self) -> list[dict[str, Any]]:
-        """Return the files that could not be fetched or decoded."""
         noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
         failed = {path: (value.note, value.fetched_at) for path, value in noted.items()}
         for state in self._crawls.tables.crawls.values():
@@ -142,7 +141,6 @@ class Build:
         ]
 
     def _block_lists(self) -> list[dict[str, Any]]:
-        """Return the stored lists of blocks of the CDX index whose files exist."""
         crawls = crawls_with_blocks(self._store) if self._dataset == COMMON_CRAWL else []
         if crawls:
             from catalogue.cdx.block_file import block_count  # noqa: PLC0415 - imports pyarrow.compute, slowly
@@ -155,12 +153,51 @@ class Build:
         return rows
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """Replace the rows of a small table."""
         kinds = dict(self._db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
         # A literal, because DuckDB imports pandas for a parameter.
         given = f"from_json({literal(json.dumps(rows))}, {literal(json.dumps([kinds]))})"
         self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
+
+    def _show_pages(self, crawl: str, last_index: int) -> int:
+        """Replace the pages of row groups whose index was written after a row of the store.
+
+        Returns:
+            The number of the last row.
+        """
+        changed: dict[str, list[int]] = {}
+        rows = self._store.row_numbers("indexes", "" if crawl == self._dataset.name else f"crawl={crawl}/")
+        for key, row in rows.items():
+            if row > last_index and (place := row_group_of(key)):
+                changed.setdefault(place[0], []).append(place[1])
+        if changed and last_index:
+            places = ", ".join(f"({literal(path)}, {ordinal})" for path, some in changed.items() for ordinal in some)
+            self._db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
+        if changed:
+            files = (file.among(changed[file.path]) for file in self._crawls.files(crawl) if file.path in changed)
+            pages = (row for file in files for row in _page_rows(self._store, self._dataset.key, file))
+            self._load_rows("views/_load_pages.sql", pages)
+        return max(rows.values(), default=0)
+
+    def _show_column_chunks(self, crawl: str) -> None:
+        rows = (row for file in self._crawls.files(crawl) for row in _column_chunk_rows(file))
+        self._load_rows("views/_load_column_chunks.sql", rows)
+
+    def _load_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Run a statement of ``queries/`` with ``read_json`` options for the rows in place of ``$rows``.
+
+        DuckDB reads the temporary file without pandas and a part at a time.
+        """
+        path, longest = self._folder / "rows.json", 0
+        with create(path, buffering=_BUFFER) as file:
+            for row in rows:
+                line = json.dumps(row).encode() + b"\n"
+                longest = max(longest, len(line))
+                file.write(line)
+        # DuckDB's buffers have twice this size; by default 32 MB.
+        options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}"
+        self._db.execute(statement(name, self._dataset).replace("$rows", f"{literal(str(path))}, {options}"))
+        path.unlink()
 
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:
@@ -168,13 +205,59 @@ def _schema_row(digest: str, schema: str) -> dict[str, Any]:
     return {"schema": digest, "column_names": [*columns], "column_kinds": [*map(kind_of, columns.values())]}
 
 
-def _listed(crawls: Mapping[str, CrawlState]) -> list[dict[str, Any]]:
-    return [
-        {"crawl": crawl, "subset": subset, "files": files, "requested": subset in state.requested}
-        for crawl, state in crawls.items()
-        for subset, files in state.listed.items()
-    ]
-
-
 def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
+
+
+def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
+    """Yield a list for each column of the pages: DuckDB takes several times as long for a dictionary for each page."""
+    stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
+    for group in file.footer.row_groups:
+        chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
+        if chunk and (located := indexes.offset_indexes.get(key)):
+            with suppress(BadPageIndex):
+                lists = _lists(chunk, group.num_rows, located, indexes.column_index)
+                at = {"crawl": file.file.crawl, "subset": file.file.subset, "row_group": group.ordinal}
+                yield {"path": file.path, **at, **lists}
+
+
+def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
+    """Return a list of values of the pages for each column.
+
+    Raises:
+        BadPageIndex: if an index is invalid.
+    """
+    offsets = decode_offset_index(located, key, num_rows)
+    index = decode_column_index(column_index, key, offsets) if column_index else None
+    bounds = index.bounds if index else [None] * len(offsets)
+    return {
+        "first_rows": offsets.first_rows,
+        "offsets": offsets.offsets,
+        "null_counts": index and index.null_counts,
+        "min_keys": [each and text_from(each.min) for each in bounds],
+        "max_keys": [each and greatest_text(each.max) for each in bounds],
+    }
+
+
+def _column_chunk_rows(file: FileMetadata) -> Iterator[dict[str, Any]]:
+    for group in file.footer.row_groups:
+        for name, chunk in group.chunks.items():
+            is_text = chunk.column.physical_type == "BYTE_ARRAY"
+            bounds: Bounds | None = chunk.bounds if is_text else None
+            yield {
+                "path": file.path,
+                "crawl": file.file.crawl,
+                "subset": file.file.subset,
+                "row_group": group.ordinal,
+                "column_name": name,
+                "physical_type": chunk.column.physical_type,
+                "codec": chunk.codec_name,
+                "num_values": chunk.num_values,
+                "null_count": chunk.null_count,
+                "file_offset": chunk.range.start,
+                "total_compressed_size": len(chunk.range),
+                "total_uncompressed_size": chunk.total_uncompressed_size,
+                "min": bounds and bounds.min.decode(),
+                "max": bounds and bounds.max.decode(),
+                "has_page_index": bool(chunk.column_index and chunk.offset_index),
+            }

@@ -59,14 +59,14 @@ def lent() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @cache
 def _idle(_process: int) -> deque[duckdb.DuckDBPyConnection]:
-    """Return idle connections of this process; a forked process has no threads for them."""
+    """Return idle connections; a forked process has no threads for them."""
     return deque()
 
 
 def _empty() -> duckdb.DuckDBPyConnection:
     """Connect to a database in memory, to which files are attached.
 
-    Opened directly, DuckDB would return a file that the process has open already, even if it was replaced.
+    Opened directly, DuckDB would return a file that is open already, even if it was replaced.
     """
     return duckdb.connect(config={"python_enable_replacements": "false"})
 
@@ -78,23 +78,17 @@ def _show(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
-    """Attach a database read-only.
-
-    Raises:
-        StoreLocked: if another program has it open for writing.
-    """
+    """Attach a database read-only."""
     try:
         connection.execute(f"ATTACH {quoted(path)} AS {name} (READ_ONLY)")
     except duckdb.Error as error:
         busy = ("Could not set lock", "Conflicting lock", "handle conflict")  # no class tells them apart
         if not any(sign in str(error) for sign in busy):
             raise
-        message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
-        raise StoreLocked(message) from error
+        raise StoreLocked(f"{path} is open for writing elsewhere; close it there, or open it read-only") from error
 
 
 def log_of(path: Path) -> Path:
-    """Return the path of DuckDB's write-ahead log of a file."""
     return path.with_name(path.name + ".wal")
 
 
@@ -135,10 +129,9 @@ def quoted(path: Path) -> str:
     """Return a path as an SQL literal.
 
     Raises:
-        QueryError: if DuckDB cannot open a file with this name.
+        QueryError: if DuckDB cannot open such a file.
     """
     text = str(path)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # bytes that are no text
-        message = f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text"
-        raise QueryError(message)
+        raise QueryError(f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text")
     return literal(text)

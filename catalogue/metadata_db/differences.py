@@ -1,4 +1,4 @@
-"""Compare the metadata database with the store and the files of a crawl with each other, and rebuild it."""
+"""Compare the metadata database with the store, and the files of a crawl with each other."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,11 +16,10 @@ from catalogue.metadata_db.refresh import refresh
 from catalogue.store.database import Store
 
 _FEWEST = 10
-"""Minimum number of files of a crawl and subset for a conclusion."""
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
-    """Delete the database and build it from the store, with the column chunks that it had."""
+    """Delete the database and build it again, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         crawls = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
@@ -67,27 +66,25 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
 
 
 def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
-    """Yield files with a valid checksum that overlap or equal others of their crawl, with the reason."""
+    """Yield files that overlap or equal others of their crawl, with the reason."""
     with reading(path) as connection:
-        for paths in _alike(connection):
+        alike = connection.execute(
+            """
+            WITH spans AS (
+              SELECT path, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY path
+            )
+            SELECT list(path ORDER BY path) AS paths
+            FROM derived.files LEFT JOIN spans USING (path) WHERE num_rows > 0
+            GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
+            """
+        )
+        for (paths,) in alike.fetchall():
             footers = {each: file.data for each in paths if (file := store.get("files", each))}
             for each, footer in footers.items():
                 if other := next((other for other in footers if other != each and footers[other] == footer), None):
                     yield each, f"its footer equals that of {other}"
         for each, other in intruders(connection):
             yield each, f"its keys overlap those of {other}, though files of its crawl hardly overlap"
-
-
-def _alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
-    """Return groups of paths of files with equal sizes, rows and bounds."""
-    rows = connection.execute(
-        """
-        WITH spans AS (SELECT path, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY path)
-        SELECT list(path ORDER BY path) AS paths FROM derived.files LEFT JOIN spans USING (path) WHERE num_rows > 0
-        GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
-        """
-    ).fetchall()
-    return [paths for (paths,) in rows]
 
 
 class _Extent(NamedTuple):
@@ -100,7 +97,7 @@ def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]
     """Yield files that overlap another file of their crawl and subset, where hardly any do, and that file.
 
     Index files of one crawl and subset contain disjoint parts of all keys. If more than one in ten overlap, the crawl
-    is of another kind, and none is returned.
+    is of another kind.
     """
     rows = connection.execute(
         """

@@ -1,8 +1,8 @@
-"""Run a stranger's SQL over the metadata database in a process of its own, without files, network or settings.
+"""Run a stranger's SQL in a process of its own, without files, network or settings.
 
 DuckDB's limit of memory does not include the rows that a function returns, and it cannot be interrupted within a
-function: ``repeat('x', 3000000000)`` takes 6 GB and half a minute. The system limits the memory of a process, and ends
-it in time.
+function: ``repeat('x', 3000000000)`` takes 6 GB and half a minute. The system limits the memory and the time of a
+process.
 """
 
 import json
@@ -26,11 +26,9 @@ from catalogue.resource_limits import limit_resources
 
 SECONDS = 10.0
 _MEMORY = 256 << 20
-"""Bytes of DuckDB."""
 _MORE_MEMORY = 1 << 30
 """Bytes of the process in addition to those after its start."""
 _MAX_TEXT = 2000
-"""Characters of a value."""
 _SETTINGS = (
     "threads = 1",
     f"memory_limit = '{_MEMORY}B'",
@@ -56,9 +54,7 @@ class SqlRows:
     types: list[str]
     rows: list[list[Any]]
     more: bool
-    """Whether there are more rows."""
     cut: bool
-    """Whether long texts were cut."""
 
 
 def run_isolated(
@@ -78,7 +74,7 @@ def run_isolated(
         rows: most rows of the result.
         characters: most characters of the result.
         seconds: time limit.
-        started: called with a function for any thread that ends the process.
+        started: is called with a function for any thread that ends the process.
 
     Raises:
         QueryError: if it is invalid, or does more than read the database.
@@ -147,7 +143,7 @@ def main() -> None:
 
 
 def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, characters: int) -> SqlRows:
-    """Run one statement that reads; the connection cannot read anything else afterwards, either."""
+    """Run one statement that reads; the connection is confined afterwards, too."""
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
     try:

@@ -1,4 +1,4 @@
-"""Index files as table formats describe them, rows of views for snapshots, and one schema for all files.
+"""Index files as table formats describe them, and rows of views for snapshots.
 
 DuckLake and Iceberg compare text by bytes. A missing bound means unknown.
 """
@@ -42,28 +42,22 @@ class LakeFile:
     column_names: tuple[str, ...]
     """Columns in the order of the file, except crawl and subset."""
     column_kinds: tuple[str, ...]
-    """See ``catalogue.parquet.model``."""
     utc_times: bool
-    """Whether ``fetch_time`` is declared an instant. In crawls until 2021-43 it is not, but is UTC all the same."""
+    """Whether ``fetch_time`` is declared an instant. Until 2021-43 it is not, but is UTC all the same."""
     min_key: str | None
-    """Lower bound of the keys, compared by bytes; None if unknown."""
+    """Lower bound of the keys, compared by bytes."""
     max_key: str | None
-    """Upper bound; None if unknown."""
     ascending: bool
-    """Whether its rows are sorted by key."""
     row_group_offsets: tuple[int, ...]
     """Offset of each row group's first page, ascending; empty if one is unknown."""
 
 
 def unsigned_bounds(least: str, greatest: str) -> tuple[str, str] | None:
-    """Convert bounds in the order of signed bytes to bounds in the order of unsigned bytes.
+    """Convert inclusive bounds from the order of signed bytes to that of unsigned bytes; None if nothing is known.
 
     parquet-mr compared bytes as signed until 1.9 (PARQUET-686). After a common prefix with the upper bound, a byte
     outside of ASCII is less as signed and greater as unsigned. So only the bytes up to the first difference of the
     bounds are used; up to there every key is ASCII.
-
-    Returns:
-        Inclusive bounds; None if nothing is known.
     """
     if not (least.isascii() and greatest.isascii()) or least > greatest:
         return None
@@ -75,7 +69,7 @@ def unsigned_bounds(least: str, greatest: str) -> tuple[str, str] | None:
 
 
 def may_be_sorted(crawl: str) -> bool:
-    """Whether a crawl was written when rows were sorted within each file."""
+    """Return whether rows were sorted within each file when a crawl was written."""
     year, week = (int(part) if part.isdecimal() else 0 for part in (*crawl.split("-")[2:], "0", "0")[:2])
     return (year, week) >= _SORTED_SINCE
 
@@ -83,7 +77,7 @@ def may_be_sorted(crawl: str) -> bool:
 def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
     """Return one schema for all files: known columns first, then others by name, without nested ones.
 
-    Where files differ in the type of an unknown column, it has the type that can represent all values.
+    An unknown column has the type that can represent the values of all files.
     """
     kinds: dict[str, list[str]] = {}
     for names, each in dict.fromkeys((file.column_names, file.column_kinds) for file in files):
@@ -95,7 +89,6 @@ def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
 
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
-    """Return the stored files of crawls, by path."""
     schemas = connection.execute("SELECT schema, column_names, column_kinds FROM derived.schemas").fetchall()
     named = literals(crawls)
     answer = connection.execute(
@@ -135,7 +128,7 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
 
 
 def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
-    """Write the rows of a view that belong to some crawls to a Parquet file; return their number.
+    """Write the rows of a view of some crawls to a Parquet file; return their number.
 
     Raises:
         DiskFailed: if it cannot be written.
@@ -149,8 +142,9 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
         return int(connection.execute(copy).fetchall()[0][0])
     except duckdb.IOException as error:  # else it would be taken for the catalogue's
         first = (str(error).splitlines() or [""])[0]
-        message = f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
-        raise DiskFailed(message) from error
+        raise DiskFailed(
+            f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
+        ) from error
 
 
 def _lake_file(row: dict[str, Any], schemas: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:

@@ -1,7 +1,7 @@
 """Update the metadata database from the store.
 
-The new file is built next to the old one and renamed over it, so that open shells keep what they see. Its storage
-version is readable by DuckDB 1.1 and later.
+The new file is built next to the old one and renamed over it, so that open shells keep what they see. DuckDB 1.1 and
+later can read it.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from catalogue.tables.tables_state import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"
 _LAYOUT = "15"
-"""Version of the tables; a database of another version is rebuilt."""
+"""A database of another version is rebuilt."""
 
 
 @cache
@@ -38,7 +38,7 @@ def _layout() -> str:
 
 
 def _meta_of(store: Store) -> dict[str, str]:
-    """Return what ``derived.meta`` contains after a database was built from the store as it is now."""
+    """Return what ``derived.meta`` of an up-to-date database contains."""
     folder = str(store.path.parent.resolve()) if crawls_with_blocks(store) else ""
     return {"layout": _layout(), "store": store.state(), "indexes": store.index_state(), "folder": folder}
 
@@ -57,7 +57,7 @@ def refresh(
     busy_seconds: float = 600.0,
     stale: bool = False,
 ) -> None:
-    """Update the database from the tables and the store; the tables are updated first.
+    """Update the tables, and the database from them.
 
     Args:
         path: the DuckDB file.
@@ -69,7 +69,7 @@ def refresh(
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
-        StoreLocked: if another program has it open for writing, or another process updates it for too long.
+        StoreLocked: if another program has it open for writing, or updates it for too long.
     """
     requested = set(column_chunks)
     if not (requested or stale) and is_fresh(path, store):
@@ -94,7 +94,10 @@ def refresh(
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
                 Build(db, folder, store, crawls, table, new=is_new).run(made_from, requested)
-            _swap(building, path)
+            # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
+            log_of(path).unlink(missing_ok=True)
+            put_in_place(building, path)
+            path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
 @contextmanager
@@ -129,7 +132,6 @@ def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, 
 
 @contextmanager
 def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Iterator[None]:
-    """Attach the file that is being built."""
     version = f", STORAGE_VERSION '{STORAGE_VERSION}'" if is_new else ""
     # Without a log, which would be synced with each statement; DuckDB aborts the process if that fails.
     db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
@@ -141,12 +143,12 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
-    """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
+    """Return whether the database shows everything that is stored; ``indexes``: page indexes, too."""
     return _shows(_meta(path), _meta_of(store), indexes=indexes)
 
 
 def updated(path: Path, store: Store, table: Dataset, *, indexes: bool = True) -> Path:
-    """Return the path of the database after an update, if that is necessary; see ``refresh`` and ``is_fresh``."""
+    """Return the path of the database after an update, if that is necessary."""
     if not is_fresh(path, store, indexes=indexes):
         refresh(path, store, table, stale=True)
     return path
@@ -161,18 +163,10 @@ def _meta(path: Path) -> dict[str, str]:
 
 
 def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:
-    """Return the same by a connection. A log next to the file shows that it was written to."""
+    """Return the same by a connection; a log next to the file shows that it was written to."""
     if log_of(path).exists():
         return {}
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Replace the old database."""
-    # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
-    log_of(path).unlink(missing_ok=True)
-    put_in_place(new, path)
-    path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
 
 
 @contextmanager

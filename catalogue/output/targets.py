@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from catalogue.atomic_files import make_folder, put_in_place
 from catalogue.errors import OutputFailed, QueryError
 from catalogue.settings import install_command
-from catalogue.source.aws_logging import hide_credentials
+from catalogue.source.observe import hide_credentials
 
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects appear when they are complete; elsewhere a file is uploaded under a temporary name."""

@@ -12,8 +12,16 @@ from catalogue.errors import StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.searched_lines import forget_lines, save_lines, save_versions, stored_lines, stored_versions
-from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
+from catalogue.store.stored_blocks import (
+    LISTS,
+    crawls_with_blocks,
+    forget_lines,
+    list_file,
+    save_lines,
+    save_versions,
+    stored_lines,
+    stored_versions,
+)
 from catalogue.store.stored_lists import listed_crawls
 
 AnyList: TypeAlias = StoredList | ClusterSearch

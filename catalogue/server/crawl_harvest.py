@@ -11,7 +11,6 @@ from threading import Lock
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import closest_crawl, has_columnar_index, newest_first
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.crawl_list import crawl_list
 from catalogue.errors import (
     Busy,
     CatalogueError,
@@ -25,6 +24,7 @@ from catalogue.errors import (
 )
 from catalogue.progress import Progress
 from catalogue.reports import crawl_names
+from catalogue.selection import crawl_list
 
 _LIST_SECONDS = 600.0
 """Time for which the list of the source, or its failure, is remembered."""

@@ -12,17 +12,15 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 @dataclass(init=False, slots=True, order=True, unsafe_hash=True)
 class ByteRange:
-    """A range of bytes of a file; it is not changed. Plans make very many, and a frozen one takes twice as long."""
+    """A range of bytes of a file; it is not changed. A frozen class takes twice as long to make."""
 
     start: int
-    """Offset of the first byte."""
     end: int
-    """Offset after the last byte."""
+    """This offset is exclusive."""
 
     def __init__(self, start: int, end: int) -> None:
         if not 0 <= start < end:
-            message = f"invalid byte range: {start} to {end}"
-            raise ValueError(message)
+            raise ValueError(f"invalid byte range: {start} to {end}")
         self.start = start
         self.end = end
 
@@ -45,8 +43,7 @@ class SuffixRange:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            message = f"invalid suffix length: {self.length}"
-            raise ValueError(message)
+            raise ValueError(f"invalid suffix length: {self.length}")
 
     def __reduce__(self) -> tuple[type["SuffixRange"], tuple[int]]:
         return SuffixRange, (self.length,)
@@ -56,13 +53,11 @@ class FileVersion(NamedTuple):
     """The version of a file that a request expects."""
 
     size: int
-    """Bytes of the file."""
     etag: str | None
-    """The source's header; None if it sent none, or if the version is of another source."""
+    """None if the source sent none, or if the version is of another source."""
 
 
 def range_header(requested: ByteRange | SuffixRange) -> str:
-    """Return the value of a request's ``Range`` header."""
     match requested:
         case SuffixRange(length):
             return f"bytes=-{length}"
@@ -71,31 +66,27 @@ def range_header(requested: ByteRange | SuffixRange) -> str:
 
 
 def content_range(part: ByteRange, total: int) -> str:
-    """Return the ``Content-Range`` of a response with a part of a file of ``total`` bytes."""
+    """Return the ``Content-Range`` of a part of a file of ``total`` bytes."""
     return f"bytes {part.start}-{part.end - 1}/{total}"
 
 
 def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
-    """Return the range and the file size that a response's ``Content-Range`` states.
+    """Return the range and the file size of a ``Content-Range``.
 
     Raises:
-        WrongRange: if it is missing or does not have the form for a single range.
+        WrongRange: if it is missing or not of a single range.
     """
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
-        message = f"the response's Content-Range is {text and text[:200]!r}"
-        raise WrongRange(message)
+        raise WrongRange(f"the response's Content-Range is {text and text[:200]!r}")
     first, last, total = map(int, matched.groups())
     if not first <= last < total:
-        message = f"the response's Content-Range is contradictory: {text!r}"
-        raise WrongRange(message)
+        raise WrongRange(f"the response's Content-Range is contradictory: {text!r}")
     return ByteRange(first, last + 1), total
 
 
 def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
-    """Return the range of a correct response, for a file of ``total`` bytes.
-
-    A suffix longer than the file is the complete file.
+    """Return the range of a correct response; a suffix longer than the file is the complete file.
 
     Raises:
         WrongRange: if a range is not inside the file.
@@ -103,13 +94,11 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
     match requested:
         case SuffixRange(length):
             if total < 1:
-                message = "the file is empty"
-                raise WrongRange(message)
+                raise WrongRange("the file is empty")
             return ByteRange(max(0, total - length), total)
         case ByteRange(start, end):
             if end > total:
-                message = f"requested bytes {start} to {end} of a file of {total} bytes"
-                raise WrongRange(message)
+                raise WrongRange(f"requested bytes {start} to {end} of a file of {total} bytes")
             return requested
 
 
@@ -117,12 +106,12 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
     """Merge ranges of one file where one request costs less than two.
 
     Args:
-        ranges: ranges in any order; they may touch or overlap.
-        max_gap: bytes between two ranges that cost less than a request, see ``Cost.max_gap``.
-        max_length: limit of a merged range; overlapping ranges and a single longer one are not split.
+        ranges: any ranges; they may overlap.
+        max_gap: bytes that cost less than a request, see ``Cost.max_gap``.
+        max_length: limit of a merged range; overlapping ranges and longer ones are not split.
 
     Returns:
-        Disjoint ascending ranges that cover ``ranges``.
+        Disjoint ascending ranges.
     """
     merged: list[ByteRange] = []
     for current in sorted(ranges):
@@ -138,7 +127,6 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
 
 
 def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
-    """Return the parts of ``ranges`` that are in none of the other ranges."""
     left = list(ranges)
     for other in others:
         left = [

@@ -19,46 +19,46 @@ from catalogue.source.retry import PoliteSource
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
-"""A body larger than ``limit / 8`` is not cached, as it would evict too much."""
+"""A body larger than ``limit / 8`` would evict too much."""
 _VERSION = re.compile("[0-9a-f]{32}")
 _ENTRY = re.compile("(0|[1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 _TEMPORARY = re.compile(r"\.[a-z0-9_]+\.part")
-"""An entry that is being written. If the process is killed, it stays until it is evicted."""
+"""Entries that are being written; those of a killed process stay until they are evicted."""
 
 
 class RangeCache:
     """Byte ranges in a folder that threads and processes share.
 
     Each entry is a file ``<version>/<start>-<end>``: a digest, then the bytes. Entries that cannot be read or written
-    count as missing; errors of the disk are not raised.
+    count as missing.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
         """Prepare; the first call reads the folder.
 
         Args:
-            folder: created when the first range is saved, with access for the user only.
-            limit: bytes of the folder; 0 disables the cache. A process measures the folder again after it has added
-                an eighth of the limit, so each process may exceed the limit by that much.
+            folder: is created for the user only, when a range is saved.
+            limit: bytes; 0 disables the cache. Each process may exceed it by an eighth, after which it measures the
+                folder again.
         """
         self.folder = folder
         self.limit = limit
         self._lock = Lock()
         self._unmeasured = 0
-        """Bytes that may be added before the folder is measured again."""
+        """Bytes that may be added before the next measurement."""
 
     def cached_ranges(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
-        """Return the cached ranges, disjoint and ascending; damaged entries, which only ``get`` detects, included."""
+        """Return the cached ranges, disjoint and ascending; ``get`` may still find an entry damaged."""
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
     def is_cached(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bool:
-        """Return whether ``cached_ranges`` include a range; one that was saved as it is takes little time."""
+        """Return whether ``cached_ranges`` include a range, in little time for one that was saved as it is."""
         if self.limit and requested.end <= pin.size and _is_regular(self._file(url, path, pin, requested)):
             return True
         return any(requested in each for each in self.cached_ranges(url, path, pin))
 
     def get(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bytes | None:
-        """Return the bytes of a range, joined from entries; None if bytes are missing. Remove damaged entries."""
+        """Return the bytes of a range, joined from entries; None if bytes are missing."""
         if self.limit and requested.end <= pin.size:
             file = self._file(url, path, pin, requested)
             if _is_regular(file) and (whole := _read(file, len(requested))) is not None:
@@ -78,9 +78,9 @@ class RangeCache:
         return None
 
     def put(self, url: str, path: str, pin: FileVersion, start: int, body: bytes) -> None:
-        """Save bytes of a file from ``start`` on, unless they are cached or larger than an eighth of the limit.
+        """Save bytes unless they are cached or too large.
 
-        If the folder exceeds the limit, remove the least recently used entries until it has nine tenths of the limit.
+        If the folder exceeds the limit, evict the least recently used entries to nine tenths of it.
         """
         if not 0 <= start < start + len(body):
             return
@@ -99,7 +99,6 @@ class RangeCache:
                 self._evict()
 
     def can_store(self, pin: FileVersion, added: ByteRange) -> bool:
-        """Return whether a range of this version can be cached."""
         return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
 
     def _file(self, url: str, path: str, pin: FileVersion, entry: ByteRange) -> Path:
@@ -116,7 +115,6 @@ class RangeCache:
         return [entry for entry in entries if entry and entry.end <= pin.size]
 
     def size(self) -> int:
-        """Return the bytes of all entries."""
         return sum(size for _, size, _ in self._measure())
 
     def _measure(self) -> Iterator[tuple[int, int, str]]:
@@ -144,13 +142,13 @@ class RangeCache:
 
 
 class CachedSource:
-    """A source that caches ranges and requests only ranges that are not cached."""
+    """A source that requests only ranges that are not cached."""
 
     def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
         self.inner = inner
         self.cache = cache
         self._observer = observer
-        """Called with ranges that the cache has; the inner source reports its requests."""
+        """This is called with cached ranges; the inner source reports its requests."""
         self._closed = False
 
     @property
@@ -162,15 +160,13 @@ class CachedSource:
         return self.inner.connections
 
     def cached_ranges(self, path: str, pin: FileVersion) -> list[ByteRange]:
-        """Return the cached ranges of a file, disjoint and ascending."""
         return self.cache.cached_ranges(self.url, path, pin)
 
     def is_cached(self, path: str, pin: FileVersion, requested: ByteRange) -> bool:
-        """Return whether a range of a file is cached."""
         return self.cache.is_cached(self.url, path, pin, requested)
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; a fully cached range of a pinned version needs no request."""
+        """See ``Source.get``; without a pin, the response is cached for later requests."""
         if self._closed or not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
         if pin is None:  # for later requests, which name the version
@@ -205,7 +201,7 @@ class CachedSource:
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
-    """Return the fewest entries that cover a range, ascending; short ones are preferred. Empty if bytes are missing."""
+    """Return the fewest entries that cover a range, ascending; empty if bytes are missing."""
     cover: list[ByteRange] = []
     position = requested.start
     while position < requested.end:
@@ -224,7 +220,7 @@ def _parse(name: str) -> ByteRange | None:
 
 
 def _list(folder: Path, is_valid: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
-    """List the files (or folders) with valid names, without following links."""
+    """List files or folders with valid names, without following links."""
     kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
     with suppress(OSError):
         if folders or not folder.is_symlink():  # the user may have made the cache folder a link
@@ -234,7 +230,6 @@ def _list(folder: Path, is_valid: Callable[[str], object], *, folders: bool = Fa
 
 
 def _is_regular(file: Path) -> bool:
-    """Return whether a file exists, without following links."""
     with suppress(OSError):
         return stat.S_ISREG(file.lstat().st_mode) and not file.parent.is_symlink()
     return False
@@ -248,7 +243,7 @@ def _digest(file: Path, body: bytes) -> bytes:
 
 
 def _read(file: Path, length: int) -> bytes | None:
-    """Return an entry's bytes and update its time of use. If it is damaged, remove it and return None."""
+    """Return an entry's bytes and update its time of use; remove a damaged entry."""
     try:
         with file.open("rb") as opened:
             if (
@@ -266,7 +261,7 @@ def _read(file: Path, length: int) -> bytes | None:
 
 
 def _write(file: Path, *parts: bytes) -> None:
-    """Write an entry atomically. No fsync: the digest detects damage by a power cut."""
+    """Write an entry atomically; its digest replaces fsync."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
     temporary = Path(name)
     try:
@@ -280,7 +275,6 @@ def _write(file: Path, *parts: bytes) -> None:
 
 
 def _remove(file: Path) -> bool:
-    """Remove an entry and its folder if that is empty; return whether the entry is gone."""
     with suppress(OSError):
         file.unlink(missing_ok=True)
         with suppress(OSError):

@@ -1,7 +1,6 @@
 """The ``Source`` protocol, and the checks of every response.
 
-Python's HTTP and S3 clients accept some wrong responses: short bodies, other ranges, other versions of a file. So every
-response is compared with its request before its bytes are used.
+Python's HTTP and S3 clients accept some wrong responses: short bodies, other ranges, other versions of a file.
 """
 
 import re
@@ -30,12 +29,12 @@ from catalogue.formatting import without_secrets
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, parse_content_range, resolve
 
 MAX_DOCUMENT = 16 << 20
-"""Default limit in bytes for files that are read completely."""
+"""Bytes of a file that is read completely."""
 EXCERPT = 2000
-"""Bytes read of an error's body; Common Crawl names a contact there when it blocks a client."""
+"""Bytes read of an error's body, where Common Crawl names a contact when it blocks a client."""
 
 _TEXTS = ("text/html", "application/xml", "text/xml")
-"""Content types of error pages and captive portals; no index file, manifest or record has one of these."""
+"""Content types of error pages and captive portals; no file of a source has one."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
@@ -47,15 +46,12 @@ class Response:
 
     body: bytes
     start: int
-    """Offset of the first byte of the body in the file."""
+    """Offset of the body in the file."""
     total_size: int
-    """Bytes of the file."""
     etag: str | None
     last_modified: str | None
     date: str | None = field(default=None, compare=False)
-    """The ``Date`` header."""
     server: str | None = None
-    """The ``Server`` header."""
 
 
 class Source(Protocol):
@@ -63,7 +59,7 @@ class Source(Protocol):
 
     @property
     def url(self) -> str:
-        """Return the address that identifies the source, without secrets."""
+        """Return the address, without secrets."""
 
     @property
     def connections(self) -> int:
@@ -73,9 +69,9 @@ class Source(Protocol):
         """Make exactly one request.
 
         Args:
-            path: relative to the source.
-            requested: a range of the file; None for the complete file, up to ``MAX_DOCUMENT`` bytes.
-            pin: the expected version of the file; another version is an error.
+            path: is relative to the source.
+            requested: None for the complete file, up to ``MAX_DOCUMENT`` bytes.
+            pin: the expected version; another one is an error.
 
         Raises:
             SourceError: if the request fails; the message names the file.
@@ -88,10 +84,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, which checks its response."""
+    """One request, which checks its response; headers are by lower-case name."""
 
     where: str
-    """Source and path, for messages."""
     requested: RequestedRange
     pin: FileVersion | None
 
@@ -101,7 +96,6 @@ class Request:
 
     @property
     def max_length(self) -> int:
-        """Return the largest valid length of the body."""
         match self.requested:
             case None:
                 return MAX_DOCUMENT
@@ -111,13 +105,7 @@ class Request:
                 return len(requested)
 
     def refuse(self, status: int, headers: Mapping[str, str], body: str) -> CatalogueError:
-        """Return the error for a response with an unexpected status or a text as its content type.
-
-        Args:
-            status: status of the response.
-            headers: headers by lower-case name.
-            body: its beginning, decoded.
-        """
+        """Return the error for an unexpected status or content type; ``body`` is its decoded beginning."""
         message = f"{self.where} returned {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
             return Throttled(message, retry_after=_retry_after(headers))
@@ -156,13 +144,7 @@ class Request:
         return FileChanged(f"{self.where} is shorter than expected")
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
-        """Check and read a response.
-
-        Args:
-            status: status of the response.
-            headers: headers by lower-case name.
-            read: returns up to the given number of bytes of the body.
-        """
+        """Check a response and read its body; ``read`` returns up to the given number of bytes."""
         if status != self.expected_status or _is_text(headers):
             # A complete file instead of a range is not read, unless its type is that of an error page.
             excerpt = bytearray()
@@ -175,31 +157,24 @@ class Request:
         return self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
 
     def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
-        """Check the headers of a response before its body is read.
-
-        Args:
-            headers: headers by lower-case name.
+        """Check the headers before the body is read.
 
         Returns:
-            The range of the body (None for a complete file of unknown size) and the file's size (0 if unknown).
+            The range of the body (None if unknown) and the file's size (0 if unknown).
         """
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            message = f"{self.where} has Content-Encoding {encoding!r}, which was not accepted"
-            raise WrongRange(message)
+            raise WrongRange(f"{self.where} has Content-Encoding {encoding!r}, which was not accepted")
         if headers.get("content-type", "").lower().startswith("multipart/"):
-            message = f"{self.where} was sent as multipart, which was not requested"
-            raise WrongRange(message)
+            raise WrongRange(f"{self.where} was sent as multipart, which was not requested")
         length = headers.get("content-length")
         if self.requested is not None:
             return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
-            message = f"{self.where} was sent without a length, so it may be incomplete"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where} was sent without a length, so it may be incomplete")
         size = int(length or 0)
         if size > MAX_DOCUMENT:
-            message = f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted")
         self._check_pin(size or (self.pin.size if self.pin else 0), headers)
         return (ByteRange(0, size) if size else None), size
 
@@ -213,32 +188,26 @@ class Request:
                 raise self._is_shorter()
             expected = resolve(requested, total)
         except WrongRange as error:
-            message = f"{self.where}: {error}"
-            raise WrongRange(message) from error
+            raise WrongRange(f"{self.where}: {error}") from error
         if sent != expected:
-            message = (
+            raise WrongRange(
                 f"{self.where}: received bytes {sent.start} to {sent.end} instead of {expected.start} to {expected.end}"
             )
-            raise WrongRange(message)
         if length is not None and length != str(len(sent)):
-            message = f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes")
         return sent, total
 
     def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
         if self.pin and total != self.pin.size:
-            message = f"{self.where} has {total:,} bytes; expected {self.pin.size:,}"
-            raise FileChanged(message)
+            raise FileChanged(f"{self.where} has {total:,} bytes; expected {self.pin.size:,}")
         if self.pin and differ(self.pin.etag, headers.get("etag")):
-            message = f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}"
-            raise FileChanged(message)
+            raise FileChanged(f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}")
 
     def response(self, body: bytes, sent: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """Check the length of the body and return the response."""
         limit = len(sent) if sent else MAX_DOCUMENT
         if len(body) > limit or (sent and len(body) < limit):
-            message = f"{self.where}: received {len(body):,} bytes; expected {limit:,}"
-            raise WrongLength(message)
+            raise WrongLength(f"{self.where}: received {len(body):,} bytes; expected {limit:,}")
         if sent is None:
             self._check_pin(len(body), headers)
         return Response(
@@ -262,7 +231,6 @@ def _printable(value: str | None) -> str | None:
 
 
 def differ(expected: str | None, sent: str | None) -> bool:
-    """Return whether two ETags mean different bytes."""
     return is_strong(expected) and is_strong(sent) and expected != sent
 
 
@@ -271,7 +239,7 @@ def _is_text(headers: Mapping[str, str]) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return ``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date is relative to the response's ``Date``."""
+    """Return ``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date is relative to ``Date``."""
     text = headers.get("retry-after", "")
     if _LENGTH.fullmatch(text):
         return float(text)
@@ -281,6 +249,5 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _plain(body: str) -> str:
-    """Return an error page as one short line."""
     text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

@@ -23,8 +23,7 @@ class FolderSource:
         file = self._folder / path
         request = Request(f"{file}", requested, pin)
         if self._closed:
-            message = f"{self.url} was closed"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable(f"{self.url} was closed")
         try:
             # A pipe is not opened: that would block.
             is_inside = ".." not in file.parts and file.is_relative_to(self._folder)
@@ -36,13 +35,10 @@ class FolderSource:
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
             pass
         except PermissionError as error:
-            message = f"{request.where} cannot be read: {error.strerror}"
-            raise Forbidden(message) from error
+            raise Forbidden(f"{request.where} cannot be read: {error.strerror}") from error
         except OSError as error:
-            message = f"{request.where} cannot be read: {error.strerror}"
-            raise Unreachable(message) from error
-        message = f"{request.where} does not exist"
-        raise NotFound(message)
+            raise Unreachable(f"{request.where} cannot be read: {error.strerror}") from error
+        raise NotFound(f"{request.where} does not exist")
 
     def close(self) -> None:
         self._closed = True
@@ -53,7 +49,11 @@ def _read(file: BinaryIO, request: Request) -> Response:
     total = status.st_size
     headers = {"etag": f'"{total:x}-{status.st_mtime_ns:x}"', "content-length": f"{total}"}
     if request.requested is not None:
-        start, end = _resolve(request.requested, total)
+        match request.requested:  # as an HTTP server does
+            case SuffixRange(length):
+                start, end = max(0, total - length), total
+            case ByteRange(start, last):
+                end = min(last, total)
         if start >= end:
             raise request.refuse(416, {}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
@@ -62,12 +62,3 @@ def _read(file: BinaryIO, request: Request) -> Response:
         return request.response(b"", None, 0, headers)
     file.seek(sent.start)
     return request.response(file.read(len(sent)), sent, total, headers)
-
-
-def _resolve(requested: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
-    """Return start and end of the bytes that an HTTP server would send."""
-    match requested:
-        case SuffixRange(length):
-            return max(0, total - length), total
-        case ByteRange(start, end):
-            return start, min(end, total)

@@ -3,11 +3,15 @@
 import os
 import socket
 import ssl
+import time
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from threading import Condition, Event, Lock, Thread, get_ident
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,16 +32,14 @@ from catalogue.errors import (
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
 from catalogue.source.response_head import HeadResponse
-from catalogue.source.running_requests import RunningRequests
 
 _MIN_SPEED = 100_000
 """Bytes per second; a slower body is an error."""
 _FIRST_ADDRESS_SECONDS = 2.0
-"""Connect timeout for each address of a host except the last; an IPv6 address may not be reachable."""
+"""Connect timeout for each address of a host except the last: IPv6 may not be reachable."""
 _ONCE = Retry(total=False)
-"""The caller retries and counts requests."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Environment variables of requests and curl for certificates; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
+"""Variables of requests and curl; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -52,7 +54,6 @@ class Timeouts:
     """Time of a request, except that of the body by its length."""
 
     def of(self, request: Request) -> float:
-        """Return the seconds for the complete request."""
         return self.total + request.max_length / _MIN_SPEED
 
 
@@ -65,11 +66,11 @@ class HttpSource:
         Args:
             url: ends with a slash; without query or credentials.
             user_agent: the tool and a contact.
-            connections: maximum number of open connections.
-            timeouts: timeouts of every request.
+            connections: maximum of open connections.
+            timeouts: those of every request.
 
         Raises:
-            QueryError: if the environment sets unusable certificates or proxies, or the address has no valid host.
+            QueryError: if certificates, proxies or the host are not usable.
         """
         self.url = url
         self.connections = connections
@@ -80,7 +81,7 @@ class HttpSource:
         self._proxied = proxy is not None
         self._host = _address(proxy or parts)[0]
         self._target = url if proxy and parts.scheme == "http" else parts.path
-        self._running = RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
+        self._running = _RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
         self._pool = _pool(parts, proxy, connections, self._timeouts)
         of_scheme = _Connection if parts.scheme == "http" else _TlsConnection
         self._pool.ConnectionCls = partial(of_scheme, self._running)  # type: ignore[assignment] # called for each
@@ -99,7 +100,10 @@ class HttpSource:
         except CatalogueError:
             raise
         except (HTTPError, HTTPException, OSError, ValueError) as error:
-            raise self._failure(request, _cause(error)) from error
+            cause: BaseException = error
+            while isinstance(cause, HTTPError) and (inner := cause.__cause__ or cause.__context__):
+                cause = inner  # which urllib3 wrapped
+            raise self._failure(request, cause) from error
 
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
         response = self._pool.urlopen(
@@ -116,8 +120,7 @@ class HttpSource:
         def read(size: int) -> bytes:
             body = response.read(size)
             if len(body) < size and response.length_remaining:
-                message = "the connection was closed before the end of the response"
-                raise ConnectionError(message)
+                raise ConnectionError("the connection was closed before the end of the response")
             return body
 
         try:
@@ -144,12 +147,107 @@ class HttpSource:
         self._pool.close()
 
 
+@dataclass(slots=True)
+class _RunningRequest:
+    deadline: float
+    connected: socket.socket | None = None
+    is_late: bool = False
+
+    def end(self) -> None:
+        if self.connected:
+            with suppress(OSError):
+                self.connected.shutdown(socket.SHUT_RDWR)
+
+
+class _RunningRequests:
+    """The running requests of a source, each in its thread, of a limited number.
+
+    A socket has a timeout for silence, which a server avoids by a byte a second. So a thread shuts down the sockets of
+    late requests, which then fail in their own threads.
+    """
+
+    def __init__(self, url: str, most: int, *, check_seconds: float) -> None:
+        self._url = url
+        self._check_seconds = check_seconds
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._freed = Condition(self._lock)
+        self._free = most
+        self._running: dict[int, _RunningRequest] = {}
+        self._watch: Thread | None = None
+        self._closed = Event()
+
+    @contextmanager
+    def request(self, seconds: float) -> Iterator[None]:
+        """Run one request in a block; wait until it may start.
+
+        Raises:
+            SourceUnavailable: if the source is closed, or belongs to another process.
+            TimeoutError: if the block takes longer than ``seconds``.
+        """
+        if self._process != os.getpid():  # lock and sockets belong to the parent process
+            raise SourceUnavailable(f"{self._url} was opened by another process; open it again in this one")
+        run = self._start(seconds)
+        try:
+            yield
+        except Exception as error:
+            if self._closed.is_set():
+                raise SourceUnavailable(f"{self._url} was closed during a request") from error
+            if run.is_late:
+                raise TimeoutError("the response took too long") from error
+            raise
+        finally:
+            with self._lock:
+                del self._running[get_ident()]
+                self._free += 1
+                self._freed.notify()
+
+    def _start(self, seconds: float) -> _RunningRequest:
+        with self._lock:
+            while not self._free and not self._closed.is_set():
+                self._freed.wait()
+            if self._closed.is_set():
+                raise SourceUnavailable(f"{self._url} was closed")
+            self._free -= 1
+            if self._watch is None:
+                self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
+                self._watch.start()
+            run = self._running[get_ident()] = _RunningRequest(time.monotonic() + seconds)
+            return run
+
+    def use(self, connected: socket.socket) -> None:
+        """Record the socket of this thread's request."""
+        with self._lock:
+            run = self._running[get_ident()]
+            run.connected = getattr(connected, "socket", connected)  # urllib3's object for TLS within TLS has it
+            if self._closed.is_set():
+                run.end()
+
+    def _end_late(self) -> None:
+        while not self._closed.wait(self._check_seconds):
+            with self._lock:
+                now = time.monotonic()
+                for run in self._running.values():
+                    if run.deadline <= now:
+                        run.is_late = True
+                        run.end()
+
+    def close(self) -> None:
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._closed.set()
+            for run in self._running.values():
+                run.end()
+            self._freed.notify_all()
+
+
 class _Connection(HTTPConnection):
-    """A connection whose running request can be ended by another thread."""
+    """A connection whose running request another thread can end."""
 
     response_class = HeadResponse
 
-    def __init__(self, running: RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, running: _RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
         self._running = running
 
@@ -198,15 +296,12 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
         options["proxy_ssl_context"] = _trusted()
     name, proxy_port = _address(proxy)
     proxy_url = f"{proxy.scheme}://{f'[{name}]' if ':' in name else name}:{proxy_port}/"
-    manager = ProxyManager(proxy_url, proxy_headers=_authorization(proxy), **options)
+    headers = {}
+    if proxy.username is not None:
+        secret = b64encode(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()).decode()
+        headers = {"Proxy-Authorization": f"Basic {secret}"}
+    manager = ProxyManager(proxy_url, proxy_headers=headers, **options)
     return manager.connection_from_host(host, port, parts.scheme)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the error that urllib3 wrapped."""
-    while isinstance(error, HTTPError) and (inner := error.__cause__ or error.__context__):
-        error = inner
-    return error
 
 
 def name_not_resolved(host: str) -> NameNotResolved:
@@ -217,22 +312,18 @@ def name_not_resolved(host: str) -> NameNotResolved:
 
 
 def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error for a failed request. It names only the type of the cause: messages may contain headers."""
+    """Return the error with the type of its cause alone: messages may contain headers."""
     return Unreachable(f"{where}: no usable response ({type(error).__name__})")
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
-    """Return host and port.
-
-    Raises:
-        QueryError: if the host is not valid.
-    """
     try:
         name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
         return name, parts.port or _PORTS[parts.scheme]
     except ValueError as error:
-        message = f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
+        ) from error
 
 
 def _trusted() -> ssl.SSLContext:
@@ -243,27 +334,19 @@ def _trusted() -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:
-        message = f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
-        raise QueryError(message) from error
+        raise QueryError(
+            f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
+        ) from error
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    """Return the environment's proxy for an address."""
     name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
     if not name:
         return None
     proxy = urlsplit(name if "://" in name else f"http://{name}")
     if proxy.scheme not in _PORTS:
-        message = (
+        raise QueryError(
             f"the environment sets a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "
             "only http and https proxies are supported"
         )
-        raise QueryError(message)
     return proxy
-
-
-def _authorization(proxy: SplitResult) -> dict[str, str]:
-    if proxy.username is None:
-        return {}
-    secret = b64encode(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()).decode()
-    return {"Proxy-Authorization": f"Basic {secret}"}

@@ -1,5 +1,6 @@
-"""Observe each request, with what it is for, and limit their number."""
+"""Observe requests, limit their number, and keep credentials out of logs."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,27 +20,28 @@ _REASONS = (
     ("cluster.idx", "list of blocks"),
     (".parquet", "footer"),
 )
-"""What a file is read for, by the end of its path, unless the caller says it."""
+"""What a file is read for, by the end of its path."""
 _FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
 """The same by its start; other files are archives."""
+
+_AWS_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
+"""Their debug messages contain keys and session tokens."""
 
 _reason: ContextVar[str] = ContextVar("reason", default="")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One request, or one range that the cache has."""
+    """One request, or one range of the cache."""
 
     source: str
-    """Address of the source."""
     path: str
     requested: RequestedRange
     reason: str
-    """What it is for, such as ``footer`` or ``pages of url``."""
+    """The purpose, such as ``footer`` or ``pages of url``."""
     seconds: float
-    """Duration, except waits for the rate limit."""
+    """Duration, without waits for the rate limit."""
     response: Response | None = None
-    """None if it failed."""
     error: str = ""
     cached: bool = False
 
@@ -49,7 +51,7 @@ class RequestEvent:
 
     @property
     def range(self) -> str:
-        """First and last byte, ``-N`` for the last N bytes, or nothing for the complete file."""
+        """Return first and last byte, or ``last N``, or ``complete``."""
         if self.response and self.requested is not None:
             start = self.response.start
             return f"{start:,} to {start + self.bytes - 1:,}"
@@ -64,7 +66,7 @@ class RequestEvent:
 
 
 Observer: TypeAlias = Callable[[RequestEvent], None]
-"""Called after each request, in the thread that made it."""
+"""It is called after each request, in the thread that made it."""
 
 
 @contextmanager
@@ -78,11 +80,14 @@ def requests_for(reason: str) -> Iterator[None]:
 
 
 class RequestObservation:
-    """Reports one request to an observer when it has ended."""
+    """Reports one request when it has ended."""
 
     def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:
         self._observer = observer
-        self._request = (source, path, requested, _reason.get() or _usual_reason(path))
+        by_end = (reason for end, reason in _REASONS if path.endswith(end))
+        by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
+        reason = _reason.get() or next(by_end, None) or next(by_start, "record")
+        self._request = (source, path, requested, reason)
         self._start = perf_counter()
 
     def succeeded(self, response: Response, *, cached: bool = False) -> None:
@@ -92,14 +97,8 @@ class RequestObservation:
         self._observer(RequestEvent(*self._request, perf_counter() - self._start, error=str(error)))
 
 
-def _usual_reason(path: str) -> str:
-    by_end = (reason for end, reason in _REASONS if path.endswith(end))
-    by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
-    return next(by_end, None) or next(by_start, "record")
-
-
 class RequestLimit:
-    """A number of requests that several sources share; for any thread."""
+    """A number of requests that several sources and threads share."""
 
     def __init__(self, requests: int) -> None:
         self.most = requests
@@ -130,3 +129,13 @@ class RequestLimit:
             if self.used >= self.most:
                 raise LimitReached(f"the limit of {plural(self.most, 'request')} is reached")
             self.used += 1
+
+
+def hide_credentials() -> None:
+    """Keep credentials of the AWS SDK out of logs."""
+    for name in _AWS_LOGGERS:
+        logging.getLogger(name).addFilter(_is_above_debug)
+
+
+def _is_above_debug(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG

@@ -1,4 +1,4 @@
-"""Open the source of an address, with its rate limit and retries."""
+"""Open the source of an address."""
 
 import math
 import os
@@ -10,10 +10,9 @@ from urllib.parse import SplitResult
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
 from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
-from catalogue.source.aws_logging import hide_credentials
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
-from catalogue.source.observe import Observer, RequestLimit
+from catalogue.source.observe import Observer, RequestLimit, hide_credentials
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
@@ -22,7 +21,7 @@ _ENVIRONMENT = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
 )
-"""Environment variables that change how a source is reached or trusted."""
+"""Variables that change how a source is reached or trusted."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
 
 
@@ -37,17 +36,7 @@ def open_source(
     observer: Observer | None = None,
     limit: RequestLimit | None = None,
 ) -> PoliteSource:
-    """Open an https, http or s3 address, or a folder.
-
-    Args:
-        url: the address.
-        settings: the user's; ``patience`` is the shortest pause after a throttled request.
-        clock: measures time and waits; ``SystemClock`` by default.
-        notify: see ``PoliteSource``.
-        attempts: see ``PoliteSource``.
-        max_wait: see ``PoliteSource``.
-        observer: see ``PoliteSource``.
-        limit: see ``PoliteSource``.
+    """Open an https, http or s3 address, or a folder; other arguments are those of ``PoliteSource``.
 
     Raises:
         QueryError: if the address is none of these, or an extra is not installed.
@@ -69,8 +58,7 @@ def open_source(
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
-            message = f"{url} needs s3fs; run: {install_command('s3')}"
-            raise QueryError(message) from error
+            raise QueryError(f"{url} needs s3fs; run: {install_command('s3')}") from error
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))
@@ -93,13 +81,13 @@ def environment_settings() -> dict[str, str]:
 
 
 def _open_part(value: str) -> str:
-    """Return an address without path and credentials, even if a password contains an unescaped slash."""
+    """Return an address without path and credentials, even if a password contains a slash."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
     return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:
-    """Return the AWS SDK's name for the place of its credentials; None if it finds none or is not installed.
+    """Return the AWS SDK's name for the place of its credentials, if it finds any.
 
     The SDK may send a request to the cloud's metadata service.
     """

@@ -1,8 +1,6 @@
-"""Run a function on many items in an executor, with a limited number of them at a time.
+"""Run a function on many items in an executor of the caller, a limited number at a time.
 
-``map_in_order`` yields results in the order of the items, ``map_as_completed`` as they finish. Both read items
-lazily, and cancel calls that have not started when they are closed. The caller owns the executor. ``RequestThreads``
-is one for several of them at the same time.
+Items are read lazily. Closing cancels calls that have not started.
 """
 
 import os
@@ -23,7 +21,6 @@ class RequestThreads(ThreadPoolExecutor):
     """Threads of a process that make requests until they are closed."""
 
     def __init__(self, most: int) -> None:
-        """Start threads when they are needed, ``most`` at most."""
         super().__init__(most, thread_name_prefix="request")
         self._closed = False
         self.process = os.getpid()
@@ -42,7 +39,7 @@ class RequestThreads(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
     def close(self) -> None:
-        """Accept no other calls; those that wait are made, and fail where the source is closed as well."""
+        """Accept no other calls; those that wait are still made."""
         self._closed = True
         self.shutdown(wait=False)
 
@@ -60,9 +57,9 @@ def map_in_order(
     Args:
         executor: runs the function.
         function: its first exception ends the iteration.
-        items: an iterable, read lazily.
-        limit: maximum total weight of items that run or whose results are not consumed; a heavier item runs alone.
-        weight: returns the weight of an item, such as its number of bytes.
+        items: are read lazily.
+        limit: total weight of items that run or wait to be consumed; a heavier item runs alone.
+        weight: for example a number of bytes.
     """
     pending: deque[tuple[Future[_Result], int]] = deque()
     total = 0

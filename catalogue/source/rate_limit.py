@@ -1,33 +1,162 @@
 """The rate limit of a host, shared by all processes of a user.
 
-What is known of Common Crawl's limits: "We can handle a few thousand requests per second, not millions" for all
-clients together (status.commoncrawl.org). 12 requests per second from one address were blocked after minutes, 7 were
-not in hours. A blocked client gets 403 for every file for some minutes; 503 demands a pause of at least 10 seconds.
+Common Crawl serves "a few thousand requests per second, not millions" for all clients together
+(status.commoncrawl.org). 12 requests per second from one address were blocked after minutes, 7 were not in hours. A
+blocked client gets 403 for every file for some minutes; 503 demands a pause of at least 10 seconds.
+
+The state is in a small file that is changed in place under a lock. Each request changes it twice, so the file stays
+open: a change takes about 10 microseconds.
 """
 
+import json
 import math
+import os
+import stat
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
-from catalogue.source.rate_limit_state import RateLimitState, StateFile
 
+if sys.platform != "win32":
+    import fcntl
+
+_SIZE = 512
+"""Bytes of the file: JSON, padded with spaces, so that one write replaces it."""
+_LOCK_SECONDS = 2.0
+"""Longest wait for the lock, which processes hold for microseconds."""
+_LOCK_POLL_SECONDS = 0.001
+_LOWEST_VALID_RATE = 0.001
+"""Requests per second; a lower stored rate is invalid."""
+_HORIZON = 3600.0
+"""Seconds; a time further in the future is invalid, unless a pause is longer."""
 _PROBE_TIMEOUT = 120.0
 """Seconds after which an unfinished probe counts as failed."""
 _PROBE_POLL_SECONDS = 1.0
-"""Seconds between checks whether the probe of another request is done."""
 _LOWEST_RATE = 0.5
 """Requests per second; the rate is not halved below this."""
 _RECOVERY_SECONDS = 10.0
 """Seconds without throttling after which the rate grows by 1 per second."""
 
 
+@dataclass(frozen=True, slots=True)
+class RateLimitState:
+    """The state of a host; times are those of ``Clock.now``."""
+
+    next_slot: float = 0.0
+    rate: float | None = None
+    """The rate after halving; None if it is the policy's."""
+    changed: float = 0.0
+    blocks: int = 0
+    paused_until: float = 0.0
+    probed: float | None = None
+    """Time of the request that checks whether a block is over."""
+    ignores_suffixes: bool = False
+    """Whether the host sends complete files for suffix ranges."""
+    noted: float = 0.0
+
+    def is_valid(self, now: float, longest_pause: float) -> bool:
+        """Check what a damaged file or a reboot may have made invalid."""
+        times = (self.next_slot, self.changed, self.paused_until, self.probed or 0.0)
+        ahead = now + max(_HORIZON, longest_pause)
+        return (
+            all(0 <= at <= ahead for at in times)
+            and isinstance(self.blocks, int)
+            and self.blocks >= 0
+            and 0 <= self.noted <= now  # the clock restarts with the machine
+            and (self.rate is None or self.rate >= _LOWEST_VALID_RATE)
+        )
+
+
+_NAMES = tuple(field.name for field in fields(RateLimitState))
+
+
+class StateFile:
+    """The state of one host in a file, for one thread at a time."""
+
+    def __init__(self, path: Path, longest_pause: float) -> None:
+        self._path = path
+        self._longest_pause = longest_pause
+        self._file = -1
+        self._process = os.getpid()
+        self._written: tuple[bytes, RateLimitState] = (b"", RateLimitState())
+        """The content as this process wrote it last, to save parsing it."""
+
+    def __del__(self) -> None:
+        self._close()
+
+    def change(self, change: Callable[[RateLimitState], RateLimitState], clock: Callable[[], float]) -> RateLimitState:
+        """Change the state and return the new one; ``clock`` is read under the lock, so that no time is in the future.
+
+        Raises:
+            TimeoutError: if another process holds the lock for too long; it may be suspended.
+            OSError: if the file cannot be used.
+        """
+        self._open()
+        self._lock()
+        try:
+            now = clock()
+            before = self._read(now)
+            after = change(before)
+            if after != before:
+                after = replace(after, noted=now)
+                text = json.dumps({name: getattr(after, name) for name in _NAMES}).encode().ljust(_SIZE)
+                os.pwrite(self._file, text, 0)
+                self._written = text, after
+            return after
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _open(self) -> None:
+        if self._file >= 0 and self._process == os.getpid() and os.fstat(self._file).st_nlink:
+            return
+        self._close()
+        if sys.platform == "win32":
+            raise OSError("processes do not share rate limits on Windows")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # A lock belongs to the open file, so a forked process opens its own.
+        self._process = os.getpid()
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise OSError(f"{self._path} is not a file")
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = -1
+
+    def _lock(self) -> None:
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    raise TimeoutError from error
+                time.sleep(_LOCK_POLL_SECONDS)
+            else:
+                return
+
+    def _read(self, now: float) -> RateLimitState:
+        text = os.pread(self._file, _SIZE, 0)
+        written, state = self._written
+        if text == written:
+            return state if state.noted <= now else RateLimitState()
+        with suppress(ValueError, TypeError, RecursionError):
+            state = RateLimitState(**json.loads(text))
+            if state.is_valid(now, self._longest_pause):
+                return state
+        return RateLimitState()
+
+
 class Clock(Protocol):
-    """A clock; tests pass one with which waits take no time."""
+    """A clock; in tests, waits take no time."""
 
     def now(self) -> float:
         """Return monotonic seconds, the same in all processes of the machine."""
@@ -54,8 +183,7 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         if self._stopped.wait(max(0.0, seconds)):
-            message = "the source was closed during a wait"
-            raise SourceUnavailable(message)
+            raise SourceUnavailable("the source was closed during a wait")
 
     def stop(self) -> None:
         self._stopped.set()
@@ -73,11 +201,11 @@ class Policy:
     slow_down: float = 1.0
     """Shortest pause in seconds after a throttled request; doubled each time."""
     pauses: tuple[float, ...] = (300.0, 900.0)
-    """Seconds of pause after the first block, the second and so on; a block after the last pause is an error."""
+    """Seconds of pause after each block in a row; one more block is an error."""
     refused: int = 5
     """Attempts if connections are refused; a server may be restarting."""
     never_honoured: int = 2
-    """Attempts for a range if the complete file is sent and the host has honoured no range."""
+    """Attempts for a range while the host has sent only complete files."""
 
 
 # Many machines serve these hosts. One may refuse connections or ignore ranges while others work.
@@ -86,16 +214,10 @@ S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, r
 
 
 class Limiter:
-    """Grant permission for requests to one host."""
+    """Grants permission for requests to one host."""
 
     def __init__(self, policy: Policy, *, clock: Clock, file: Path | None = None) -> None:
-        """Prepare; the file is opened at the first request.
-
-        Args:
-            policy: the host's policy.
-            clock: measures time and waits.
-            file: the state that all processes of the user share; None to share nothing.
-        """
+        """Prepare; ``file`` has the state that processes share, None to share nothing."""
         self.policy = policy
         self.clock = clock
         self._file = StateFile(file, max(policy.pauses)) if file else None
@@ -104,7 +226,6 @@ class Limiter:
 
     @property
     def rate(self) -> float | None:
-        """Return the current requests per second; None for no limit."""
         return self.rate_of(self.state)
 
     @property
@@ -112,17 +233,14 @@ class Limiter:
         return self._update(lambda state: state)
 
     def acquire(self, max_wait: float = math.inf) -> float:
-        """Wait for permission to make one request.
-
-        Args:
-            max_wait: longest wait in seconds; permission without a wait is always granted.
+        """Wait for permission to make one request; it is always granted if no wait is needed.
 
         Returns:
-            The time at which permission was granted, for ``succeeded`` and ``blocked``.
+            The time of permission, for ``succeeded`` and ``blocked``.
 
         Raises:
             Blocked: if the host has blocked this address too often in a row.
-            Throttled: at once, if the wait would be longer; no slot is used then.
+            Throttled: at once, if the wait would exceed ``max_wait``; no slot is used then.
         """
         until = self.clock.now() + max_wait
         while True:
@@ -159,7 +277,6 @@ class Limiter:
         self.clock.sleep(end - now)
 
     def _slot(self, state: RateLimitState, now: float, rate: float) -> float:
-        """Return when the next request may be sent."""
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
     def _reserve_slot(self, state: RateLimitState, now: float, until: float) -> RateLimitState:
@@ -176,7 +293,6 @@ class Limiter:
         return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
 
     def succeeded(self, acquired_at: float) -> None:
-        """Record a successful request."""
         if not self._memory.blocks and self._memory.rate is None:  # the usual case: nothing changes
             return
         now = self.clock.now()
@@ -196,18 +312,12 @@ class Limiter:
         self._update(change)
 
     def slow_down(self) -> None:
-        """Record a throttled request: halve the rate."""
+        """Halve the rate after a throttled request."""
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
     def blocked(self, acquired_at: float) -> float:
-        """Record that the host blocks this address.
-
-        Args:
-            acquired_at: when permission for the blocked request was granted; simultaneous ones count once.
-
-        Returns:
-            Seconds of pause that follow.
+        """Record a block and return the seconds of pause; simultaneous blocks count once.
 
         Raises:
             Blocked: if there were too many blocks in a row.
@@ -227,11 +337,10 @@ class Limiter:
         return pause
 
     def note_suffixes(self, *, ignored: bool) -> None:
-        """Record whether the host ignores suffix ranges, for all processes."""
+        """Record for all processes whether the host ignores suffix ranges."""
         self._update(lambda state: replace(state, ignores_suffixes=ignored))
 
     def rate_of(self, state: RateLimitState) -> float | None:
-        """Return the requests per second that a state allows; None for no limit."""
         # A process with another policy may have written a higher rate.
         return min(state.rate, self.policy.rate) if state.rate and self.policy.rate else self.policy.rate
 
@@ -265,5 +374,4 @@ class Limiter:
 
 
 def long_wait_error(reason: str, seconds: float) -> Throttled:
-    """Return the error for a wait that would exceed ``max_wait``."""
     return Throttled(f"{reason}; try again in {math.ceil(seconds)} s", retry_after=seconds)

@@ -1,7 +1,7 @@
 """The heads of HTTP responses, read for urllib3.
 
-``http.client`` parses headers with the parser of e-mail, which takes longer than everything else of a request, and
-returns informational responses other than 100 as if they were final.
+``http.client`` takes longer for headers, with the parser of e-mail, than for everything else, and returns informational
+responses other than 100 as if they were final.
 """
 
 import re
@@ -28,7 +28,7 @@ class HeadMessage(HTTPMessage):
         return [*self.fields.items()]
 
     def is_multipart(self) -> bool:
-        """Return True, so that urllib3 does not look for a payload that was not parsed."""
+        """Return True, so that urllib3 does not look for a payload."""
         return True
 
 
@@ -63,7 +63,6 @@ class HeadResponse(HTTPResponse):
 
 
 def _status(line: bytes) -> tuple[int, int]:
-    """Return the minor version of HTTP/1 and the status."""
     matched = _STATUS_LINE.fullmatch(line)
     if not matched:
         raise BadStatusLine(repr(line[:100]))
@@ -75,8 +74,7 @@ def _fields(lines: IO[bytes]) -> dict[str, str]:
     while (line := _line(lines)) not in {b"\r\n", b"\n"}:
         head.append(line)
         if len(head) > _MAX_LINES:
-            message = f"got more than {_MAX_LINES} headers"
-            raise HTTPException(message)
+            raise HTTPException(f"got more than {_MAX_LINES} headers")
     fields: dict[str, str] = {}
     for field in _FOLD.sub(" ", b"".join(head).decode("latin-1")).split("\n")[:-1]:
         name, _, value = field.partition(":")
@@ -91,6 +89,5 @@ def _line(lines: IO[bytes]) -> bytes:
         if len(line) > _MAX_LINE:
             what = "head"
             raise LineTooLong(what)
-        message = "the connection was closed before the end of a head"
-        raise RemoteDisconnected(message)
+        raise RemoteDisconnected("the connection was closed before the end of a head")
     return line

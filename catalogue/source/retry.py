@@ -10,6 +10,7 @@ from catalogue.errors import (
     Blocked,
     CatalogueError,
     ConnectionRefused,
+    FileChanged,
     NameNotResolved,
     RangeIgnored,
     SourceError,
@@ -19,7 +20,7 @@ from catalogue.errors import (
     WrongLength,
     WrongRange,
 )
-from catalogue.source.byte_ranges import FileVersion, SuffixRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
 from catalogue.source.observe import Observer, RequestLimit, RequestObservation
 from catalogue.source.rate_limit import Limiter, long_wait_error
@@ -27,21 +28,21 @@ from catalogue.source.rate_limit import Limiter, long_wait_error
 ATTEMPTS = 12
 """Requests for one range before it fails."""
 _IGNORED_ATTEMPTS = 4
-"""The same if the complete file is sent instead of the range, since a server may send much of it."""
+"""The same if the complete file is sent, since a server may send much of it."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _NOTIFY_SECONDS = 10.0
-"""Waits from this length on are reported to the user."""
+"""Longer waits are reported to the user."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
 """Share and number of throttled requests above which a host is given up."""
 _RECENT, _RECENT_FAILURES = 200, 180
 """Latest requests, and failures among them above which a host is given up."""
 _RANGELESS_FILES = 3
-"""Files for which every range was ignored, before any range was honoured, after which a host is given up."""
+"""Files without any honoured range after which a host is given up."""
 _UNAVAILABLE_SECONDS = 3600.0
-"""No requests are sent to a host for this long after it was given up."""
+"""Time without requests after a host was given up."""
 
 
 class PoliteSource:
@@ -63,13 +64,13 @@ class PoliteSource:
 
         Args:
             inner: makes the requests.
-            limiter: limits requests to the source's host.
-            notify: called with a sentence before a long wait.
+            limiter: the limit of the source's host.
+            notify: is called with a sentence before a long wait.
             jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
             attempts: requests for one range before it fails.
             max_wait: longest wait in seconds for one range.
-            observer: called after each request.
-            limit: number of requests.
+            observer: is called after each request.
+            limit: a number of requests.
         """
         self.inner = inner
         self.limiter = limiter
@@ -81,21 +82,17 @@ class PoliteSource:
         self._limit = limit
         self._lock = Lock()
         self.requests = 0
-        """Requests made so far."""
         self.bytes = 0
-        """Bytes of bodies received so far."""
         self.honoured_suffixes = False
-        """Whether the host has honoured a suffix range."""
         self._honoured_ranges = False
         self._answered = False
         """Whether the host has sent a usable response."""
         self._rangeless: set[str] = set()
-        """Files for which every range was ignored."""
         self._throttled_until = 0.0
-        """End of a pause that the host demanded and that exceeded the ``max_wait`` of a caller; later requests wait."""
+        """End of a pause that was longer than the ``max_wait`` of a caller; later requests wait."""
         self._throttled = 0
         self._uncounted = 0
-        """Requests made before the host was given up; their results no longer count."""
+        """Requests before the host was given up; they no longer count."""
         self._given_up: tuple[str, float] | None = None
         """Reason, and end of the time without requests."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
@@ -110,7 +107,7 @@ class PoliteSource:
 
     @property
     def unavailable_until(self) -> float:
-        """Time of the clock until which this process sends no requests because the host throttles or fails."""
+        """Time of the clock until which no requests are sent, because the host throttles or fails."""
         given_up = self._given_up
         return max(self._throttled_until, given_up[1] if given_up else 0.0)
 
@@ -170,7 +167,9 @@ class PoliteSource:
     def _acquire(self, until: float) -> float:
         """Wait until a request may be made, count it, and return the time for the limiter."""
         self._check_available()
-        self._wait_while_throttled(until)
+        seconds = self._throttled_until - self.limiter.clock.now()
+        if seconds > 0:
+            self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
         acquired_at = self.limiter.acquire(until - self.limiter.clock.now())
         self._check_available()  # other threads may have given up the host during the wait
         if self._limit:
@@ -195,14 +194,11 @@ class PoliteSource:
         self.inner.close()
 
     def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
-        """Raise errors for which fewer attempts are made than for others."""
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
-            message = f"{error}; is the server running?"
-            raise ConnectionRefused(message) from error
+            raise ConnectionRefused(f"{error}; is the server running?") from error
         if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
-            message = f"{error}, or run: catalogue doctor"
-            raise SourceUnavailable(message) from error
+            raise SourceUnavailable(f"{error}, or run: catalogue doctor") from error
         if isinstance(error, RangeIgnored):
             if isinstance(requested, SuffixRange):
                 raise error
@@ -232,11 +228,6 @@ class PoliteSource:
                 self._throttled_until = max(self._throttled_until, end)
         return wait
 
-    def _wait_while_throttled(self, until: float) -> None:
-        seconds = self._throttled_until - self.limiter.clock.now()
-        if seconds > 0:
-            self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
-
     def _wait(self, seconds: float, reason: SourceError, until: float) -> None:
         self._check_wait(seconds, reason, until)
         if seconds >= _NOTIFY_SECONDS:
@@ -245,14 +236,12 @@ class PoliteSource:
             self.limiter.clock.sleep(seconds)
 
     def _check_wait(self, seconds: float, reason: SourceError, until: float) -> None:
-        """Raise an error if a wait would end after ``until``."""
         if self.limiter.clock.now() + seconds > until:
             if not seconds:
                 raise reason
             raise long_wait_error(str(reason), seconds) from reason
 
     def _check_available(self) -> None:
-        """Raise an error if the host was given up in the last hour."""
         with self._lock:
             if self._given_up:
                 message, until = self._given_up
@@ -277,3 +266,32 @@ class PoliteSource:
             message = f"{self.url} {reason}; everything fetched so far is stored. Run the same command again in an hour"
             self._given_up = message, self.limiter.clock.now() + _UNAVAILABLE_SECONDS
             raise SourceUnavailable(message)
+
+
+def get_tail(source: PoliteSource, path: str, length: int) -> Response:
+    """Return the last ``length`` bytes of a file, or all of a shorter one.
+
+    CloudFront may answer a suffix range with the complete file. For such hosts, a request for the first byte tells the
+    file size, and a second one has an explicit range.
+    """
+    ignores_suffixes = source.limiter.state.ignores_suffixes
+    if not ignores_suffixes:
+        try:
+            return source.get(path, SuffixRange(length))
+        except RangeIgnored:
+            pass
+    try:
+        tail = _explicit(source, path, length)
+    except FileChanged:  # between the two requests
+        tail = _explicit(source, path, length)
+    # A host may ignore ranges of single files. It counts as ignoring suffixes only if it has honoured none, and has
+    # just honoured an explicit range of the same file.
+    if not (ignores_suffixes or source.honoured_suffixes):
+        source.limiter.note_suffixes(ignored=True)
+    return tail
+
+
+def _explicit(source: PoliteSource, path: str, length: int) -> Response:
+    first = source.get(path, ByteRange(0, 1))
+    pin = FileVersion(first.total_size, first.etag)
+    return source.get(path, ByteRange(max(0, first.total_size - length), first.total_size), pin=pin)

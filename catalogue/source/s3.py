@@ -1,6 +1,7 @@
-"""Files in S3, with the session and credentials of s3fs and the checks of this package."""
+"""Files in S3, with the session and credentials of s3fs and our checks."""
 
 import asyncio
+import os
 from io import BytesIO
 from typing import Any
 
@@ -17,13 +18,13 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from fsspec.asyn import get_loop
 
-from catalogue.errors import CatalogueError, Forbidden, Unreachable
-from catalogue.source.aws_logging import hide_credentials
-from catalogue.source.background_loop import Background
+from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
 from catalogue.source.http import Timeouts, name_not_resolved, no_answer
+from catalogue.source.observe import hide_credentials
 
 _WITHOUT_CREDENTIALS = (
     CredentialRetrievalError,
@@ -36,20 +37,9 @@ _WITHOUT_CREDENTIALS = (
 
 
 class S3Source:
-    """Files below ``s3://bucket/prefix/``.
-
-    Credentials, region, profile and endpoint come from the user's AWS settings and environment.
-    """
+    """Files below ``s3://bucket/prefix/``, with the user's AWS settings and environment."""
 
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
-        """Prepare; the first request connects.
-
-        Args:
-            url: ends with a slash.
-            user_agent: appended to that of the SDK.
-            connections: maximum number of open connections.
-            timeouts: timeouts of every request.
-        """
         hide_credentials()
         self.url = url
         self.connections = connections
@@ -69,21 +59,43 @@ class S3Source:
             skip_instance_cache=True,
         )
         self._client: Any = None
-        self._background = Background(url)
+        self._process = os.getpid()
+        self._closed = False
+        self._running: set[asyncio.Task[Any] | None] = set()
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        return self._background.run(self._get(path, requested, pin))
+        if self._process != os.getpid():  # the connections belong to the parent process
+            raise SourceUnavailable(f"{self.url} was opened by another process; open it again in this one")
+        request = Request(f"{self.url}{path}", requested, pin)
+        return asyncio.run_coroutine_threadsafe(self._get(request, path), get_loop()).result()
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
-        self._background.close(self._close_client)
+        if self._process == os.getpid():
+            asyncio.run_coroutine_threadsafe(self._close(), get_loop()).result()
 
-    async def _close_client(self) -> None:
+    async def _close(self) -> None:
+        self._closed = True
+        for task in filter(None, self._running):
+            task.cancel()
+        await asyncio.gather(*filter(None, self._running), return_exceptions=True)
         if self._client:
             await self._client.close()
 
-    async def _get(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
-        request = Request(f"{self.url}{path}", requested, pin)
+    async def _get(self, request: Request, path: str) -> Response:
+        if self._closed:
+            raise SourceUnavailable(f"{self.url} was closed")
+        task = asyncio.current_task()
+        self._running.add(task)
+        try:
+            return await self._send(request, path)
+        except asyncio.CancelledError as error:
+            raise SourceUnavailable(f"{self.url} was closed during a request") from error
+        finally:
+            self._running.discard(task)
+
+    async def _send(self, request: Request, path: str) -> Response:
+        requested, pin = request.requested, request.pin
         parameters: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
         if requested is not None:
             parameters["Range"] = range_header(requested)
@@ -98,11 +110,10 @@ class S3Source:
             code = f"<Code>{error.response.get('Error', {}).get('Code')}</Code>"
             raise request.refuse(meta.get("HTTPStatusCode", 500), meta.get("HTTPHeaders", {}), code) from error
         except _WITHOUT_CREDENTIALS as error:
-            message = (
+            raise Forbidden(
                 f"{self.url} needs AWS credentials, but there are none ({type(error).__name__}); set them up "
                 "(aws configure), or use the default source, which needs none"
-            )
-            raise Forbidden(message) from error
+            ) from error
         except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
             if isinstance(reason, CatalogueError):
@@ -158,11 +169,10 @@ async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.Client
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once: after a broken connection aiohttp would repeat it, without the rate limit."""
+    """Send a request once: aiohttp would repeat it after a broken connection, without the rate limit."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        message = "the connection broke"
-        raise aiohttp.ClientConnectionError(message) from error
+        raise aiohttp.ClientConnectionError("the connection broke") from error

@@ -1,4 +1,4 @@
-"""Share requests between threads: a thread waits for bytes that another thread is fetching."""
+"""Share requests between threads."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -15,42 +15,39 @@ from catalogue.source.observe import Observer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SharedRequest:
-    """A request that a thread is making or about to make; other threads wait for its response."""
+    """A request of one thread for whose response others wait."""
 
     range: ByteRange
     response: "Future[Response | None]" = field(default_factory=Future)
-    """None if the thread ended for another reason than an error of the source."""
+    """None if the thread ended without an error of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Where a thread gets the bytes of a range from."""
+    """Where a thread gets a range from."""
 
     cached: Sequence[ByteRange]
     own: Sequence[_SharedRequest]
-    """Requests that this thread makes."""
     others: Sequence[_SharedRequest]
-    """Requests of other threads."""
 
 
 class SharedSource(CachedSource):
     """A source for many threads that fetches each byte once, if its cache can store it.
 
     A range of a pinned version is joined from the cache, from requests of other threads, and from one request for each
-    gap. A range that cannot be cached is shared only by threads that request the same range. An error is raised in all
-    threads that wait for the request. A thread waits for others after its own requests, so there is no deadlock.
+    gap. A range that cannot be cached is shared only with equal requests. All threads that wait for a request get its
+    error. A thread waits for others after its own requests, so there is no deadlock.
     """
 
     def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
         super().__init__(inner, cache, observer)
         self._lock = Lock()
         self._running: dict[tuple[str, FileVersion], list[_SharedRequest]] = {}
-        """Requests by file and version."""
 
     def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         pieces: dict[ByteRange, bytes] = {}
         use_cache = True
-        """False after a damaged entry, which the cache lists again if it cannot remove it."""
+        """False after a damaged entry, which the cache may not be able to remove."""
         while missing := without([requested], pieces):
             with self._claim(path, pin, requested, missing, use_cache=use_cache) as claim:
                 for part in claim.cached:
@@ -112,7 +109,7 @@ class SharedSource(CachedSource):
         requests: Sequence[_SharedRequest],
         outcome: Response | CatalogueError | None,
     ) -> None:
-        """Pass the outcome of requests that have none yet to the threads that wait for it."""
+        """Pass the outcome of unfinished requests to the threads that wait for it."""
         with self._lock:
             left = [request for request in self._running.get((path, pin), []) if request not in requests]
             if left:

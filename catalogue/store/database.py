@@ -1,7 +1,7 @@
 """The store: one SQLite file of raw footers and page indexes, in sqlitedict's layout.
 
-Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``
-(without ``journal_mode``, sqlitedict changes the file). For the reason not to write with sqlitedict, see
+Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``;
+without ``journal_mode``, sqlitedict changes the file. For the reason not to write with it, see
 piskvorky/sqlitedict#108.
 """
 
@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -19,31 +19,46 @@ from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.locks import harvesting
-from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
-from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, snapshot, transaction
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, encode_indexes, label_of, version_of
+from catalogue.store.schema import (
+    COUNTERS,
+    TABLES,
+    Footprint,
+    disk_errors,
+    footprint_of,
+    index_key,
+    is_writable,
+    log_of,
+    open_to_read,
+    prepare,
+    snapshot,
+    transaction,
+    unwritable,
+)
+from catalogue.store.stored_file import (
+    DIGEST_SIZE,
+    StoredFile,
+    decode,
+    encode,
+    encode_indexes,
+    file_version_of,
+    version_of,
+)
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
-"""Maximum keys of a statement."""
 _SHORT_BUSY_SECONDS = 1.0
-"""Wait for another process before page indexes are written, which can be fetched again."""
+"""Wait for another process before writing what can be fetched again."""
 
 
 class Store:
     """An open store: one connection for all threads of a process; unusable after a fork."""
 
     def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
-        """Open a store.
-
-        Args:
-            path: the file; opened read-only if the file or its folder is not writable.
-            create: create the file and its folder if missing.
-            busy_seconds: longest wait for another process that is writing.
+        """Open a store; read-only if the file or its folder is not writable.
 
         Raises:
             NotHarvested: if there is no file.
-            StoreError: if the file is not a store, is of a newer version, or its log belongs to another file.
+            StoreError: if the file is not a store, or is of a newer version.
             DiskFailed: if the file cannot be created.
         """
         self.path = path
@@ -51,10 +66,11 @@ class Store:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
-            message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
-            raise NotHarvested(message, call="harvest('latest')")
+            raise NotHarvested(
+                f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest",
+                call="harvest('latest')",
+            )
         self.read_only = not is_writable(path)
-        """Whether writes raise an error."""
         if create and self.read_only:
             raise unwritable(path)
         with disk_errors(path):
@@ -91,10 +107,8 @@ class Store:
 
     @contextmanager
     def _exclusive_connection(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection to one thread at a time."""
         if self._process != os.getpid():  # a connection of the parent process can damage the file
-            message = f"{self.path} was opened by another process; open it again in this one"
-            raise StoreError(message)
+            raise StoreError(f"{self.path} was opened by another process; open it again in this one")
         with self._mutex, disk_errors(self.path):
             if self._footprint and self._footprint != footprint_of(self.path):
                 self._connection.close()
@@ -114,21 +128,18 @@ class Store:
         try:
             return decode(row[0])
         except StoreDamaged as error:
-            message = f"{key} in {self.path}: {error}; run: catalogue check --repair"
-            raise StoreDamaged(message) from error
+            raise StoreDamaged(f"{key} in {self.path}: {error}; run: catalogue check --repair") from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
-        """Encode values and write them; see ``put_encoded``."""
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
 
     def put_encoded(self, table: str, values: Sequence[tuple[str, bytes]]) -> None:
         """Write encoded values in one transaction.
 
-        Failures of the files, and page indexes of other versions of them, are removed.
+        Failures of the files, and page indexes of other versions, are removed.
         """
         if not all(isinstance(key, str) for key, _ in values):  # SQLite accepts NULL, which no query finds
-            message = "keys of the store must be text"
-            raise TypeError(message)
+            raise TypeError("keys of the store must be text")
         with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
@@ -149,11 +160,7 @@ class Store:
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
     def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add encoded values for keys that do not exist, in one transaction.
-
-        Returns:
-            The added keys.
-        """
+        """Add encoded values in one transaction, unless their keys exist; return the added keys."""
         added = set()
         with self._exclusive_connection() as connection, self._transaction(COUNTERS[table]):
             for key, value in rows:
@@ -165,14 +172,9 @@ class Store:
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
-        """Return the stored page indexes and bounds of row groups of a file.
+        """Return the stored page indexes and bounds of row groups of this version of a file.
 
         Damaged ones count as missing, as they can be fetched again.
-
-        Args:
-            path: path of the file.
-            row_groups: their numbers.
-            version: the stored file; page indexes of other versions are ignored.
         """
         requested = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._exclusive_connection() as connection:
@@ -186,7 +188,6 @@ class Store:
         return indexes
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
-        """Merge page indexes of a file into the stored ones; see ``add_all_indexes``."""
         self.add_all_indexes([(path, encode_indexes(indexes, version), version)])
 
     def add_all_indexes(self, added: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
@@ -221,26 +222,15 @@ class Store:
         finally:
             self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
-    def facts(self, keys: Iterable[str]) -> dict[str, StoredFile]:
-        """Return what searches found, without damaged values."""
-        found = {}
-        with self._exclusive_connection() as connection:
-            for key, value in _rows_of(connection, 'SELECT key, value FROM "facts"', keys):
-                with suppress(StoreDamaged):
-                    found[key] = decode(value)
-        return found
-
-    def add_facts(self, facts: Iterable[tuple[str, StoredFile]], *, briefly: bool = False) -> None:
+    def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
         """Store what searches found, in one transaction; a read-only store ignores it.
 
-        It can be found again, so it does not change the state of the store. With ``briefly``, another
-        process that is writing is not waited for.
+        This does not change the state of the store. Another process is waited for only briefly.
         """
         if self.read_only:
             return
-        values = ((path, encode(stored, compress_small=False)) for path, stored in facts)
-        waiting = self._short_busy_timeout() if briefly else nullcontext()
-        with self._exclusive_connection() as connection, waiting, self._transaction(None):
+        values = ((path, encode(stored)) for path, stored in facts)
+        with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
     def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:
@@ -255,15 +245,12 @@ class Store:
             with suppress(StoreDamaged):
                 before = decode(row[0]) if row else None
             if before is None:  # new, or damaged: then each page index states its version
-                others = [key for key in indexes if not self._has_version(key, stored)]
-                self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
+                for key in indexes:
+                    query = 'SELECT value FROM "indexes" WHERE key = ?'
+                    if file_version_of(self._connection.execute(query, [key]).fetchone()[0]) != stored.version:
+                        self._connection.execute('DELETE FROM "indexes" WHERE key = ?', [key])
             elif (before.version, before.data) != (stored.version, stored.data):
                 self._delete_indexes([path])
-
-    def _has_version(self, index_key: str, stored: StoredFile) -> bool:
-        (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
-        label = label_of(value)
-        return label is not None and label.version == stored.version
 
     def _delete_indexes(self, paths: Iterable[str]) -> None:
         bounds = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"
@@ -283,7 +270,7 @@ class Store:
             return int(connection.execute(f'SELECT count(*) FROM "{_valid(table)}"').fetchone()[0])  # noqa: S608
 
     def index_keys(self, path: str) -> list[str]:
-        """Return the keys, ``path#row_group``, of a file's stored page indexes."""
+        """Return the keys, ``path#row_group``, of a file's page indexes."""
         with self._exclusive_connection() as connection:
             query = 'SELECT key FROM "indexes" WHERE key > ? AND key < ?'
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
@@ -292,29 +279,26 @@ class Store:
     def row_numbers(self, table: str, containing: str = "") -> dict[str, int]:
         """Return the keys that contain a text, ascending, with the numbers of their rows.
 
-        SQLite numbers rows in the order of writes, and a replaced row gets a new number. Where numbers may be used
-        again, the store gets another identity; see ``state``.
+        SQLite numbers rows in the order of writes; a replaced row gets a new number. Where numbers may be used again,
+        the store gets another identity; see ``state``.
         """
         query = f'SELECT key, rowid FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
         with self._exclusive_connection() as connection:
             return dict(connection.execute(query, [containing]).fetchall())
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return the digests of the values of existing keys."""
         query = f"SELECT key, rowid, typeof(value) = 'blob' FROM \"{_valid(table)}\""  # noqa: S608
         versions = {}
         with self._exclusive_connection() as connection, snapshot(connection):
             for key, row, is_blob in _rows_of(connection, query, keys):
                 if not is_blob:
-                    message = f"{self.path} is damaged; run: catalogue check --repair"
-                    raise StoreDamaged(message)
+                    raise StoreDamaged(f"{self.path} is damaged; run: catalogue check --repair")
                 # substr() would read the complete value.
                 with connection.blobopen(table, "value", row, readonly=True) as value:
                     versions[key] = version_of(value.read(1 + DIGEST_SIZE))
         return versions
 
     def version(self, path: str) -> bytes | None:
-        """Return the digest of one file's value; None if it does not exist."""
         return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
@@ -323,18 +307,16 @@ class Store:
             return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
 
     def index_state(self) -> str:
-        """Return a text that changes with the stored page indexes."""
         with self._exclusive_connection() as connection:
             return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
     def problem(self) -> str | None:
-        """Return the first error of SQLite's ``quick_check``; None if there is none."""
         with self._exclusive_connection() as connection:
             texts = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
         return None if texts == ["ok"] else " ".join(" ".join(texts).split())[:300]
 
     def repair_keys(self) -> None:
-        """Make the indexes again from the rows, and delete rows whose keys are not text."""
+        """Make the indexes again, and delete rows whose keys are not text."""
         with self._exclusive_connection() as connection, self._transaction(None):
             connection.execute("REINDEX")
             for table in TABLES:
@@ -345,7 +327,6 @@ class Store:
             connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
 
     def values(self, table: str) -> Iterator[tuple[str, bytes]]:
-        """Yield keys and encoded values of a table from one snapshot."""
         with disk_errors(self.path):
             connection = open_to_read(self.path)[0]
             connection.text_factory = lambda text: text.decode(errors="replace")
@@ -353,21 +334,15 @@ class Store:
             yield from connection.execute(f'SELECT key, value FROM "{_valid(table)}"')  # noqa: S608
 
     def size(self) -> int:
-        """Return the bytes on disk, including the write-ahead log."""
         return self.path.stat().st_size + self.log_size()
 
     def log_size(self) -> int:
-        """Return the bytes of the write-ahead log, which grows while another process has a transaction open."""
+        """Return the bytes of the write-ahead log, which grows during a transaction of another process."""
         with suppress(FileNotFoundError):
             return log_of(self.path).stat().st_size
         return 0
 
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
-        """Lock the harvest of a crawl for this process.
-
-        Raises:
-            StoreLocked: if another process holds the lock.
-        """
         if self.read_only:
             raise unwritable(self.path)
         return harvesting(self.path, crawl)
@@ -379,7 +354,6 @@ class Store:
 
 
 def _rows_of(connection: sqlite3.Connection, query: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of existing keys, in any order."""
     remaining = iter(keys)
     while batch := [*islice(remaining, _AT_ONCE)]:
         yield from connection.execute(f"{query} WHERE key IN ({','.join('?' * len(batch))})", batch)

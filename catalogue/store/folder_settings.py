@@ -1,4 +1,4 @@
-"""Settings for a data folder, with the source of its files as the default."""
+"""Settings for a data folder."""
 
 import os
 from collections.abc import Callable
@@ -17,12 +17,6 @@ def settings_for(
     **options: object,
 ) -> Settings:
     """Load settings; if no source is set, use the source of the stored files.
-
-    Args:
-        data: the data folder, if the user named one.
-        dataset: name of a dataset other than Common Crawl's index.
-        notify: called with a sentence if stored files came from another source than the configured one.
-        options: other settings, see ``load_settings``.
 
     Raises:
         QueryError: if a setting is invalid.

@@ -1,4 +1,4 @@
-"""Read a few values of a store within a time limit, for shell completion and settings."""
+"""Read a few values of a store within a time limit."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from catalogue.errors import StoreDamaged
-from catalogue.store.stored_file import decode, label_of
+from catalogue.store.stored_file import decode, file_version_of
 
 _BUSY_SECONDS = 0.1
 """Longest wait for another process that is writing."""
 _TIMEOUT = 2.0
-"""Seconds for one query; the query of a crafted file may never end."""
+"""Seconds for one query, which may never end in a crafted file."""
 _CLOCK_CHECK = 10_000
 """SQLite instructions between two checks of the time."""
 
@@ -25,7 +25,7 @@ def document_names(path: Path, *, seconds: float = _TIMEOUT) -> list[str]:
 
 
 def document_ids(path: Path, name: str) -> list[str]:
-    """Return the ``id`` values of a document that is a JSON list of objects; none if there is no such document."""
+    """Return the ``id`` values of a document that is a JSON list of objects; none without it."""
     for (value,) in _rows(path, "SELECT value FROM documents WHERE key = ?", name):
         with suppress(StoreDamaged, ValueError, TypeError, KeyError, RecursionError):
             return [str(item["id"]) for item in json.loads(decode(value).data)]
@@ -35,8 +35,8 @@ def document_ids(path: Path, name: str) -> list[str]:
 def stored_sources(path: Path) -> list[str]:
     """Return the sources of the newest and of the oldest file; none if they cannot be read in time."""
     ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
-    labels = [label_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
-    return list(dict.fromkeys(label.version[0] for label in labels if label and isinstance(label.version[0], str)))
+    versions = [file_version_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
+    return list(dict.fromkeys(each[0] for each in versions if each and isinstance(each[0], str)))
 
 
 def _rows(path: Path, sql: str, *parameters: str, seconds: float = _TIMEOUT) -> list[tuple[object]]:

@@ -16,7 +16,7 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
 
     Args:
         file: the lock's file.
-        message: message of ``StoreLocked``.
+        message: that of ``StoreLocked``.
         seconds: longest wait for another process.
         output: what is locked, for the message of ``DiskFailed``; by default the file.
 
@@ -39,19 +39,12 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
 
 
 def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
-    """Lock the harvest of a crawl into a store; see ``exclusive_lock``."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):  # part of a file name
+        not_a_name = f"{crawl!r} is not the name of a crawl"
+        raise ValueError(not_a_name)
     message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
-    return exclusive_lock(path.with_name(f"{path.name}.{_lockable(crawl)}.lock"), message)
+    return exclusive_lock(path.with_name(f"{path.name}.{crawl}.lock"), message)
 
 
 def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    """Lock an output, such as a folder; see ``exclusive_lock``."""
     return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
-
-
-def _lockable(crawl: str) -> str:
-    """Check that the name of a crawl can be part of a file name, and return it."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
-        message = f"{crawl!r} is not the name of a crawl"
-        raise ValueError(message)
-    return crawl

@@ -6,12 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mounts")
-"""Linux's list of mounts (proc(5))."""
 _REMOTE = re.compile(
     r"nfs4?|cifs|smb[0-9]*|smbfs|afs|ceph|9p|lustre|gpfs|glusterfs|beegfs|davfs|ncpfs"
     r"|fuse\.(?:sshfs|s3fs|rclone|gcsfuse|goofys|glusterfs|ceph|juicefs|mount-s3|blobfuse2?|davfs2?|curlftpfs)"
 )
-"""Types of network file systems."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -22,12 +20,7 @@ def _read_mounts() -> str:
 
 
 def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
-    """Return the type of a folder's file system if it is a network file system, else None.
-
-    Args:
-        folder: need not exist.
-        read_mounts: returns the mounts, one a line.
-    """
+    """Return the type of a folder's file system, which need not exist, if it is a network file system."""
     resolved = folder.resolve()
     kind = None
     longest = -1

@@ -1,22 +1,24 @@
-"""The layout of a store's file: creation, migration and checks."""
+"""The layout of a store's file: creation, migration, checks, and reading where files cannot be written."""
 
 import errno
+import os
 import re
 import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
-"""``CCAT``, in the SQLite header."""
+"""This is ``CCAT``, in the SQLite header."""
 VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls by name; reasons of failures by path; packed page indexes by
-``index_key``; and what searches of lists of blocks found (earlier versions stored summaries of footers there, too).
+``index_key``; and what searches of lists of blocks found.
 """
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
@@ -26,16 +28,19 @@ _LAYOUT = {
     "identity": "CREATE TABLE identity (id TEXT, changes TEXT, index_changes TEXT)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
-"""The column of ``identity`` that gets a new random text with each change of a table; ``facts`` has none."""
+"""The column of ``identity`` that changes with a table, to a random text."""
 _LOG_LIMIT = 16 << 20
 """Bytes of the write-ahead log that stay on disk after a checkpoint."""
 _NOT_WRITABLE_NAMES = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _NOT_WRITABLE_CODES = (errno.EACCES, errno.EROFS)
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_NOT_WRITABLE_NAMES)
+_WAL_VERSIONS = b"\x02\x02"
+"""Versions in the header of a file in WAL mode."""
+Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Sizes and times that change with the store's files."""
 
 
 def index_key(path: str, row_group: int) -> str:
-    """Return the key of a row group's page indexes."""
     return f"{path}#{row_group}"
 
 
@@ -46,11 +51,7 @@ def row_group_of(key: str) -> tuple[str, int] | None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Create the tables of an empty file, or check and migrate existing ones.
-
-    Raises:
-        StoreError: if the file is not a store of a known version.
-    """
+    """Create the tables of an empty file, or check and migrate existing ones."""
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
     run("PRAGMA cell_size_check=ON")
@@ -67,26 +68,22 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
 
 
 def check_header(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a file is a store of a known version.
+    """Check that a file is a store.
 
     Raises:
         StoreError: if it is another file or of a newer version.
         StoreDamaged: if the version is invalid.
     """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
-        raise StoreError(message)
+        raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another --data folder")
     version = number(connection, "PRAGMA user_version")
     if version > VERSION:
-        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
-        raise StoreError(message)
+        raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
     if version < 1:
-        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair")
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:
-    """Return the single number that a query selects."""
     return int(connection.execute(query).fetchone()[0])
 
 
@@ -112,12 +109,10 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
     except Timeout:
-        message = f"another process is creating {path}; try again when it is done"
-        raise StoreLocked(message) from None
+        raise StoreLocked(f"another process is creating {path}; try again when it is done") from None
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a store of an earlier version."""
     run = connection.execute
     with transaction(connection):
         if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
@@ -137,11 +132,9 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
     run = connection.execute
     for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
         if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
-            message = f"{path} has a {kind} {table!r} that is not part of a store; it is not opened"
-            raise StoreDamaged(message)
+            raise StoreDamaged(f"{path} has a {kind} {table!r} that is not part of a store; it is not opened")
     if number(connection, "SELECT count(*) FROM identity") != 1:
-        message = f"{path} has no identity; it is not opened"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"{path} has no identity; it is not opened")
 
 
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
@@ -171,7 +164,7 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read one state in several statements, which also saves the locks of each."""
+    """Read one state in several statements, which also saves locks."""
     begins = not connection.in_transaction
     if begins:
         connection.execute("BEGIN")
@@ -188,7 +181,7 @@ def _last_rows(connection: sqlite3.Connection) -> list[int]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Convert errors of SQLite and the disk to ``StoreError`` and its subclasses."""
+    """Convert errors of SQLite and the disk to ``StoreError``."""
     try:
         yield
     except CatalogueError:  # some are OSErrors, too, and need no conversion
@@ -196,16 +189,61 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two: damaged texts
         name = getattr(error, "sqlite_errorname", "")
         if isinstance(error, sqlite3.ProgrammingError) and not name:  # raised by Python, as for a closed connection
-            message = f"{path} was closed ({error}); open the catalogue again"
-            raise StoreError(message) from error
+            raise StoreError(f"{path} was closed ({error}); open the catalogue again") from error
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            message = f"{path} is locked by another process; try again when it is done"
-            raise StoreLocked(message) from error
+            raise StoreLocked(f"{path} is locked by another process; try again when it is done") from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
             not_writable = name.startswith(_NOT_WRITABLE_NAMES) or getattr(error, "errno", None) in _NOT_WRITABLE_CODES
             hint = "its folder must be writable; " if not_writable else ""
             reason = f"{error}{room(path, error)}"
-            message = f"{path} cannot be written or read: {reason}; {hint}committed data is not lost"
-            raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}; run: catalogue check --repair"
-        raise StoreDamaged(message) from error
+            raise DiskFailed(f"{path} cannot be written or read: {reason}; {hint}committed data is not lost") from error
+        raise StoreDamaged(f"{path} is not a usable store: {error}; run: catalogue check --repair") from error
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether a file, which need not exist, and files next to it can be written."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    effective = os.access in os.supports_effective_ids
+    places = (folder, path) if path.exists() else (folder,)
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+
+
+def unwritable(path: Path) -> DiskFailed:
+    return DiskFailed(
+        f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
+    )
+
+
+def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
+    """Open a read-only connection without creating files; SQLite normally creates ``-wal`` and ``-shm`` even to read.
+
+    Returns:
+        The connection, and the footprint for which it is valid; None if SQLite itself detects changes.
+    """
+    if is_writable(path):
+        return read_only(path), None
+    log, footprint = log_of(path), footprint_of(path)
+    with path.open("rb") as file:
+        has_log = file.read(20)[18:] == _WAL_VERSIONS
+    if not has_log or (log.exists() and path.with_name(f"{path.name}-shm").exists()):
+        return read_only(path), None
+    if log.exists() and log.stat().st_size:  # left by a killed process; without locks, its index is in memory
+        connection = read_only(path, vfs="unix-none")
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        return connection, footprint
+    return read_only(path, immutable=True), footprint
+
+
+def footprint_of(path: Path) -> Footprint:
+    return tuple(_stat(file) for file in (path, log_of(path)))
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    with suppress(FileNotFoundError):
+        status = path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None

@@ -1,12 +1,11 @@
 """One stored value: bytes of a source file and their metadata, written in one transaction.
 
-It starts with a byte that no pickle starts with, since users exchange stores, and with a digest of the rest, since
-SQLite's integrity check does not detect a flipped bit in a value.
+It starts with a byte that no pickle starts with, since users exchange stores, and a digest of the rest, since SQLite's
+check does not detect a flipped bit in a value.
 """
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,12 +24,11 @@ _INVALID: tuple[type[Exception], ...] = (ValueError, TypeError, RecursionError, 
 """Errors of values that are no JSON or no compressed bytes."""
 
 DIGEST_SIZE = 16
-"""Bytes of the digest, after the first byte of a value."""
+"""Bytes of the digest, after the first byte."""
 
 _TAG = b"\x01"
 _LEVEL = 1
 """Footers take 9 % more bytes than at level 6 of zlib, and 8 % of its time with ISA-L, 40 % without."""
-_SMALL = 8 << 10
 _MAX_VALUE = 64 << 20
 
 
@@ -39,22 +37,19 @@ class StoredFile:
     """Bytes of one file of the source."""
 
     data: bytes
-    """A footer without length and magic, a complete document, or nothing for a failure."""
+    """A footer without length and magic, a document, or nothing for a failure."""
     size: int
-    """Bytes of the file in the source."""
     etag: str | None
-    """The source's header, with quotes; None if it sent none."""
+    """The source's header, with quotes."""
     last_modified: str | None
     source: str
-    """Address of the source; ETags of different sources cannot be compared."""
+    """Its address; ETags of different sources cannot be compared."""
     taken: str
     """Time of the request: ISO 8601, UTC."""
     note: str = ""
-    """The reason of a failure."""
 
     @property
     def version(self) -> tuple[str, int, str | None]:
-        """Return source, size and ETag, which identify the version of the file."""
         return self.source, self.size, self.etag
 
     @property
@@ -67,8 +62,7 @@ class StoredFile:
         try:
             return in_utc(datetime.fromisoformat(self.taken))
         except ValueError as error:
-            message = f"a value of the store is damaged: invalid time {self.taken[:50]!r}"
-            raise StoreDamaged(message) from error
+            raise StoreDamaged(f"a value of the store is damaged: invalid time {self.taken[:50]!r}") from error
 
 
 def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile:
@@ -79,30 +73,17 @@ def marker(note: str = "", *, data: bytes = b"", source: str = "") -> StoredFile
 _FIELD_TYPES = get_type_hints(StoredFile)
 
 
-def encode(stored: StoredFile, *, compress_small: bool = True) -> bytes:
-    """Encode a value for the store.
-
-    Args:
-        stored: the value.
-        compress_small: compress data of less than 8 KiB, too. Summaries take about one page of SQLite either way, and
-            are all decoded to build the metadata database, which is faster if they are not compressed.
-    """
-    large = compress_small or len(stored.data) >= _SMALL
+def encode(stored: StoredFile) -> bytes:
+    """Encode a value for the store."""
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    return _joined(
-        len(stored.data), header, fast_zlib.compress(stored.data, _LEVEL) if large else zlib.compress(stored.data, 0)
-    )
+    compressed = fast_zlib.compress(stored.data, _LEVEL)
+    body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
+    return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
 def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
-    """Encode page indexes of a file for the store, by row group."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
-
-
-def _joined(length: int, header: dict[str, object], compressed: bytes) -> bytes:
-    body = json.dumps([length, header]).encode() + b"\n" + compressed
-    return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
 def version_of(value: bytes) -> bytes:
@@ -111,31 +92,19 @@ def version_of(value: bytes) -> bytes:
 
 
 def has_valid_digest(value: object) -> bool:
-    """Verify the digest of a value."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
     body = memoryview(value)[1 + DIGEST_SIZE :]
     return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The metadata of a value."""
-
-    length: int
-    """Bytes of the data."""
-    version: tuple[str, int, str | None]
-    """See ``StoredFile.version``."""
-    note: str
-
-
-def label_of(value: object) -> Label | None:
-    """Return the metadata of a value without decompressing it; None if it is damaged."""
+def file_version_of(value: object) -> tuple[str, int, str | None] | None:
+    """Return ``StoredFile.version`` of a value without decompressing it; None if it is damaged."""
     if not isinstance(value, bytes) or not has_valid_digest(value):
         return None
     try:
-        length, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
-        return Label(length, (fields["source"], fields["size"], fields["etag"]), fields["note"])
+        _, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
+        return fields["source"], fields["size"], fields["etag"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -147,27 +116,23 @@ def decode(value: object) -> StoredFile:
         StoreDamaged: if it is damaged.
     """
     if not isinstance(value, bytes):
-        message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"a value of the store is damaged: {type(value).__name__} instead of bytes")
     if not has_valid_digest(value):
-        message = "a value of the store is damaged: its digest is wrong"
-        raise StoreDamaged(message)
+        raise StoreDamaged("a value of the store is damaged: its digest is wrong")
     # A valid digest is not a signature: the value may be crafted.
     try:
         end = value.index(b"\n", 1 + DIGEST_SIZE)
         length, fields = json.loads(value[1 + DIGEST_SIZE : end])
         data = memoryview(value)[end + 1 :]
         if not 0 <= length <= _MAX_VALUE:
-            message = f"a value of the store claims {length} bytes"
-            raise StoreDamaged(message)
+            raise StoreDamaged(f"a value of the store claims {length} bytes")
         stored = StoredFile(data=fast_zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except _INVALID as error:
-        message = f"a value of the store is damaged: {str(error)[:200]!r}"
-        raise StoreDamaged(message) from error
+        raise StoreDamaged(f"a value of the store is damaged: {str(error)[:200]!r}") from error
     if invalid := [name for name, kind in _FIELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
-        message = f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
-        raise StoreDamaged(message)
+        raise StoreDamaged(
+            f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
+        )
     if len(stored.data) != length:
-        message = f"a value of the store has {len(stored.data)} bytes instead of {length}"
-        raise StoreDamaged(message)
+        raise StoreDamaged(f"a value of the store has {len(stored.data)} bytes instead of {length}")
     return stored

@@ -28,11 +28,11 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, marker
 
 REQUESTED = "requested/"
-"""Prefix of documents ``requested/CRAWL/SUBSET``, which mean that the user requested a harvest of that subset."""
+"""Prefix of documents ``requested/CRAWL/SUBSET``: the user requested a harvest of that subset."""
 
 
 def stored_response(response: Response, source: PoliteSource, data: bytes | None = None) -> StoredFile:
-    """Return a value of the store with the body of a response, or with ``data`` derived from it."""
+    """Return a value with the body of a response, or with ``data`` derived from it."""
     return StoredFile(
         data=response.body if data is None else data,
         size=response.total_size,
@@ -43,8 +43,8 @@ def stored_response(response: Response, source: PoliteSource, data: bytes | None
     )
 
 
-def stored_crawls(store: Store, source: str | None = None) -> list[Crawl]:
-    """Return the crawls of the stored list, newest first; none if no list, or one of another source, is stored."""
+def stored_crawl_list(store: Store, source: str | None = None) -> list[Crawl]:
+    """Return the crawls of the stored list of a source, newest first; none if it is not stored."""
     with suppress(FormatError):
         if (document := stored_document(store, COLLINFO)) and source in {None, document.source}:
             return parse_collinfo(document.data)
@@ -52,12 +52,10 @@ def stored_crawls(store: Store, source: str | None = None) -> list[Crawl]:
 
 
 def listed_crawls(store: Store) -> list[str]:
-    """Return the names of the crawls of the stored list, newest first."""
-    return [crawl.id for crawl in stored_crawls(store)]
+    return [crawl.id for crawl in stored_crawl_list(store)]
 
 
 def crawl_list_age(store: Store) -> timedelta | None:
-    """Return the age of the stored list of crawls; None if none is stored."""
     with suppress(StoreDamaged):
         if document := store.get("documents", COLLINFO):
             return datetime.now(UTC) - document.fetched_at
@@ -70,13 +68,7 @@ def manifests(documents: Iterable[str]) -> dict[str, str]:
 
 
 def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
-    """Return the files in the stored manifests, or in the list of a dataset, by crawl.
-
-    Args:
-        store: the store.
-        table: the dataset.
-        documents: names of documents of which manifests are read; all by default.
-    """
+    """Return the files in the stored manifests, or in those of ``documents``, or in the list of a dataset, by crawl."""
     if table == COMMON_CRAWL:
         paths_by_crawl = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         stored = {crawl: store.get("documents", path) for crawl, path in paths_by_crawl.items()}
@@ -87,13 +79,12 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
 
 
 def stored_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
-    """Return the paths of a crawl's stored files, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
 
 
 def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
-    """Store that the subsets of these files were requested; an interrupted harvest then counts as incomplete."""
+    """Store that these subsets were requested; an interrupted harvest then counts as incomplete."""
     requested = {f"{REQUESTED}{file.crawl}/{file.subset}" for file in files}
     new = sorted(requested - {*store.keys("documents", REQUESTED)})
     if new:
@@ -101,13 +92,13 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the pairs of crawl and requested subset among names of documents."""
+    """Return crawl and requested subset of each such document."""
     parts = (key.removeprefix(REQUESTED).partition("/") for key in documents if key.startswith(REQUESTED))
     return {(crawl, subset) for crawl, _, subset in parts}
 
 
 def load_dataset(store: Store) -> Dataset | None:
-    """Return the definition of the dataset; None for Common Crawl's index, which has none."""
+    """Return the definition of the dataset; None for Common Crawl's index."""
     document = store.get("documents", DATASET_DOCUMENT)
     return dataset_from_json(document.data) if document else None
 

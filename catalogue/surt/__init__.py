@@ -14,7 +14,7 @@ from catalogue.surt.interval import (
     text_after,
     text_from,
 )
-from catalogue.surt.key import BLANKS, NEWEST, canonical_host, url_surtkeys
+from catalogue.surt.key import BLANKS, NEWEST, canonical_host, newest_key, url_surtkeys, without_surplus_slashes
 from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import (
     Keys,
@@ -24,9 +24,7 @@ from catalogue.surt.pattern import (
     parse_key_pattern,
     parse_key_patterns,
     parse_pattern,
-    without_surplus_slashes,
 )
-from catalogue.surt.url_key import url_surtkey
 
 __all__ = [
     "BLANKS",
@@ -60,3 +58,12 @@ __all__ = [
     "without_dots",
     "without_surplus_slashes",
 ]
+
+
+def url_surtkey(url: str) -> str:
+    """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
+
+    Raises:
+        QueryError: if it has no host or an invalid port.
+    """
+    return newest_key(url)

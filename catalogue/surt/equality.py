@@ -4,24 +4,21 @@ import re
 from functools import lru_cache
 
 from catalogue.errors import QueryError
-from catalogue.surt.key import NEWEST, canonical_host, port_key, split
-from catalogue.surt.pattern import without_surplus_slashes
+from catalogue.surt.key import NEWEST, canonical_host, port_key, split, without_surplus_slashes
 
 _PLAIN_URL = re.compile(
     r"(?:https?://)?((?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*)(/[\w!$&'()*+,.:;=@~/-]*)?(\?[\w!$&'()*+,.:;=@~/?-]*)?",
     re.ASCII | re.IGNORECASE,
 )
-"""A URL on the default port whose host is a name in ASCII, without escapes, fragment and other characters."""
+"""A URL on the default port with a host name in ASCII, without escapes, fragment and other characters."""
 _TO_RESPELL = re.compile(r"%[0-9A-Fa-f]{2}|[^\w!$&'()*+,.:;=@~/?-]", re.ASCII)
-"""Escapes, and characters that a path or query may contain only as escapes."""
 _NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!*'()")
-"""The unreserved characters of RFC 3986, and the marks of RFC 2396, which ``encodeURIComponent`` does not escape."""
+"""Unreserved characters of RFC 3986, and marks of RFC 2396, which ``encodeURIComponent`` does not escape."""
 _ESCAPE_LENGTH = 3
 _CACHED = 256
 
 
 def same_url(url: str, other: str) -> bool:
-    """Return whether two URLs are spellings of one; see ``normal_url``."""
     if url == other:
         return True
     try:
@@ -31,7 +28,7 @@ def same_url(url: str, other: str) -> bool:
 
 
 def similar_url(url: str, other: str) -> bool:
-    """Return whether two URLs differ at most in ``www.`` and in a slash at the end, as sites usually ignore."""
+    """Return whether two URLs differ at most in ``www.`` and in a slash at the end."""
     try:
         return _similar(url) == _similar(other)
     except QueryError:
@@ -47,8 +44,8 @@ def normal_url(url: str) -> str:
     """Return the text that all spellings of a URL have in common.
 
     Spellings differ in the scheme (``http``, ``https`` or none), the case, encoding and trailing dot of the host, the
-    default port, dot segments, percent-encoding, user and fragment. Host names with and without ``www.``, paths
-    with and without a trailing slash, and arguments in another order are other URLs, although keys ignore these.
+    default port, dot segments, percent-encoding, user and fragment. Unlike for keys, ``www.``, trailing slashes and the
+    order of arguments count.
 
     Raises:
         QueryError: if the URL has no host or an invalid port.

@@ -18,9 +18,7 @@ class KeyInterval:
     """All keys from ``start`` up to ``end``, exclusive. It is not changed; see ``ByteRange``."""
 
     start: bytes
-    """The lowest key."""
     end: bytes
-    """Above the highest key; ``END`` if there is no limit."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         if not start < end:
@@ -36,7 +34,6 @@ class KeyInterval:
 
 
 EVERYTHING = KeyInterval(b"", END)
-"""All keys."""
 
 
 def exact_interval(key: bytes) -> KeyInterval:
@@ -44,7 +41,6 @@ def exact_interval(key: bytes) -> KeyInterval:
 
 
 def prefix_interval(prefix: bytes) -> KeyInterval:
-    """Return the interval of all keys with a prefix."""
     if not prefix:
         return EVERYTHING
     # A byte 0xff has no next value: the carry goes to the byte before it.
@@ -60,7 +56,7 @@ def shared_prefix(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def text_from(key: bytes) -> str:
-    """Return a text that is not above ``key``, which may be the end of an interval and not valid UTF-8."""
+    """Return a text that is not above ``key``, which may not be valid UTF-8."""
     return key[: _not_text(key)].decode()
 
 
@@ -113,6 +109,6 @@ def intersect(some: Sequence[KeyInterval], others: Sequence[KeyInterval]) -> tup
 
 
 def covers(intervals: Sequence[KeyInterval], key: bytes) -> bool:
-    """Return whether one of the intervals, which ``merge`` returned, contains ``key``; a binary search."""
+    """Return whether one of the intervals of ``merge`` contains ``key``."""
     place = bisect_right(intervals, key, key=_start)
     return place > 0 and key < intervals[place - 1].end

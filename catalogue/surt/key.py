@@ -1,7 +1,7 @@
 """URL to ``url_surtkey``, as Common Crawl's crawler makes it.
 
-The crawler (commoncrawl/nutch, ``WarcCdxWriter``) uses ``WaybackURLKeyMaker`` of iipc/webarchive-commons. Its rules are
-implemented here and were compared with release 2.0.1. In order:
+The crawler (commoncrawl/nutch, ``WarcCdxWriter``) uses ``WaybackURLKeyMaker`` of iipc/webarchive-commons. Its rules
+were compared with release 2.0.1. In order:
 
 - scheme: ``http`` if missing; it decides the default port, and is not part of the key;
 - user, password and fragment are dropped, and so is the default port;
@@ -27,9 +27,9 @@ KNOWN_SCHEME = re.compile(r"(?:https?|ftp|mms|rtsp|wais)://", re.ASCII | re.IGNO
 
 _OPAQUE = ("dns:", "filedesc:", "warcinfo:")
 BLANKS = "".join(map(chr, range(0x21)))
-"""Characters that are removed from the start and the end of a URL."""
 _STRAY = re.compile(r"[\t\n\r\x85\u2028\u2029]+")
 _SURPLUS_SLASHES = re.compile(r"(?<=^http://)/+|(?<=^https://)/+")
+_TYPED_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
 _PORT = re.compile(r"[+-]?[0-9]{1,20}")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_BYTE = (1 << 8) - 1
@@ -69,7 +69,7 @@ _QUERY_SESSIONS = tuple(
 _PLAIN_URL = re.compile(
     r"(?:https?://)?((?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*)(/[!\"$&->@-~]*)?(?:\?([!\"$&-~]*))?", re.ASCII | re.IGNORECASE
 )
-"""A URL on the default port whose host is a name in ASCII, without escapes and fragment."""
+"""A URL on the default port with a host name in ASCII, without escapes and fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Era:
     """How a release of webarchive-commons differs from the newest one."""
 
     escapes_percent: bool = False
-    """Escapes the percent sign of an escape that is not UTF-8: ``%E9`` becomes ``%25e9``. Until 1.2.0."""
+    """Whether the percent sign of an escape that is not UTF-8 is escaped (``%E9``, ``%25e9``), until 1.2.0."""
     keeps_first_session: bool = False
-    """Keeps a session id that is the first argument. Until 1.1.6."""
+    """Whether a session id that is the first argument is kept, until 1.1.6."""
 
 
 NEWEST = Era()
@@ -94,17 +94,12 @@ class Parts:
     scheme: str
     host: str
     port: int | None
-    """The written port, even if it is the default."""
     path: str
     query: str | None
-    """None without a question mark."""
 
 
 def plain_key(url: str) -> str | None:
-    """Return the key of a URL that is nearly in order, as most are, in half the time; None for others.
-
-    It is the same in all eras.
-    """
+    """Return the key of a usual URL, in half the time; None for others. It is the same in all eras."""
     found = _PLAIN_URL.fullmatch(url)
     if found is None:
         return None
@@ -124,7 +119,6 @@ def plain_key(url: str) -> str | None:
 
 
 def newest_key(url: str) -> str:
-    """Do what ``url_surtkey`` does."""
     if (plain := plain_key(url)) is not None:
         return plain
     return _opaque_key(url) if url.startswith(_OPAQUE) else _key(split(url), NEWEST)
@@ -155,13 +149,12 @@ def _key(parts: Parts, era: Era) -> str:
 
 
 def _opaque_key(url: str) -> str:
-    """Return the key of a web archive's other records: the URL itself, except for DNS look-ups."""
+    """Return the key of other records: the URL itself, except for DNS look-ups."""
     _check_unicode(url)
     return f"{_reversed(url.removeprefix('dns:'))})" if url.startswith("dns:") else url
 
 
 def split(url: str) -> Parts:
-    """Split a URL into its parts."""
     text = _STRAY.sub("", url.strip(BLANKS))
     if not text.isascii():
         _check_unicode(text)
@@ -184,9 +177,13 @@ def split(url: str) -> Parts:
     return Parts(scheme.lower(), host, port, slash + path, query if has_query else None)
 
 
+def without_surplus_slashes(url: str) -> str:
+    """Remove slashes that some URLs of the index have between ``https://`` and the host."""
+    return _TYPED_SLASHES.sub(r"\1", url)
+
+
 def no_key(url: str, why: str) -> QueryError:
-    message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
-    return QueryError(message)
+    return QueryError(f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page")
 
 
 def _check_unicode(text: str) -> None:
@@ -220,7 +217,7 @@ def port_key(parts: Parts) -> str:
 
 
 def canonical_host(host: str, era: Era) -> str:
-    """Return the normalized host in the usual order of labels, with its ``www.``; empty if nothing is left."""
+    """Return the normalized host in the usual order of labels, with its ``www.``."""
     host = _unescaped(host)
     if not host.isascii():
         host = _to_ascii(host)
@@ -268,7 +265,7 @@ def _label_to_ascii(label: str) -> str:
 
 
 def _ipv4(host: str) -> str | None:
-    """Return the usual spelling of an IPv4 address given as one number, octal or decimal; None if it is not one."""
+    """Return the usual spelling of an IPv4 address given as one number, octal or decimal."""
     if not host[-1:].isdecimal():
         return None
     if whole := _WHOLE_IPV4.fullmatch(host):
@@ -321,12 +318,12 @@ def lower_query(query: str, era: Era) -> str:
 
 
 def argument_order(argument: str) -> tuple[str, str, str]:
-    """Return a sort key for arguments: by name, those without a value first, then by value."""
+    """Return a sort key: by name, those without a value first, then by value."""
     return argument.partition("=")
 
 
 def without_sessions(query: str, era: Era) -> str:
-    """Remove session ids from a query in a key's spelling; an ampersand before the last one stays."""
+    """Remove session ids; an ampersand before the last one stays."""
     if "=" not in query:
         return query
     whole = query
@@ -358,6 +355,6 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 def _escaped(text: str, era: Era) -> str:
-    """Escape everything but printable ASCII, and also ``#`` and any percent sign that starts no escape."""
+    """Escape all but printable ASCII, and also ``#`` and any percent sign that starts no escape."""
     unsafe = _UNSAFE_BEFORE_1_3 if era.escapes_percent else _UNSAFE
     return unsafe.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), text)

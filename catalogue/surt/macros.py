@@ -1,8 +1,8 @@
 """URL patterns in SQL: DuckDB macros for URLs whose keys SQL can make.
 
 They accept hosts, domains and plain paths; for anything else (other alphabets, escapes, queries, ``..``, session ids,
-unusual addresses) a macro raises an error instead of returning a wrong key. Each is one expression that calls no other
-macro, and constant for a constant pattern, so that DuckDB prunes files by it.
+unusual addresses) a macro raises an error. Each is one expression that calls no other macro, and constant for a
+constant pattern, so that DuckDB prunes files by it.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 _LABELS = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
 _SCHEME = r"(?:((?i)https?)://)?"
 _PATH = r'/[!"$&-)+->@-~]*'
-"""Printable ASCII without ``#``, ``%``, ``*`` and ``?``."""
 _URL = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})?$"
 _START = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})\*$"
 _DOMAIN = rf"^{_SCHEME}\*\.({_LABELS})(?:/\*?)?$"
@@ -26,12 +25,11 @@ _OPAQUE = "^(?:dns|filedesc|warcinfo):"
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A scalar macro."""
+    """A scalar macro of an SQL expression."""
 
     name: str
     parameters: tuple[str, ...]
     body: str
-    """An SQL expression."""
 
     @property
     def statement(self) -> str:
@@ -75,7 +73,7 @@ def _refused(text: str, instead: str) -> str:
 
 
 _PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
-"""Texts without surrounding spaces; plain ``trim`` also removes other blanks, which keys keep."""
+"""Plain ``trim`` also removes other blanks, which keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
@@ -83,7 +81,7 @@ _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
 _HOST = _reversed(_bare(_DOMAIN, _PATTERN))
 _WITH_WWW = f"lower({_part(_DOMAIN, 2, _PATTERN)})"
 _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} ELSE {_reversed(_WITH_WWW)} END"""
-"""``*.www.com`` does not match all of ``com``."""
+"""This does not match all of ``com`` for ``*.www.com``."""
 
 
 def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:

@@ -53,13 +53,13 @@ from catalogue.surt.key import (
     strip_www,
     url_surtkeys,
     without_sessions,
+    without_surplus_slashes,
 )
 
 _NOT_A_PORT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9]+(?:[/?#*]|$))")
 """A scheme and its colon, such as ``mailto:``: no port follows."""
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
-"""Only complete URLs may contain these after the host, as some URLs of the index do."""
-_SURPLUS_SLASHES = re.compile(r"\A(https?://)/+", re.ASCII | re.IGNORECASE)
+"""Only complete URLs may contain these after the host."""
 _HOST_END = re.compile(r"[/?#]|$")
 _SECOND_URL = re.compile(r"\s[a-z]+://", re.ASCII | re.IGNORECASE)
 _HOST = re.compile(r"(?:[a-z0-9_.~!$&'+,;=-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
@@ -78,18 +78,17 @@ class Match(enum.Enum):
     """What a pattern matches."""
 
     EXACT = "exact"
-    """One URL."""
     PREFIX = "prefix"
-    """Keys with the URL's prefix; a trailing ``/`` or ``?``, which keys drop, counts.
+    """Keys with the URL's prefix; a trailing ``/`` or ``?`` counts.
 
     Keys sort the arguments of a query, so ``page?b=1*`` does not match the page with ``a=0&b=1``.
     """
     HOST = "host"
-    """One host, on every port or on the one that is written; the path is ignored."""
+    """One host, on every port or on the written one; the path is ignored."""
     DOMAIN = "domain"
     """One host and its subdomains, on every port; the path is ignored.
 
-    ``www.example.com`` means ``example.com`` as in keys, but ``www.com`` does not mean all of ``com``.
+    ``www.example.com`` means ``example.com``, but ``www.com`` does not mean all of ``com``.
     """
 
 
@@ -98,19 +97,15 @@ class Pattern:
     """A pattern and the keys that it matches."""
 
     text: str
-    """The user's spelling, without surrounding blanks."""
     match: Match
     intervals: tuple[KeyInterval, ...]
-    """Disjoint and ascending; at least one.
-
-    Keys ignore scheme, ``www.``, case and fragment, so other URLs may have the same key.
-    """
+    """Disjoint and ascending, at least one; other URLs may have the same keys."""
     url: str | None = None
-    """The URL as written, to match no other spelling; None unless the pattern is exact and has a scheme."""
+    """The URL to match in no other spelling; None unless the pattern is exact and has a scheme."""
 
 
 def parse_pattern(text: str, match: Match | None = None) -> Pattern:
-    """Parse a pattern in one of the forms above, or by ``match`` whatever its form; surrounding blanks are ignored.
+    """Parse a pattern in one of the forms above, or by ``match`` whatever its form.
 
     Raises:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
@@ -126,13 +121,8 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
         ) from None
 
 
-def without_surplus_slashes(url: str) -> str:
-    """Remove the slashes that some URLs of the index have between ``https://`` and the host."""
-    return _SURPLUS_SLASHES.sub(r"\1", url)
-
-
 def exact_keys(text: str) -> tuple[str, ...]:
-    """Return the keys of one URL, the newest first; what ``parse_pattern`` does with ``EXACT``, in less time.
+    """Return the keys of one URL, the newest first, like ``parse_pattern`` with ``EXACT`` in less time.
 
     Raises:
         QueryError: if it is no URL.
@@ -216,7 +206,7 @@ def _before_asterisk(typed: str) -> str:
 
 
 def _proposed(before: str, pattern: str, after: str = "") -> str:
-    """Return a pattern to suggest; empty if it would be longer than a host name or not printable."""
+    """Return a suggestion; empty if the pattern is longer than a host name or not printable."""
     return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED and pattern.isprintable() else ""
 
 
@@ -318,11 +308,9 @@ class Keys(enum.Enum):
     HOST = "host"
     """Reversed host names, ``com,example``."""
     TEXT = "text"
-    """Any text."""
 
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
-    """Parse a pattern of such keys; see ``parse_pattern``."""
     if keys is Keys.URL:
         return parse_pattern(text, match)
     typed = text if keys is Keys.TEXT else text.strip()

@@ -1,7 +1,7 @@
 """The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -12,14 +12,16 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.parquet.footer import SIGNED
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.column_chunk import LazyChunks
+from catalogue.parquet.footer import SIGNED, decode_chunks
+from catalogue.parquet.model import Column, ColumnChunk, Footer, RowGroup
 from catalogue.query.key_intervals import KeyIntervals
+from catalogue.resource_limits import RecentValues
 from catalogue.source.byte_ranges import FileVersion
+from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
-from catalogue.tables.stored_footers import StoredFooters
-from catalogue.tables.table_file import TableDamaged, TableFile, TablePart
+from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns
 
 _Found = TypeVar("_Found")
@@ -28,34 +30,62 @@ _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
 _ROW_GROUPS = 2048
 """Row groups in memory, of some 10 kB each."""
+_FOOTERS = 64
+"""Footers in memory, of some 0.1 MB each."""
 
 
 _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
-"""The flat columns of a row, and its row group."""
+
+
+class StoredFooters:
+    """The column chunks of row groups, decoded from the footers in the store when they are used."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._value = lru_cache(_FOOTERS)(self._read)
+
+    def _read(self, path: str, version: bytes) -> StoredFile:
+        stored = self._store.get("files", path, version)
+        if stored is None:
+            raise StoreLocked(f"another process has changed what is stored of {path}; run the query again")
+        return stored
+
+    def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
+        """Return the column chunks of a row group.
+
+        The first use raises ``StoreDamaged``, or ``StoreLocked`` if the footer was replaced.
+        """
+        decoded: list[LazyChunks] = []
+
+        def make(name: str, _: int) -> ColumnChunk:
+            if not decoded:
+                stored = self._value(row["path"], row["version"])
+                options = {"columns": columns, "created_by": row["created_by"], "ordered": row["ordered"]}
+                decoded.append(decode_chunks(stored.data, stored.size, offset=row["footer_offset"], **options))
+            return decoded[0][name]
+
+        return LazyChunks(dict.fromkeys(columns, 0), make)
 
 
 class _Keys(NamedTuple):
-    """Bounds of the rows of a part, without the first rows, which have none."""
+    """Bounds of the rows of a part that have bounds."""
 
     least: list[bytes]
     greatest: list[bytes]
     reached: list[bytes]
-    """The greatest key so far."""
     signed: list[int]
-    """Rows whose bounds are in signed order."""
 
 
 class CrawlTable:
-    """The rows of one table."""
+    """The rows of one table, which ``repair`` makes again if it turns out to be damaged."""
 
     def __init__(self, table: TableFile, footers: StoredFooters, repair: Callable[[], TableFile]) -> None:
-        """Use a table; ``repair`` makes it again if it turns out to be damaged."""
         self._table = table
         self._footers = footers
         self._repair = repair
-        self._flat = lru_cache(_PARTS)(self._read_flat)
+        self._flat = lru_cache(_PARTS)(lambda part: self._reading(lambda opened: opened.read(part, _VALUES)))
         self._keys = lru_cache(_PARTS)(self._read_keys)
-        self._row_groups: dict[tuple[int, int], _Row] = {}
+        self._row_groups: RecentValues[_Row] = RecentValues(_ROW_GROUPS)
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -63,12 +93,10 @@ class CrawlTable:
         except TableDamaged:
             before, self._table = self._table, self._repair()
             if [part.contents for part in before.parts] != [part.contents for part in self._table.parts]:
-                message = "a damaged table was made again, and has other row groups now; run the query again"
-                raise StoreLocked(message) from None
+                raise StoreLocked(
+                    "a damaged table was made again, and has other row groups now; run the query again"
+                ) from None
             return read(self._table)
-
-    def _read_flat(self, part: int) -> pa.RecordBatch:
-        return self._reading(lambda table: table.read(part, _VALUES))
 
     def _read_keys(self, part: int) -> _Keys:
         of = self._table.parts[part]
@@ -79,14 +107,13 @@ class CrawlTable:
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        known = self._row_groups
-        if new := [row for row in rows if (part, row) not in known]:
+        found = {row: self._row_groups.get((part, row)) for row in rows}
+        if new := [row for row, known in found.items() if known is None]:
             flat = self._flat(part).take(positions(np.array(new, np.int64)))
-            known |= {(part, row): self._row(of) for row, of in zip(new, flat.to_pylist(), strict=True)}
-        found = [known[part, row] for row in rows]
-        for place in [*known][: max(0, len(known) - _ROW_GROUPS)]:
-            del known[place]
-        return found
+            for row, of in zip(new, flat.to_pylist(), strict=True):
+                found[row] = made = self._row(of)
+                self._row_groups.put((part, row), made)
+        return [known for known in found.values() if known]
 
     def _row(self, of: dict[str, Any]) -> _Row:
         columns = decode_columns(self._table.schemas[of["schema"]])
@@ -104,13 +131,7 @@ class CrawlTable:
     def files(
         self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
     ) -> list[FileMetadata]:
-        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
-
-        Args:
-            subset: subset of the files.
-            intervals: intervals of keys.
-            may_match: whether a row may match otherwise.
-        """
+        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path."""
         files: dict[str, list[_Row]] = {}
         for row in self._matching(subset, intervals):
             if row[0]["row_group"] is not None and may_match(row[0]):
@@ -137,12 +158,13 @@ class CrawlTable:
         )
 
     def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
-        """Yield the rows whose keys may be in one of the intervals."""
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
         signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         for number in parts:
-            if _may_match(self._table.parts[number], intervals, signed=signed):
+            of = self._table.parts[number]
+            is_open = of.unbounded or (of.signed and signed)
+            if is_open or intervals.overlap(of.least.encode(), of.greatest.encode()):
                 yield from self._rows(number, self._places(number, intervals, signed=signed))
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
@@ -171,9 +193,3 @@ class CrawlTable:
         found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
         # A file without row groups has a row, too.
         return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
-
-
-def _may_match(part: TablePart, intervals: KeyIntervals, *, signed: bool) -> bool:
-    if part.unbounded or (part.signed and signed):
-        return True
-    return intervals.overlap(part.least.encode(), part.greatest.encode())

@@ -21,13 +21,11 @@ class FileMetadata:
 
     file: IndexFile
     pin: FileVersion
-    """The stored version."""
     footer: Footer
-    """The footer with these row groups; column chunks are decoded from the stored footer at first use."""
+    """The footer with these row groups; column chunks are decoded at first use."""
     indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
-    """Returns the stored page indexes and bounds of a row group."""
+    """It returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
-    """Cached ranges, disjoint and ascending."""
     drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
     """The drawn rows of a sample, by row group; None for all."""
     least: str = ""
@@ -41,10 +39,8 @@ class FileMetadata:
 
     @property
     def ordinals(self) -> tuple[int, ...]:
-        """Return the numbers of the row groups."""
         return tuple(group.ordinal for group in self.footer.row_groups)
 
     def among(self, ordinals: Container[int]) -> "FileMetadata":
-        """Return the file with some of its row groups."""
         groups = tuple(group for group in self.footer.row_groups if group.ordinal in ordinals)
         return replace(self, footer=replace(self.footer, row_groups=groups))

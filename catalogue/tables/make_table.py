@@ -1,6 +1,6 @@
-"""Make the table of a crawl from the store; rows of files that have not changed are taken from the old one."""
+"""Make the table of a crawl from the store; rows of unchanged files are taken from the old one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import maxunicode
 from typing import Any
@@ -9,25 +9,93 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import Dataset
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.arrow_arrays import array_of, positions
-from catalogue.parquet.footer import SIGNED, examine_footer
-from catalogue.parquet.model import Column
+from catalogue.parquet.footer import SIGNED, examine_footer, has_page_index, key_bounds
+from catalogue.parquet.model import Column, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.footer_rows import FooterRows, rows_of_footer, table_of
-from catalogue.tables.stored_footers import StoredFooters
+from catalogue.tables.crawl_table import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
 
+_LIMIT = 1 << 63
 _FOUND = ("min_key", "max_key", "bounds_from")
+
+
+@dataclass(frozen=True, slots=True)
+class FooterRows:
+    """The rows of a file, without the digest of its schema."""
+
+    version: bytes
+    columns: Mapping[str, Column]
+    rows: list[dict[str, Any]]
+
+
+def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes, footer: Footer) -> FooterRows:
+    """Return the rows of a file, at least one.
+
+    Raises:
+        OverflowError: if a number does not fit into a table.
+    """
+    groups = [_row_group(group, key) for group in footer.row_groups]
+    keys = [group["min_key"] for group in groups]
+    of_file = {
+        "path": file.path,
+        "crawl": file.crawl,
+        "subset": file.subset,
+        "version": version,
+        "file_size": stored.size,
+        "footer_size": len(stored.data),
+        "etag": stored.etag,
+        "last_modified": stored.last_modified,
+        "source": stored.source,
+        "taken": stored.taken,
+        "file_num_rows": footer.num_rows,
+        "created_by": footer.created_by,
+        "file_codec": "+".join(footer.codecs),
+        "utc_times": "fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
+        "has_page_index": has_page_index(footer, key),
+        "ordered": footer.ordered,
+        "file_min_key": "" if None in keys else min(keys, default=""),
+    }
+    rows = [of_file | group for group in groups] or [of_file]
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, int) and not -_LIMIT <= value < _LIMIT:
+                raise OverflowError(f"{name} is {value}, which does not fit into 64 bits")
+    return FooterRows(version, footer.columns, rows)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    arrays = [array_of(field.type, [row.get(field.name) for row in rows]) for field in TABLE]
+    return pa.Table.from_arrays(arrays, schema=TABLE)
+
+
+def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
+    least, greatest, bounds_from = key_bounds(group, key)
+    times = (group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None) or (None, None)
+    return {
+        "row_group": group.ordinal,
+        "num_rows": group.num_rows,
+        "total_byte_size": group.total_byte_size,
+        "total_compressed_size": group.total_compressed_size,
+        "file_offset": group.start,
+        "min_key": least,
+        "max_key": greatest,
+        "bounds_from": bounds_from,
+        "first_fetch": times[0],
+        "last_fetch": times[1],
+        "footer_offset": group.offset,
+    }
 
 
 @dataclass(slots=True)
 class MadeTable:
-    """The rows of a table."""
+    """The rows of a table, and what is missing in them."""
 
     rows: pa.Table
     schemas: dict[str, str]
@@ -35,7 +103,7 @@ class MadeTable:
     undecodable: dict[str, str]
     """Reasons why footers are not in the table, by path."""
     gaps: int
-    """Number of row groups whose footers have no bounds."""
+    """The number of row groups whose footers have no bounds."""
 
 
 def make_table(
@@ -50,9 +118,9 @@ def make_table(
     Args:
         store: the store.
         dataset: the dataset.
-        versions: digests of the values of its files, by path.
-        old: the present table, whose rows are used, if there is one.
-        decoded: rows of some files, whose footers need not be decoded again.
+        versions: digests of the stored files, by path.
+        old: the present table, whose rows are used.
+        decoded: rows that need not be decoded again.
     """
     reused = _reused(old, versions)
     rows: list[dict[str, Any]] = []
@@ -83,7 +151,6 @@ def make_table(
 
 
 def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> FooterRows | None:
-    """Return the rows of a file; None if it is not stored any more."""
     stored, file = store.get("files", path), dataset.file(path)
     if stored is None or file is None:
         return None
@@ -92,20 +159,17 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
 
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
-    """Return the rows of the old table whose files have not changed."""
-    if old is not None:
-        try:
-            rows = old.read_all()
-        except TableDamaged:
-            return table_of([])
-        paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
-        same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
-        return rows.take(positions(np.flatnonzero(same)))
-    return table_of([])
+    try:
+        rows = old.read_all() if old else table_of([])
+    except TableDamaged:
+        return table_of([])
+    paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
+    same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
+    return rows.take(positions(np.flatnonzero(same)))
 
 
 def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
-    """Return rows with bounds that footers do not have, from stored page indexes and scans, and the number of these."""
+    """Return rows with bounds that footers do not have, from stored page indexes, and their number."""
     origins = table.column("bounds_from").to_pylist()
     gaps = [row for row, origin in enumerate(origins) if origin not in {None, "footer", SIGNED}]
     if not gaps:

@@ -1,4 +1,4 @@
-"""What is stored of each crawl, in one state of the store: for planning, joins and reports."""
+"""What is stored of each crawl, in one state of the store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -9,12 +9,11 @@ from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
-from catalogue.errors import FormatError, StoreDamaged, StoreLocked
+from catalogue.errors import StoreLocked
 from catalogue.parquet.footer import SIGNED
 from catalogue.parquet.model import kind_of, wider
 from catalogue.store.database import Store
-from catalogue.tables.stored_footers import StoredFooters
+from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     TABLES_FOLDER,
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.query.resolved_query import ResolvedQuery
-    from catalogue.tables.crawl_table import CrawlTable
+    from catalogue.tables.crawl_table import CrawlTable, StoredFooters
     from catalogue.tables.file_metadata import FileMetadata
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
-"""Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
+"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 
 
 def usable_folder(
@@ -43,7 +42,7 @@ def usable_folder(
     temporary_folder: Callable[[], Path],
     notify: Callable[[str], None],
 ) -> Path:
-    """Return the folder of the tables of a data folder, or a copy if they are out of date and cannot be updated."""
+    """Return the folder of the tables, or a copy if they are out of date and cannot be updated."""
     folder = data / TABLES_FOLDER
     if not store.read_only or fresh_state(folder, store, dataset.key):
         return folder
@@ -53,7 +52,6 @@ def usable_folder(
 
 
 def copied_folder(data: Path, temporary_folder: Path) -> Path:
-    """Return a temporary copy of the tables of a data folder."""
     copy = temporary_folder / TABLES_FOLDER
     if not copy.exists():
         with suppress(OSError):  # they are made again then
@@ -72,7 +70,7 @@ class StoredCrawls:
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
-        self._footers = StoredFooters(store)
+        self._footers: StoredFooters | None = None
         self._opened: dict[str, CrawlTable | None] = {}
 
     @classmethod
@@ -85,19 +83,7 @@ class StoredCrawls:
         indexes: bool = False,
         notify: Callable[[str], None] = lambda _: None,
     ) -> "StoredCrawls":
-        """Open the tables of a store, after an update if it has changed.
-
-        Args:
-            folder: folder of the tables.
-            store: the store.
-            dataset: the dataset.
-            indexes: whether the tables must show all stored page indexes.
-            notify: called with a sentence if the update takes long.
-
-        Raises:
-            DiskFailed: if they cannot be written.
-            StoreLocked: if another process updates them for too long.
-        """
+        """Open the tables of a store, after an update if it has changed; see ``update_tables``."""
         state = fresh_state(folder, store, dataset.key, indexes=indexes)
         if state is None:
             from catalogue.tables.update_tables import update_tables
@@ -106,14 +92,9 @@ class StoredCrawls:
         return cls(folder, store, dataset, state)
 
     def table(self, crawl: str) -> "CrawlTable | None":
-        """Return the table of a crawl; None if it has none.
-
-        Raises:
-            DiskFailed: if a damaged table cannot be made again.
-            StoreLocked: if another process has changed the table.
-        """
+        """Return the table of a crawl, if it has one; make it again if it is damaged."""
         if crawl not in self._opened:
-            from catalogue.tables.crawl_table import CrawlTable
+            from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
             state = self.tables.crawls.get(crawl)
             found = None
@@ -124,17 +105,13 @@ class StoredCrawls:
                     table = self._repaired(crawl)
                 if table.checksum != state.checksum and not self._is_valid(crawl, table):
                     table = self._repaired(crawl)
+                self._footers = self._footers or StoredFooters(self._store)
                 found = CrawlTable(table, self._footers, lambda: self._repaired(crawl))
             self._opened[crawl] = found
         return self._opened[crawl]
 
     def checked_path(self, crawl: str) -> Path:
-        """Return the path of a table, which was checked completely, for readers that check nothing.
-
-        Raises:
-            DiskFailed: if a damaged table cannot be made again.
-            StoreLocked: if another process has changed the table.
-        """
+        """Return the path of a table after a complete check, for readers that check nothing; see ``table``."""
         path = table_path(self._folder, crawl)
         try:
             TableFile(path).check()
@@ -143,7 +120,7 @@ class StoredCrawls:
         return path
 
     def _is_valid(self, crawl: str, table: TableFile) -> bool:
-        """Return whether another process has made a table since these were opened, from the same files."""
+        """Return whether another process has made a table of the same files since these were opened."""
         now = read_state(self._folder)
         found = now.crawls.get(crawl) if now and now.store == self.tables.store else None
         return found is not None and found.checksum == table.checksum
@@ -172,7 +149,7 @@ class StoredCrawls:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The columns of all stored files and their types, including columns that this version does not know.
+        """The columns of all stored files and their types.
 
         They do not depend on the query, so that each result has the same types.
         """
@@ -189,15 +166,14 @@ class StoredCrawls:
         return self.tables.crawls.get(crawl) or CrawlState()
 
     def subsets(self, crawl: str) -> list[str]:
-        """Return the subsets of a crawl of which files are stored, or were requested."""
         state = self._state(crawl)
         return sorted({*state.files, *state.failures, *(each for each in state.requested if each in state.listed)})
 
     def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
         """Return the subsets that may have files.
 
-        A subset that the manifest of a crawl does not have is complete without files. Without a manifest, each selected
-        subset may have files.
+        A subset that is not in the manifest is complete without files. Without a manifest, each selected subset may
+        have files.
         """
         found = {*self.subsets(crawl)}
         if subsets:
@@ -205,7 +181,6 @@ class StoredCrawls:
         return sorted(found)
 
     def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
-        """Return whether files of one of the subsets are stored."""
         return any(not subsets or subset in subsets for subset in self._state(crawl).files)
 
     def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
@@ -214,34 +189,25 @@ class StoredCrawls:
         return is_empty or self.has_files(crawl, subsets)
 
     def row_groups(self, crawl: str, subsets: Sequence[str]) -> int:
-        """Return the number of row groups of some subsets."""
         return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
         """Return a sentence for each subset of which files are missing."""
-        return tuple(self._missing(crawl, subsets))
-
-    def _missing(self, crawl: str, subsets: Sequence[str]) -> Iterator[str]:
-        state = self._state(crawl)
+        state, found = self._state(crawl), []
         for subset in self._chosen(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
             total = max(listed, stored + failed)  # the list may have been deleted
             run = f"run: {self._dataset.harvest_command(crawl, [subset])}"
             if not total:
-                yield f"{subset} of {crawl} is not harvested; {run}"
+                found.append(f"{subset} of {crawl} is not harvested; {run}")
             elif stored < total:
-                yield f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}"
+                found.append(f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}")
+        return tuple(found)
 
     def files(
         self, crawl: str, subsets: Sequence[str] = (), query: "ResolvedQuery | None" = None
     ) -> "list[FileMetadata]":
-        """Return files with row groups that may match, or whose keys and times are unknown, by path.
-
-        Args:
-            crawl: its name.
-            subsets: subsets of the files.
-            query: the query; None for all row groups.
-        """
+        """Return files with row groups that may match, by path; all without a query."""
         from catalogue.query.key_intervals import ALL_KEYS
 
         if (table := self.table(crawl)) is None:
@@ -252,7 +218,7 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:
-        """Return whether a row group may match the times of a query, by its footer or the list of crawls."""
+        """Return whether a row group may match the times of a query."""
         if query is None or (query.from_ms is None and query.to_ms is None):
             return bool
         earliest, latest, times = query.from_ms, query.to_ms, self._times.get(crawl)
@@ -269,15 +235,11 @@ class StoredCrawls:
 
     @cached_property
     def _times(self) -> dict[str, tuple[float, float]]:
-        """When each crawl was fetched by the list of crawls, in milliseconds since 1970."""
-        with suppress(FormatError, StoreDamaged):
-            if document := self._store.get("documents", COLLINFO):
-                return {
-                    crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
-                    for crawl in parse_collinfo(document.data)
-                    if crawl.first_fetch and crawl.last_fetch
-                }
-        return {}
+        return {
+            crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
+            for crawl in stored_crawl_list(self._store)
+            if crawl.first_fetch and crawl.last_fetch
+        }
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
@@ -288,7 +250,7 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
-        """Return a digest of the stored files of some subsets of a crawl, and of how many it has; "" if it has none."""
+        """Return a digest of the stored files of some subsets of a crawl, and of how many it has."""
         table, known = self.table(crawl), self._state(crawl)
         if table is None or not self.has_files(crawl, subsets):
             return ""
@@ -304,7 +266,6 @@ class StoredCrawls:
         return state.hexdigest()
 
     def bounds(self, crawl: str, subset: str) -> "pa.Table | None":
-        """Return the bounds of all row groups of a subset; see ``CrawlTable.bounds``."""
         table = self.table(crawl)
         return table.bounds(subset) if table else None
 
@@ -321,14 +282,13 @@ class StoredCrawls:
         return known, bounds.num_rows - len(known), origins.count(SIGNED)
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
-        """Return least key, greatest key and number of rows of each stored row group that has bounds, by subset."""
+        """Return least key, greatest key and number of rows of each row group that has bounds, by subset."""
         found = {subset: self.bounds(crawl, subset) for subset in self._state(crawl).files}
         groups = {subset: sorted(_known(bounds)) for subset, bounds in found.items() if bounds}
         return {subset: each for subset, each in groups.items() if each}
 
 
 def _known(bounds: "pa.Table") -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield least key, greatest key and number of rows of the row groups that have bounds."""
     columns = (bounds.column(name).to_pylist() for name in ("min_key", "max_key", "num_rows"))
     for least, greatest, rows in zip(*columns, strict=True):
         if least is not None:

@@ -1,8 +1,8 @@
 """Write and read a table, a Parquet file; damage is found before pyarrow reads the damaged bytes.
 
 pyarrow may abort the process on a damaged footer, and checksums of pages do not cover their headers. So a directory
-stands before the footer, where no reader of Parquet looks: it has checksums of the footer, and of each row group of the
-table. It also has bounds of these row groups, by which a query finds those that it needs.
+before the footer, where no reader of Parquet looks, has checksums of the footer and of each row group. It also has
+bounds of the row groups, by which a query finds those that it needs.
 """
 
 import json
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROWS = 256
-"""Rows of a row group of the table at most, so that a query decodes few of them."""
+"""Rows of a row group, so that a query decodes few of them."""
 
 _MAGIC = b"CATTBL4\n"
 _NUMBER = 4
-"""Bytes of lengths and checksums."""
 _END = _NUMBER + len(b"PAR1")
 
 
@@ -44,16 +43,13 @@ class TablePart:
     subset: str
     rows: int
     unbounded: int
-    """Number of rows without bounds."""
     signed: bool
-    """Whether bounds of some rows are in the order of signed bytes."""
+    """Whether some bounds are in the order of signed bytes."""
     least: str
-    """The least key of the rows with bounds."""
     greatest: str
     sections: list[list[int]]
-    """Start, end and checksum of the columns, and of a footer of this row group alone.
-
-    The footer of all row groups takes long to decode.
+    """Start, end and checksum of the columns, and of a footer of this row group alone, as that of all takes long to
+    decode.
     """
 
     @property
@@ -63,24 +59,17 @@ class TablePart:
 
 
 _COLUMNS, _FOOTER = range(2)
-"""The sections of a part."""
 
 
 class TableFile:
-    """An open table."""
+    """An open table; its methods raise ``TableDamaged``."""
 
     def __init__(self, path: Path) -> None:
-        """Open a table, and check its footer and directory.
-
-        Raises:
-            TableDamaged: if it is missing or damaged.
-        """
         try:
             with path.open("rb") as file:
                 self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             directory, self.checksum = self._read_directory()
             self.schemas: dict[str, str] = directory["schemas"]
-            """The texts of ``encode_columns`` by digest."""
             self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
@@ -89,7 +78,6 @@ class TableFile:
         self._valid: set[tuple[int, int]] = set()
 
     def _read_directory(self) -> tuple[dict[str, Any], int]:
-        """Return the directory and its checksum."""
         content = self._content
         footer = len(content) - _END - int.from_bytes(content[-_END : -_END + _NUMBER], "little")
         end = footer - len(_MAGIC)
@@ -103,7 +91,6 @@ class TableFile:
         return directory, stored
 
     def _check(self, part: int, section: int) -> tuple[int, int]:
-        """Return where a section of a part is, after its first check."""
         start, end, checksum = self.parts[part].sections[section]
         if (part, section) not in self._valid:
             if crc32(self._content[start:end]) != checksum:
@@ -112,21 +99,11 @@ class TableFile:
         return start, end
 
     def check(self) -> None:
-        """Check all rows.
-
-        Raises:
-            TableDamaged: if some are damaged.
-        """
         for part in range(len(self.parts)):
             for section in (_COLUMNS, _FOOTER):
                 self._check(part, section)
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
-        """Return columns of a row group of the table.
-
-        Raises:
-            TableDamaged: if they are damaged.
-        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -147,38 +124,18 @@ class TableFile:
         return pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False)
 
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
-        """Return columns of all rows of a subset.
-
-        Raises:
-            TableDamaged: if they are damaged.
-        """
         parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
         for part in parts:
             self._check(part, _COLUMNS)
         return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
 
     def read_all(self) -> "pa.Table":
-        """Return all rows.
-
-        Raises:
-            TableDamaged: if some are damaged.
-        """
         self.check()
         return self._all_parts.read(use_threads=False)
 
 
 def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state: str) -> int:
-    """Write a table, and replace the old one when it is complete and on disk.
-
-    Args:
-        path: the file.
-        table: rows with the columns of ``table_schema.TABLE``, in any order.
-        schemas: the texts of ``encode_columns`` by digest.
-        state: the state of the store that it is made from, which is put into the metadata of the file.
-
-    Returns:
-        The checksum of its directory.
-    """
+    """Replace a table by one with these rows, in any order, and return the checksum of its directory."""
     data = bytearray(MAGIC)
     parts: list[TablePart] = []
     footers: list[bytes] = []

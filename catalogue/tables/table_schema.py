@@ -45,7 +45,6 @@ TABLE = pa.schema(
         ("footer_offset", pa.int32()),  # of the struct of the row group in the footer
     ]
 )
-"""Columns of a table."""
 REPEATED = [
     *("path", "crawl", "subset", "version", "etag", "last_modified", "source", "taken", "created_by", "file_codec"),
     *("schema", "file_min_key", "bounds_from"),
@@ -54,7 +53,6 @@ REPEATED = [
 
 
 def encode_columns(columns: Mapping[str, Column]) -> str:
-    """Return the leaves of a schema as text."""
     values = [{field.name: getattr(each, field.name) for field in fields(Column)} for each in columns.values()]
     for each in values:
         each["element"] = each["element"].hex()
@@ -63,11 +61,10 @@ def encode_columns(columns: Mapping[str, Column]) -> str:
 
 @lru_cache(64)  # the files of a crawl have few schemas, and crawls have the same ones
 def decode_columns(text: str) -> Mapping[str, Column]:
-    """Return the leaves of a schema, by name, from the text of ``encode_columns``."""
+    """Return the leaves of a schema by name, from the text of ``encode_columns``."""
     values = json.loads(text)
     return {each["name"]: Column(**{**each, "element": bytes.fromhex(each["element"])}) for each in values}
 
 
 def digest_of(schema: str) -> str:
-    """Return a short name of a schema, the text of ``encode_columns``."""
     return blake2b(schema.encode(), digest_size=8).hexdigest()

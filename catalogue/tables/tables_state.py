@@ -1,7 +1,6 @@
 """The state of the store that the tables show, and what a plan needs of all crawls, in one small file.
 
-It is written after the tables, so it states what they contain. A table that was replaced since then, or is damaged, has
-another checksum than the file says.
+It is written after the tables. A table that was replaced since then, or is damaged, has another checksum.
 """
 
 import json
@@ -14,10 +13,9 @@ from catalogue.atomic_files import whole_file
 from catalogue.store.database import Store
 
 TABLES_FOLDER = "tables"
-"""Name of the folder, next to the store."""
 
 _LAYOUT = 4
-"""Version of the tables; those of another version are made again."""
+"""Tables of another version are made again."""
 
 
 @dataclass(slots=True)
@@ -25,26 +23,24 @@ class CrawlState:
     """The state of one crawl."""
 
     checksum: int = 0
-    """Checksum of the table's directory; 0 without a table."""
+    """That of the table's directory; 0 without a table."""
     stored_files: str = ""
     """A digest that changes with its stored files."""
     stored_indexes: str = ""
-    """A digest that changes with its stored page indexes."""
+    """The same for page indexes."""
     gaps: int = 0
-    """Number of row groups whose footers have no bounds; page indexes can change their rows."""
+    """The number of row groups whose footers have no bounds; page indexes can change their rows."""
     schemas: list[str] = field(default_factory=list)
-    """Digests of the schemas of its files."""
     files: dict[str, int] = field(default_factory=dict)
-    """Number of files in the table, by subset."""
+    """The number of files in the table, by subset."""
     row_groups: dict[str, int] = field(default_factory=dict)
     manifest: int = 0
-    """Number of the row of its manifest in the store."""
+    """The number of the row of its manifest in the store."""
     listed: dict[str, int] = field(default_factory=dict)
-    """Number of files in its manifest, by subset."""
+    """The number of files in its manifest, by subset."""
     requested: list[str] = field(default_factory=list)
-    """Subsets that a harvest requested."""
     failures: dict[str, int] = field(default_factory=dict)
-    """Number of files that could not be fetched or decoded, by subset."""
+    """The number of files that could not be fetched or decoded, by subset."""
     undecodable: dict[str, str] = field(default_factory=dict)
     """Reasons why stored footers are not in the table, by path."""
 
@@ -54,14 +50,10 @@ class TablesState:
     """The state of all tables."""
 
     dataset: str
-    """The key column."""
     store: str
-    """See ``Store.state``."""
     indexes: str
-    """See ``Store.index_state``."""
     crawls: dict[str, CrawlState]
     schemas: dict[str, str]
-    """The texts of ``encode_columns`` by digest."""
 
     def shows(self, store: Store, *, indexes: bool) -> bool:
         """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
@@ -69,7 +61,7 @@ class TablesState:
 
     @property
     def store_id(self) -> str:
-        """Return the part of ``store`` that changes when numbers of rows may be used again."""
+        """The part of ``store`` that changes when numbers of rows may be used again."""
         return self.store.partition(":")[0]
 
 
@@ -78,7 +70,6 @@ def state_path(folder: Path) -> Path:
 
 
 def table_path(folder: Path, crawl: str) -> Path:
-    """Return the path of the table of a crawl."""
     return folder / f"{crawl}.parquet"
 
 
@@ -95,7 +86,6 @@ def read_state(folder: Path) -> TablesState | None:
 
 
 def write_state(folder: Path, state: TablesState) -> None:
-    """Replace the file."""
     packed = json.dumps(asdict(state) | {"layout": _LAYOUT}, separators=(",", ":")).encode()
     with whole_file(state_path(folder)) as file:
         file.write(b"%d\n%b" % (crc32(packed), packed))

@@ -15,8 +15,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
-from catalogue.tables.footer_rows import FooterRows
-from catalogue.tables.make_table import make_table
+from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
     CrawlState,
@@ -49,9 +48,9 @@ def update_tables(
         store: the store.
         dataset: the dataset.
         indexes: whether they must show all page indexes.
-        decoded: rows of some files, whose footers need not be decoded again.
-        busy_seconds: longest wait for another process that updates them.
-        notify: called with a sentence if this takes long.
+        decoded: rows of files whose footers need not be decoded again.
+        busy_seconds: longest wait for another process.
+        notify: is called with a sentence if this takes long.
 
     Raises:
         DiskFailed: if they cannot be written; the old ones stay.
@@ -65,12 +64,7 @@ def update_tables(
 
 
 def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, busy_seconds: float = 600.0) -> TableFile:
-    """Make a damaged table again from the store, with all others that are not up to date, and open it.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if another process updates the tables for too long.
-    """
+    """Make a damaged table again, with all others that are not up to date, and open it; see ``update_tables``."""
     with _writing(folder, busy_seconds):
         table_path(folder, crawl).unlink(missing_ok=True)
         _Update(folder, store, dataset, {}).run()
@@ -103,8 +97,9 @@ def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, CatalogueError):
             raise
-        message = f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
-        raise DiskFailed(message) from error
+        raise DiskFailed(
+            f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
+        ) from error
 
 
 class _Update:
@@ -156,14 +151,6 @@ class _Update:
     ) -> tuple[CrawlState, dict[str, str]]:
         """Make the table of a crawl if its files, or page indexes that it shows, have changed.
 
-        Args:
-            crawl: its name.
-            files: paths of its stored files, with the numbers of their rows.
-            indexes: keys of the page indexes, with the numbers of their rows.
-            before: its state in the last update.
-            schemas: schemas of the last update.
-            state: the tables' state, with the state of the store.
-
         Returns:
             Its new state, and its schemas.
         """
@@ -198,7 +185,7 @@ class _Update:
         return found, made.schemas
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return keys, which are paths or begin with them, with the numbers of their rows by crawl."""
+        """Return keys, which begin with paths, with the numbers of their rows by crawl."""
         found: dict[str, dict[str, int]] = {}
         for key, row in rows.items():
             folder = key.rpartition("/")[0]

@@ -14,9 +14,9 @@ import pytest
 
 import catalogue
 from catalogue import QueryError
-from catalogue.crawl_list import crawl_list
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadManifest, NotHarvested
+from catalogue.selection import crawl_list
 from catalogue.settings import Settings
 from catalogue.surt import Keys, covers, parse_key_pattern
 from tests.support.commands import Command

@@ -10,11 +10,10 @@ import pytest
 
 import catalogue
 from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select_crawls, select_subsets
-from catalogue.crawl_list import crawl_list
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.query.filters import languages, media_types
 from catalogue.query.resolved_query import check_columns
-from catalogue.selection import select_stored, stored_crawls
+from catalogue.selection import crawl_list, select_stored, stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Match
 from tests.cli.test_cli import sentence

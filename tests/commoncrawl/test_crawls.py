@@ -3,7 +3,6 @@
 import pyarrow as pa
 import pytest
 
-from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
     check_crawl_name,
@@ -12,6 +11,7 @@ from catalogue.commoncrawl.crawls import (
     select_subsets,
     suggest_crawl,
 )
+from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, UnknownCrawl
 

@@ -13,8 +13,8 @@ from filelock import FileLock
 import catalogue
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.export.ducklake import crawls_in, export_lake
-from catalogue.export.ducklake_attach import attach_statements
-from catalogue.export.ducklake_database import changing
+from catalogue.export.ducklake_sql import attach_statements
+from catalogue.export.ducklake_tables import changing
 from catalogue.metadata_db.lake_files import LakeFile
 from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths

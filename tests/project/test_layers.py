@@ -30,7 +30,6 @@ ORDER = [
     "plan",
     "read",
     "session",
-    "crawl_list",
     "key_map",
     "selection",
     "reports",
@@ -84,7 +83,7 @@ HOMES = {
     "duckdb": {"metadata_db", "export", "join", "query", "read", "session", "catalogue"},
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
-    "fsspec": {"output"},
+    "fsspec": {"output", "source"},
     "pandas": {
         "read",
         "captures",

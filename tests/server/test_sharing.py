@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from catalogue import Catalogue
-from catalogue.crawl_list import crawl_list
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
-from catalogue.selection import stored_crawls
+from catalogue.selection import crawl_list, stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.read.test_answers import IDENTITY

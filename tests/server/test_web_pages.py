@@ -17,8 +17,8 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
-from catalogue.crawl_list import crawl_list
 from catalogue.demo import LoopbackServer
+from catalogue.selection import crawl_list
 from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings

@@ -20,7 +20,7 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import without_secrets
 from catalogue.session import Session
 from catalogue.settings import Settings, load_settings
-from catalogue.source.aws_logging import hide_credentials
+from catalogue.source.observe import hide_credentials
 from tests.support import canaries
 from tests.support.canaries import MARK
 from tests.support.commands import Command

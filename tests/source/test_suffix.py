@@ -10,8 +10,7 @@ from catalogue.errors import NotParquet, RangeIgnored
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
-from catalogue.source.retry import PoliteSource
-from catalogue.source.suffix import get_tail
+from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, only
 from tests.support.sources import DATA

@@ -53,23 +53,15 @@ def test_every_value_roundtrips(value: StoredFile) -> None:
     written = encode(value)
     assert decode(written) == value
     assert encode(decode(written)) == written
-    assert decode(encode(value, compress_small=False)) == value
 
 
-def test_compresses_all_but_small_summaries() -> None:
-    sizes = {size: len(encode(stored_file(bytes(size)), compress_small=False)) for size in (8191, 8192)}
-    assert sizes[8191] > 8191
-    assert sizes[8192] < 1000
-    assert len(encode(stored_file(bytes(8191)))) < 1000
-
-
-def test_reads_versions_and_summaries_of_many_files(store: Store) -> None:
+def test_reads_versions_and_facts_of_many_files(store: Store) -> None:
     items = dict(batch(0, 1201))
     store.put("files", items.items())
     store.add_facts(items.items())
     keys = [*items, path_of(5000)]
     assert store.versions("files", keys) == {key: version_of(encode(value)) for key, value in items.items()}
-    assert store.facts(keys) == items
+    assert {key: store.get("facts", key) for key in keys} == items | {path_of(5000): None}
 
 
 def test_tables_are_separate(store: Store) -> None:

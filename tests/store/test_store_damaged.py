@@ -225,7 +225,7 @@ def test_close_waits_for_running_threads(path: Path) -> None:
     with pytest.raises(StoreError):
         store.keys("files")
     with Store(path) as again:
-        assert list(again.facts([path_of(1)])) == [path_of(1)]
+        assert again.keys("facts", path_of(1)) == [path_of(1)]
 
 
 NEW_IDENTITY = """
@@ -260,7 +260,7 @@ def test_migrates_older_stores(path: Path, version: int) -> None:
         store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, stored_file(b"1"))
         assert store.indexes("key", [2, 3], stored_file(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
         store.add_facts([("key", stored_file(b"facts"))])
-        assert store.facts(["key"]) == {"key": stored_file(b"facts")}
+        assert store.get("facts", "key") == stored_file(b"facts")
         assert store.problem() is None
 
 
@@ -292,13 +292,14 @@ def test_derived_facts_are_deleted_with_their_file(store: Store, path: Path) -> 
     store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
     state = store.state()
     store.add_facts([("a", stored_file(b"of a")), ("b", stored_file(b"of b"))])
-    assert store.facts(["a", "b", "c"]) == {"a": stored_file(b"of a"), "b": stored_file(b"of b")}
+    assert [store.get("facts", key) for key in "abc"] == [stored_file(b"of a"), stored_file(b"of b"), None]
     assert store.state() == state
     store.delete("files", ["a"])
-    assert store.facts(["a", "b"]) == {"b": stored_file(b"of b")}
+    assert [store.get("facts", key) for key in "ab"] == [None, stored_file(b"of b")]
     with raw(path) as connection:
         connection.execute("UPDATE facts SET value = CAST(value || x'00' AS BLOB)")
-    assert store.facts(["b"]) == {}
+    with pytest.raises(StoreDamaged):
+        store.get("facts", "b")
 
 
 def test_indexes_are_joined_for_one_version(store: Store) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue
-from catalogue.export.ducklake_attach import attach, attach_statements
+from catalogue.export.ducklake_sql import attach, attach_statements
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.selection import stored_crawls
 
