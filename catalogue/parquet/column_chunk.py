@@ -197,8 +197,11 @@ class ChunkContext:
     def chunk(self, name: str, offset: int) -> ColumnChunk:
         """Interpret a checked chunk at an offset in the footer."""
         column, fields = self.columns[name], read_chunk(Reader(self.data, offset))
-        statistics = _Statistics(Reader(self.data, fields.statistics)) if fields.statistics else None
         numbers, start = fields.numbers, fields.start
+        bounds, null_count = None, None
+        if fields.statistics:
+            statistics = _Statistics(Reader(self.data, fields.statistics))
+            bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
         return ColumnChunk(
             column=column,
             range=ByteRange(start, start + fields.size),
@@ -209,9 +212,12 @@ class ChunkContext:
             data_page_offset=numbers[_DATA_PAGE],
             dictionary_page_offset=start if start != numbers[_DATA_PAGE] else None,
             dictionary_coded=fields.dictionary_coded,
-            null_count=statistics.null_count(numbers[_NUM_VALUES]) if statistics else None,
-            bounds=self._bounds(column, statistics) if statistics else None,
-            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH]),
+            null_count=null_count,
+            bounds=bounds,
+            # Without a known order, bounds of pages mean nothing, too.
+            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH])
+            if self.ordered
+            else None,
             offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
 
@@ -221,19 +227,40 @@ class ChunkContext:
             return None
         return ByteRange(offset, offset + length)
 
-    def _bounds(self, column: Column, statistics: "_Statistics") -> Bounds | None:
-        texts, order = statistics.texts, Order.UNSIGNED
+    def _conclusions(
+        self, column: Column, statistics: "_Statistics", num_values: int
+    ) -> tuple[Bounds | None, int | None]:
+        """Return the bounds and the number of nulls; None for both if the statistics contradict each other."""
+        texts, null_count = statistics.texts, statistics.null_count
+        has_bounds = any(text is not None for text in texts)
+        if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
+            return None, None
+        order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
         if low is None or high is None or not self.ordered:
             low, high = texts[_DEPRECATED_MIN], texts[_DEPRECATED_MAX]
             if column.physical_type == "BYTE_ARRAY":
                 order = Order.SIGNED
                 if not _TRUSTWORTHY_DEPRECATED.match(self.created_by):
-                    return None
+                    return None, null_count
         if low is None or high is None:
-            return None
+            return None, null_count
         bounds = Bounds(low, high, order, cut=statistics.cut)
-        return bounds if _plausible(column.physical_type, bounds) else None
+        if not _comparable(column.physical_type, bounds):
+            return None, null_count
+        return (bounds, null_count) if _ascend(column.physical_type, bounds) else (None, None)
+
+
+def agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
+    """Return whether the statistics of a column chunk or page can be true together.
+
+    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
+    """
+    if null_count is None:
+        return True
+    if not 0 <= null_count <= num_values or (null_count and not optional):
+        return False
+    return not (has_bounds and null_count == num_values)
 
 
 class _Statistics:
@@ -252,9 +279,10 @@ class _Statistics:
                 self.cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
                 reader.skip(kind)
 
-    def null_count(self, num_values: int) -> int | None:
+    @property
+    def null_count(self) -> int | None:
         count = self._numbers[_NULL_COUNT]
-        return count if 0 <= count <= num_values else None
+        return None if count == _MISSING else count
 
 
 class LazyChunks(Mapping[str, ColumnChunk]):
@@ -280,8 +308,8 @@ class LazyChunks(Mapping[str, ColumnChunk]):
         return name in self._places
 
 
-def _plausible(physical_type: str, bounds: Bounds) -> bool:
-    """Return whether bounds are valid; others count as missing."""
+def _comparable(physical_type: str, bounds: Bounds) -> bool:
+    """Return whether the order of such bounds is known here."""
     if physical_type == "BYTE_ARRAY":
         try:
             bounds.min.decode()
@@ -289,8 +317,12 @@ def _plausible(physical_type: str, bounds: Bounds) -> bool:
         except UnicodeDecodeError:
             return False
         # Only ASCII has the same order signed and unsigned; keys are ASCII in practice.
-        if bounds.order is Order.SIGNED and not (bounds.min.isascii() and bounds.max.isascii()):
-            return False
+        return bounds.order is Order.UNSIGNED or (bounds.min.isascii() and bounds.max.isascii())
+    return number(physical_type, bounds.min) is not None and number(physical_type, bounds.max) is not None
+
+
+def _ascend(physical_type: str, bounds: Bounds) -> bool:
+    if physical_type == "BYTE_ARRAY":
         return bounds.min <= bounds.max
     low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
     return low is not None and high is not None and low <= high

@@ -32,6 +32,9 @@ _CREATED_BY: Final = 6
 _COLUMN_ORDERS: Final = 7
 _ENCRYPTION_ALGORITHM: Final = 8
 
+# Field of ColumnOrder
+_TYPE_DEFINED_ORDER: Final = 1
+
 # Fields of RowGroup, besides _NUM_ROWS
 _COLUMNS: Final = 1
 _TOTAL_BYTE_SIZE: Final = 2
@@ -144,7 +147,7 @@ class _FooterDecoder:
                 start = reader.position
                 reader.skip(LIST, 1)
                 context.columns = _schema(data[start : reader.position])
-            elif field in (_NUM_ROWS, _CREATED_BY):
+            elif field in (_NUM_ROWS, _CREATED_BY, _COLUMN_ORDERS):
                 top[field] = reader.field(reader.kind, 1)
             else:  # its presence is enough to know
                 top[field] = None
@@ -168,8 +171,7 @@ class _FooterDecoder:
             last = end
         context = self.context
         context.created_by = typed(top.get(_CREATED_BY, b""), bytes)
-        # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        context.ordered = _COLUMN_ORDERS in top
+        context.ordered = _are_ordered(top.get(_COLUMN_ORDERS), context.columns)
         return Footer(
             num_rows,
             context.created_by.decode("utf-8", "replace"),
@@ -226,6 +228,21 @@ class _FooterDecoder:
             first = start if not first or start < first else first
             compressed += length
         return first, compressed
+
+
+def _are_ordered(orders: object, columns: Mapping[str, Column]) -> bool:
+    """Return whether column_orders gives each column the order of its type; others leave undefined what bounds mean.
+
+    Floating-point columns may have another order: their bounds are not used.
+    """
+    return (
+        isinstance(orders, list)
+        and len(orders) == len(columns)
+        and all(
+            isinstance(order, dict) and (_TYPE_DEFINED_ORDER in order or column.physical_type in {"FLOAT", "DOUBLE"})
+            for order, column in zip(orders, columns.values(), strict=True)
+        )
+    )
 
 
 @lru_cache(maxsize=4)  # files of a crawl have the same one

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
+from catalogue.parquet.column_chunk import agree
 from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
@@ -204,7 +205,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
 
 
 @lru_cache(_COLUMN_INDEXES)
-def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> ColumnIndex:
+def decode_column_index(data: bytes, chunk: ColumnChunk, pages: OffsetIndex) -> ColumnIndex:
     """Decode a ``ColumnIndex`` of texts and check it against its column chunk.
 
     Raises:
@@ -214,14 +215,14 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> Colu
         index = Reader(data).struct()
         nulls, mins, maxs, order = index[1], index[2], index[3], index[4]
         counts = index.get(5)
-        if any(len(each) != num_pages for each in (nulls, mins, maxs, nulls if counts is None else counts)):
-            raise ValueError(num_pages)  # noqa: TRY301
+        if any(len(each) != len(pages) for each in (nulls, mins, maxs, nulls if counts is None else counts)):
+            raise ValueError(len(pages))  # noqa: TRY301
         bounds = tuple(
             None if typed(null, bool) else Bounds(typed(low, bytes), typed(high, bytes))
             for null, low, high in zip(nulls, mins, maxs, strict=True)
         )
         null_counts = None if counts is None else tuple(typed(count, int) for count in counts)
-        first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk), None)
+        first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk, pages), None)
     except (ThriftError, KeyError, TypeError, ValueError) as error:
         raise BadPageIndex(f"the column index of {chunk.column.name} cannot be decoded: {error}") from error
     if first_doubt:
@@ -236,13 +237,17 @@ def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tup
         return []
     with suppress(BadPageIndex):
         offsets = decode_offset_index(located, chunk, num_rows)
-        bounds = decode_column_index(indexes.column_index, chunk, len(offsets)).bounds
+        bounds = decode_column_index(indexes.column_index, chunk, offsets).bounds
         return [(each, len(offsets.rows(range(page, page + 1)))) for page, each in enumerate(bounds) if each]
     return []
 
 
 def _doubts(
-    bounds: Sequence[Bounds | None], null_counts: Sequence[int] | None, order: int, chunk: ColumnChunk
+    bounds: Sequence[Bounds | None],
+    null_counts: Sequence[int] | None,
+    order: int,
+    chunk: ColumnChunk,
+    pages: OffsetIndex,
 ) -> Iterator[str]:
     known = [each for each in bounds if each]
     if any(each.min > each.max for each in known):
@@ -251,15 +256,24 @@ def _doubts(
     for claimed, sign in ((ascending, 1), (descending, -1)):
         if order == claimed and any(a.min > b.min or a.max > b.max for a, b in pairwise(known[::sign])):
             yield "claims an order that its pages do not have"
-    if null_counts is not None and any(count < 0 for count in null_counts):
-        yield "counts less than no nulls"
-    if null_counts is not None and chunk.null_count not in {None, sum(null_counts)}:
-        yield "counts other nulls than the footer"
-    nulls = null_counts or [1] * len(bounds)
-    if any(each is None and (chunk.null_count == 0 or count == 0) for each, count in zip(bounds, nulls, strict=True)):
+    if null_counts is not None:
+        yield from _doubtful_counts(bounds, null_counts, chunk, pages)
+    if chunk.null_count == 0 and None in bounds:
         yield "has a page of nothing but nulls without any"
     if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
         yield from _contradictions(known, chunk.bounds)
+
+
+def _doubtful_counts(
+    bounds: Sequence[Bounds | None], null_counts: Sequence[int], chunk: ColumnChunk, pages: OffsetIndex
+) -> Iterator[str]:
+    for each, nulls, (first, after) in zip(bounds, null_counts, pairwise(pages.first_rows), strict=True):
+        rows = after - first
+        is_possible = agree(nulls, rows, optional=chunk.column.optional, has_bounds=each is not None)
+        if not is_possible or (each is None and nulls < rows):
+            yield f"counts {nulls:,} nulls in a page of {rows:,} values, which contradicts what else it has"
+    if chunk.null_count not in {None, sum(null_counts)}:
+        yield "counts other nulls than the footer"
 
 
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Unit:
     certain: bool
     """All of them match, except those without a key."""
     nulls: int | None
-    """Rows without a key; None if unknown."""
+    """Rows without a key; None if unknown, or if only the footer counts them."""
     least: bytes = b""
     """A lower bound of the keys that may match."""
     greatest: bytes = END
@@ -87,7 +87,9 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     bounds = key.bounds or (metadata.indexes(group.ordinal) or Indexes()).bounds
     intervals = query.intervals.near(bounds)
     least = intervals.least_match(bounds)
-    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), key.null_count, least, _greatest(bounds))
+    # Some writers count nulls once for each page, so a count of the footer alone is not used.
+    nulls = 0 if key.null_count == 0 or not key.column.optional else None
+    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), nulls, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
     choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
@@ -159,17 +161,17 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
 
 def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes) -> Choice:
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
-    if located is None or indexes.column_index is None:
+    if located is None or indexes.column_index is None or key.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
-    key_index = decode_column_index(indexes.column_index, key, len(offset_index))
+    key_index = decode_column_index(indexes.column_index, key, offset_index)
     units = []
     first, last = choice.intervals[0].start, choice.intervals[-1].end
     for page, of_page in enumerate(key_index.bounds):
         if of_page is None or (of_page.order is Order.UNSIGNED and (of_page.max < first or of_page.min >= last)):
             continue
         if some := choice.intervals.near(of_page):
-            nulls = key_index.null_counts[page] if key_index.null_counts else None
+            nulls = key_index.null_counts[page] if key_index.null_counts and key.null_count is not None else None
             rows = offset_index.rows(range(page, page + 1))
             is_certain = choice.intervals.contain_all(of_page)
             units.append(Unit(rows, is_certain, nulls, some.least_match(of_page), _greatest(of_page)))

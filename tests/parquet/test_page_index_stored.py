@@ -242,7 +242,7 @@ def test_checks_damaged_offset_indexes(mirror: Path) -> None:
 def test_checks_damaged_column_indexes(mirror: Path) -> None:
     def attempt(each: Part, data: bytes) -> None:
         pages = len(each.located)
-        check_column_index(decode_column_index(data, each.chunk, pages), each.chunk, pages)
+        check_column_index(decode_column_index(data, each.chunk, each.located), each.chunk, pages)
 
     rng = Random(2)
     found = outcomes(partial(attempt, s, data) for s in sources(mirror) for data in damaged(s.column_index, rng, 100))

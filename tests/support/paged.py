@@ -1,8 +1,10 @@
 """Files of small pages and their indexes, so that a test can say what is wrong with one."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,12 @@ def parts(data: bytes) -> list[Part]:
 
 def part(name: str, **options: Any) -> Part:
     return next(each for each in parts(written(**options)) if each.chunk.column.name == name)
+
+
+def pages_of(rows: Iterable[int]) -> OffsetIndex:
+    """An offset index of pages with these numbers of rows."""
+    first_rows = tuple(accumulate(rows, initial=0))
+    return OffsetIndex(tuple(range(4, 4 + len(first_rows))), first_rows)
 
 
 def largest_of_each_crawl(mirror: Path) -> list[Path]:
