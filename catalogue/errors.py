@@ -60,7 +60,12 @@ class Redirected(SourceError):
 
 
 class RangeIgnored(SourceError):
-    """The source offers the complete file for a range; the body was not read."""
+    """The source offers the complete file for a range, or refuses the range; the body was not read."""
+
+    def __init__(self, message: str, *, file_size: int | None = None) -> None:
+        super().__init__(message)
+        self.file_size = file_size
+        """Bytes of the file, if the source stated them when it refused a suffix."""
 
 
 class WrongRange(SourceError):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from catalogue.errors import WrongRange
 
-_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_CONTENT_RANGE = re.compile(r"bytes\s+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)\s*", re.IGNORECASE)
 
 
 @dataclass(init=False, slots=True, order=True, unsafe_hash=True)
@@ -71,7 +71,7 @@ def content_range(part: ByteRange, total: int) -> str:
 
 
 def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
-    """Return the range and the file size of a ``Content-Range``.
+    """Return the range and the file size of a ``Content-Range``; 0 for ``*``, an unknown size.
 
     Raises:
         WrongRange: if it is missing or not of a single range.
@@ -79,8 +79,9 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
         raise WrongRange(f"the response's Content-Range is {text and text[:200]!r}")
-    first, last, total = map(int, matched.groups())
-    if not first <= last < total:
+    first, last = int(matched[1]), int(matched[2])
+    total = 0 if matched[3] == "*" else int(matched[3])
+    if not (first <= last and (last < total or matched[3] == "*")):
         raise WrongRange(f"the response's Content-Range is contradictory: {text!r}")
     return ByteRange(first, last + 1), total
 

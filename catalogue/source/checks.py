@@ -37,6 +37,9 @@ _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of error pages and captive portals; no file of a source has one."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
+_NO_CODING = {"", "identity", "aws-chunked"}
+"""Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3."""
+
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
 
@@ -90,9 +93,18 @@ class Request:
     requested: RequestedRange
     pin: FileVersion | None
 
-    @property
-    def expected_status(self) -> int:
-        return 200 if self.requested is None else 206
+    def is_expected(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Return whether a response has the requested bytes: also a complete file that is not longer than the range."""
+        if self.requested is None or status != 200:  # noqa: PLR2004
+            return status == (200 if self.requested is None else 206)
+        length = headers.get("content-length", "")
+        if not _LENGTH.fullmatch(length) or not int(length):
+            return False
+        match self.requested:
+            case SuffixRange(longest):
+                return int(length) <= longest
+            case ByteRange(start, end):
+                return start == 0 and int(length) == end
 
     @property
     def max_length(self) -> int:
@@ -122,8 +134,8 @@ class Request:
                 return NotFound(f"{self.where} does not exist")
             case 412:
                 return FileChanged(f"{self.where} is another version than expected", refused=True)
-            case 200 | 416:
-                return self._unsatisfiable(headers, message)
+            case 200 | 400 | 416 if status != 400 or isinstance(self.requested, SuffixRange):  # noqa: PLR2004
+                return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 location = without_secrets(headers.get("location", ""))
                 return Redirected(f"{self.where} redirects to {location!r}, which is not followed")
@@ -131,21 +143,30 @@ class Request:
                 return Forbidden(message)
         return Unreachable(message)
 
-    def _unsatisfiable(self, headers: Mapping[str, str], message: str) -> CatalogueError:
+    def _unsatisfiable(self, status: int, headers: Mapping[str, str], message: str) -> CatalogueError:
+        size = self._size(headers)
+        # Some servers refuse suffixes, of all files or of those that are shorter.
+        if isinstance(self.requested, SuffixRange) and status != 200 and size != "0":  # noqa: PLR2004
+            return RangeIgnored(f"{message}, a range from the end", file_size=int(size) if size else None)
         start = self.requested.start if isinstance(self.requested, ByteRange) else 0
-        size = headers.get("content-range", "").rpartition("/")[2]
-        if self.requested is None or (_LENGTH.fullmatch(size) and int(size) > start):
+        if self.requested is None or (size and int(size) > start):
             return Forbidden(f"{message}, although the range is inside the file")
         if start or self.pin:
             return self._is_shorter()
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
+
+    @staticmethod
+    def _size(headers: Mapping[str, str]) -> str:
+        """Return the size of the file that ``Content-Range`` states in a refusal, ``*/size``."""
+        size = headers.get("content-range", "").rpartition("/")[2].strip()
+        return size if _LENGTH.fullmatch(size) else ""
 
     def _is_shorter(self) -> FileChanged:
         return FileChanged(f"{self.where} is shorter than expected")
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
         """Check a response and read its body; ``read`` returns up to the given number of bytes."""
-        if status != self.expected_status or _is_text(headers):
+        if not self.is_expected(status, headers) or _is_text(headers):
             # A complete file instead of a range is not read, unless its type is that of an error page.
             excerpt = bytearray()
             if status != 200 or _is_text(headers):  # noqa: PLR2004
@@ -153,22 +174,22 @@ class Request:
                     while len(excerpt) < EXCERPT and (byte := read(1)):
                         excerpt += byte
             raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
-        sent, total = self.check(headers)
+        sent, total = self.check(headers, status)
         return self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
 
-    def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
-        """Check the headers before the body is read.
+    def check(self, headers: Mapping[str, str], status: int | None = None) -> tuple[ByteRange | None, int]:
+        """Check the headers of an expected response before the body is read.
 
         Returns:
             The range of the body (None if unknown) and the file's size (0 if unknown).
         """
-        encoding = headers.get("content-encoding", "identity")
-        if encoding.lower() != "identity":
+        encoding = headers.get("content-encoding", "")
+        if not {coding.strip() for coding in encoding.lower().split(",")} <= _NO_CODING:
             raise WrongRange(f"{self.where} has Content-Encoding {encoding!r}, which was not accepted")
         if headers.get("content-type", "").lower().startswith("multipart/"):
             raise WrongRange(f"{self.where} was sent as multipart, which was not requested")
         length = headers.get("content-length")
-        if self.requested is not None:
+        if self.requested is not None and status != 200:  # noqa: PLR2004
             return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
             raise WrongLength(f"{self.where} was sent without a length, so it may be incomplete")
@@ -183,10 +204,12 @@ class Request:
     ) -> tuple[ByteRange, int]:
         try:
             sent, total = parse_content_range(headers.get("content-range"))
+            if not total:  # a range from the end ends there
+                total = self.pin.size if self.pin else sent.end if isinstance(requested, SuffixRange) else 0
             self._check_pin(total, headers)
             if isinstance(requested, ByteRange) and sent.start == requested.start and sent.end == total < requested.end:
                 raise self._is_shorter()
-            expected = resolve(requested, total)
+            expected = requested if not total and isinstance(requested, ByteRange) else resolve(requested, total)
         except WrongRange as error:
             raise WrongRange(f"{self.where}: {error}") from error
         if sent != expected:
@@ -213,7 +236,7 @@ class Request:
         return Response(
             body=body,
             start=sent.start if sent else 0,
-            total_size=total or len(body),
+            total_size=total if sent else total or len(body),
             etag=_printable(headers.get("etag")),
             last_modified=_printable(headers.get("last-modified")),
             date=_printable(headers.get("date")),

@@ -55,7 +55,7 @@ def _read(file: BinaryIO, request: Request) -> Response:
             case ByteRange(start, last):
                 end = min(last, total)
         if start >= end:
-            raise request.refuse(416, {}, "")
+            raise request.refuse(416, {"content-range": f"bytes */{total}"}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
     sent, total = request.check(headers)
     if not sent:

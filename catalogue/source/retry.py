@@ -29,6 +29,8 @@ ATTEMPTS = 12
 """Requests for one range before it fails."""
 _IGNORED_ATTEMPTS = 4
 """The same if the complete file is sent, since a server may send much of it."""
+_SAME_ATTEMPTS = 3
+"""The same if each response is wrong in the same way, such as by its headers."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
 _LONGEST_BACKOFF = 20.0
@@ -120,7 +122,7 @@ class PoliteSource:
             Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
-        throttled = 0
+        throttled = same = 0
         clock = self.limiter.clock
         until = clock.now() + self._max_wait
         for attempt in range(self._attempts):
@@ -142,27 +144,32 @@ class PoliteSource:
                 last = error
             except (Unreachable, WrongRange, WrongLength, RangeIgnored) as error:
                 self._count(failed=True)
-                self._check_attempts(error, path, requested, attempt + 1)
+                same = same + 1 if str(error) == str(last) else 1
+                self._check_attempts(error, path, requested, attempt + 1, same)
                 wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
                 if isinstance(error, NameNotResolved):
                     wait = max(wait, _UNRESOLVED_PAUSE)
                 last = error
             except SourceUnavailable:
                 raise
-            except CatalogueError:
+            except CatalogueError as error:
                 # The error is about this file; the host itself works.
                 self._count(failed=False)
                 self.limiter.succeeded(acquired_at)
-                raise
+                last = _once_more(error, last)
             else:
-                self.honoured_suffixes |= isinstance(requested, SuffixRange)
-                self._honoured_ranges |= requested is not None
+                self._note_honoured(requested, response)
                 self.limiter.succeeded(acquired_at)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < self._attempts:
                 self._wait(wait, last, until)
         raise last
+
+    def _note_honoured(self, requested: RequestedRange, response: Response) -> None:
+        if len(response.body) < response.total_size:  # otherwise the complete file may have been sent
+            self.honoured_suffixes |= isinstance(requested, SuffixRange)
+            self._honoured_ranges |= requested is not None
 
     def _acquire(self, until: float) -> float:
         """Wait until a request may be made, count it, and return the time for the limiter."""
@@ -193,8 +200,12 @@ class PoliteSource:
         self.limiter.clock.stop()
         self.inner.close()
 
-    def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
+    def _check_attempts(
+        self, error: SourceError, path: str, requested: RequestedRange, attempts: int, same: int
+    ) -> None:
         policy = self.limiter.policy
+        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange):
+            raise error
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             raise ConnectionRefused(f"{error}; is the server running?") from error
         if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
@@ -268,22 +279,32 @@ class PoliteSource:
             raise SourceUnavailable(message)
 
 
+def _once_more(error: CatalogueError, last: SourceError) -> FileChanged:
+    """Return an error after which the request is repeated once, since a response out of step looks like this."""
+    if isinstance(error, FileChanged) and not isinstance(last, FileChanged):
+        return error
+    raise error
+
+
 def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     """Return the last ``length`` bytes of a file, or all of a shorter one.
 
-    CloudFront may answer a suffix range with the complete file. For such hosts, a request for the first byte tells the
-    file size, and a second one has an explicit range.
+    CloudFront may answer a suffix range with the complete file, and others refuse it. For such hosts, a request for the
+    first byte tells the file size, and a second one has an explicit range.
     """
     ignores_suffixes = source.limiter.state.ignores_suffixes
+    file_size = None
     if not ignores_suffixes:
         try:
             return source.get(path, SuffixRange(length))
-        except RangeIgnored:
-            pass
+        except RangeIgnored as error:
+            file_size = error.file_size
     try:
-        tail = _explicit(source, path, length)
+        tail = _explicit(source, path, length, file_size)
     except FileChanged:  # between the two requests
         tail = _explicit(source, path, length)
+    if file_size is not None and file_size < length:  # some hosts refuse suffixes of shorter files only
+        return tail
     # A host may ignore ranges of single files. It counts as ignoring suffixes only if it has honoured none, and has
     # just honoured an explicit range of the same file.
     if not (ignores_suffixes or source.honoured_suffixes):
@@ -291,7 +312,12 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     return tail
 
 
-def _explicit(source: PoliteSource, path: str, length: int) -> Response:
-    first = source.get(path, ByteRange(0, 1))
-    pin = FileVersion(first.total_size, first.etag)
-    return source.get(path, ByteRange(max(0, first.total_size - length), first.total_size), pin=pin)
+def _explicit(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
+    if file_size is None:
+        first = source.get(path, ByteRange(0, 1))
+        if not first.total_size:
+            raise WrongRange(f"{source.url}{path}: the size of the file is unknown, as no response states it")
+        pin = FileVersion(first.total_size, first.etag)
+    else:
+        pin = FileVersion(file_size, None)
+    return source.get(path, ByteRange(max(0, pin.size - length), pin.size), pin=pin)

@@ -127,7 +127,7 @@ async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - 
     """Read a response, and of its body at most one byte more than is valid."""
     meta = response["ResponseMetadata"]
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
-    limit = request.max_length + 1 if status == request.expected_status else EXCERPT
+    limit = request.max_length + 1 if request.is_expected(status, headers) else EXCERPT
     received = bytearray()
     async with response["Body"] as body:
         while len(received) < limit and (piece := await body.read(limit - len(received))):
