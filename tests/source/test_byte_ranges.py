@@ -54,6 +54,8 @@ def test_parses_content_range_as_half_open() -> None:
     assert parse_content_range("bytes 0-0/1") == (ByteRange(0, 1), 1)
     assert parse_content_range("bytes 42-1233/1234") == (ByteRange(42, 1234), 1234)
     assert parse_content_range("bytes 0-99/999999999999999999") == (ByteRange(0, 100), 999_999_999_999_999_999)
+    assert parse_content_range("Bytes  0-9/10 ") == (ByteRange(0, 10), 10)
+    assert parse_content_range("bytes 5-9/*") == (ByteRange(5, 10), 0)
 
 
 @given(RANGES, st.integers(0, 1000))
@@ -62,8 +64,8 @@ def test_content_range_roundtrip(stored: ByteRange, more: int) -> None:
     assert parse_content_range(content_range(stored, total)) == (stored, total)
 
 
-OTHER_FORMS = [None, "", "bytes", "bytes */1234", "bytes 0-9/*", "bytes 0-9", "bytes=0-9/10", "bytes 0-9/10 "]
-OTHER_FORMS += [" bytes 0-9/10", "bytes  0-9/10", "bytes 0 - 9/10", "bytes 0-9/10\n", "bytes 0-9/10, bytes 0-9/10"]
+OTHER_FORMS = [None, "", "bytes", "bytes */1234", "bytes 0-9", "bytes=0-9/10"]
+OTHER_FORMS += [" bytes 0-9/10", "bytes 0 - 9/10", "bytes 0-9/10, bytes 0-9/10"]
 OTHER_FORMS += ["bytes 0-9,20-29/100", "bytes +0-9/10", "bytes -0-9/10", "bytes 0-9/1e1", "items 0-9/10"]
 OTHER_FORMS += ["bytes \u0660-\u0669/\u0661\u0660", "bytes 0-9/" + "1" * 19, "multipart/byteranges; boundary=x"]
 

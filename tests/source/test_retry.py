@@ -35,7 +35,7 @@ from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer
 from tests.support.sources import BOUNDED, FILES, PATH, SUFFIX, open_http
 
-PERMANENT = [Forbidden, NotFound, NotParquet, FileChanged, Redirected]
+PERMANENT = [Forbidden, NotFound, NotParquet, Redirected]
 
 
 def source_of(
@@ -89,7 +89,9 @@ def test_retries_temporary_errors(error: CatalogueError, waits: list[float]) -> 
     ("error", "requests", "waits"),
     [
         *((kind("x"), 1, []) for kind in PERMANENT),
-        *((kind("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]) for kind in (Unreachable, WrongRange, UnexpectedHtml)),
+        (FileChanged("x"), 2, []),
+        (WrongRange("x"), 3, [0.5]),
+        *((kind("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]) for kind in (Unreachable, UnexpectedHtml)),
         (RangeIgnored("x"), 4, [0.5, 1]),
         (Throttled("x"), 12, [11.25, 22.5, 45, 90, 180, *[300] * 6]),
         (Throttled("x", retry_after=9999.0), 12, [300] * 11),
@@ -181,7 +183,7 @@ def test_gives_up_after_nine_of_ten_requests_failed(failures: int, *, given_up: 
 
 def test_errors_of_files_do_not_count_as_failures() -> None:
     source = source_of(*(kind("x") for kind in PERMANENT), policy=Policy())
-    assert outcomes(source, ["x"] * 400) == [kind.__name__ for kind in PERMANENT] * 80
+    assert outcomes(source, ["x"] * 400) == [kind.__name__ for kind in PERMANENT] * 100
     assert source.requests == 400
 
 

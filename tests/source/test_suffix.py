@@ -12,6 +12,7 @@ from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.clocks import FakeClock
+from tests.support.fault_kinds import WITHOUT_SIZE
 from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, only
 from tests.support.sources import DATA
 
@@ -61,7 +62,7 @@ def test_one_request_per_file() -> None:
 def test_reads_short_files_completely(path: str, script: Script | None) -> None:
     with FaultServer(FILES, script=script) as server, over(server) as source:
         check(source, path)
-        assert len(ranges(server)) == (3 if script else 1)
+        assert len(ranges(server)) == 1  # even a complete file is not longer than the suffix
         check(source, path, 1)
 
 
@@ -149,7 +150,31 @@ def test_file_that_changes_between_two_requests_is_requested_again() -> None:
 
     with FaultServer(files, script=script) as server, over(server) as source:
         assert get_tail(source, path, TAIL).body == FILES[PATHS[1]][-TAIL:]
-        assert ranges(server) == [SUFFIX, FIRST, EXPLICIT, FIRST, EXPLICIT]
+        assert ranges(server) == [SUFFIX, FIRST, EXPLICIT, EXPLICIT, FIRST, EXPLICIT]
+
+
+def refuses_long_suffixes(request: Request) -> Fault | None:
+    """Refuse ranges from the end that are longer than the file."""
+    length = request.headers["range"].partition("=-")[2]
+    return Fault(Kind.UNSATISFIABLE) if length and int(length) > len(FILES[request.path]) else None
+
+
+def refuses_suffixes(request: Request) -> Fault | None:
+    """Refuse all ranges from the end, without the size of the file."""
+    return Fault(Kind.UNSATISFIABLE, variant=WITHOUT_SIZE) if "=-" in request.headers["range"] else None
+
+
+def test_replaces_suffixes_that_are_refused() -> None:
+    with FaultServer(FILES, script=refuses_long_suffixes) as server, over(server) as source:
+        check(source, "short")
+        assert ranges(server) == [SUFFIX, "bytes=0-4"]
+        check(source, PATHS[0])
+        assert ranges(server) == [SUFFIX]
+    with FaultServer(FILES, script=refuses_suffixes) as server, over(server) as source:
+        check(source, "short")
+        assert ranges(server) == [SUFFIX, FIRST, "bytes=0-4"]
+        check(source, PATHS[0])
+        assert ranges(server) == [FIRST, EXPLICIT]
 
 
 def test_reads_tails_of_a_folder(tmp_path: Path) -> None:

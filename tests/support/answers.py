@@ -8,7 +8,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import RequestedRange, Response
 
 Answer = Response | CatalogueError
-GOOD = Response(b"12345", 0, 5, '"a"', None)
+GOOD = Response(b"12345", 0, 10, '"a"', None)
 
 
 class Answers:

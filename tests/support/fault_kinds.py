@@ -77,6 +77,10 @@ class Fault:
     target: str = "http://127.0.0.2/"
 
 
+WITHOUT_SIZE = -1
+"""The variant of ``UNSATISFIABLE`` that does not state the size of the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. ``path`` is decoded, without the leading slash and the query; names of headers are in lower case."""

@@ -97,6 +97,8 @@ TEMPORARY = [
 
 
 def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] | None:
+    if kind is Kind.UNSATISFIABLE and isinstance(requested, SuffixRange):
+        return RangeIgnored  # it is replaced by an explicit range
     return FileChanged if kind is Kind.EMPTY and requested == BOUNDED else ERRORS[kind]
 
 
