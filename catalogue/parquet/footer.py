@@ -13,17 +13,20 @@ from catalogue.commoncrawl.indexes import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name, kind_of
-from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
+from catalogue.parquet.thrift import BINARY, LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
 """Bytes of the length and the magic after the footer."""
-MAX_FOOTER = 4 << 20
-"""Common Crawl's footers have 10 to 100 kB; 15 MB can claim gigabytes of memory."""
-
-MAX_ROWS = 1 << 25
-"""Writers use about a million; row numbers take 15 bytes each."""
+MAX_FOOTER = 64 << 20
+"""Common Crawl's footers have 10 to 100 kB. Decoding takes up to twelve times as much memory."""
+MAX_ROWS = 1 << 31
+"""Rows of a row group; writers use about a million."""
+_MAX_VALUES = MAX_FOOTER // 2
+"""Values of a footer, which has about one in four bytes."""
+_MAX_ELEMENT = 1 << 20
+"""Bytes of a ``SchemaElement``, whose unknown fields are decoded, too."""
 
 # Fields of FileMetaData
 _SCHEMA: Final = 2
@@ -132,9 +135,10 @@ class _FooterDecoder:
         data, context = self.context.data, self.context
         if context.data_end < len(MAGIC):
             raise BadFooter(f"a footer of {len(data):,} bytes does not fit into the file")
-        reader = Reader(data)
+        reader = Reader(data, 0, _MAX_VALUES)
         top: Struct = {}
         groups: list[RowGroup] | None = None
+        orders: list[bool] = []
         row_groups = field = 0
         while reader.next_field(field):
             field = reader.number
@@ -148,15 +152,22 @@ class _FooterDecoder:
                 start = reader.position
                 reader.skip(LIST, 1)
                 context.columns = _schema(data[start : reader.position])
-            elif field in (_NUM_ROWS, _CREATED_BY, _COLUMN_ORDERS):
+            elif field in (_NUM_ROWS, _CREATED_BY) and reader.kind <= BINARY:
                 top[field] = reader.field(reader.kind, 1)
+            elif field == _COLUMN_ORDERS and reader.kind == LIST:
+                orders = [*_orders(reader)]
             else:  # its presence is enough to know
                 top[field] = None
                 reader.skip(reader.kind, 1)
         if not row_groups:
             raise BadFooter("the footer has no list of row groups")
         if groups is None:  # they precede the schema
-            groups = self._row_groups(Reader(data, row_groups))
+            groups = self._row_groups(Reader(data, row_groups, _MAX_VALUES))
+        # Without an order, parquet.thrift leaves undefined what bounds mean. Those of floats are not used.
+        context.ordered = len(orders) == len(context.columns) and all(
+            is_known or column.physical_type in {"FLOAT", "DOUBLE"}
+            for is_known, column in zip(orders, context.columns.values(), strict=True)
+        )
         return self._footer(top, groups)
 
     def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
@@ -172,7 +183,6 @@ class _FooterDecoder:
             last = end
         context = self.context
         context.created_by = typed(top.get(_CREATED_BY, b""), bytes)
-        context.ordered = _are_ordered(top.get(_COLUMN_ORDERS), context.columns)
         return Footer(
             num_rows,
             context.created_by.decode("utf-8", "replace"),
@@ -219,7 +229,9 @@ class _FooterDecoder:
     def _check_chunks(self, chunks: list[ChunkFields], ordinal: int, num_rows: int) -> tuple[int, int]:
         """Return the start of a row group and its compressed bytes."""
         columns, data_end = self.context.columns, self.context.data_end
-        if not 0 < num_rows <= MAX_ROWS or len(chunks) != len(columns):
+        if num_rows > MAX_ROWS:
+            raise BadFooter(f"row group {ordinal} has {num_rows:,} rows; at most {MAX_ROWS:,} are accepted")
+        if num_rows < 1 or len(chunks) != len(columns):
             raise BadFooter(f"row group {ordinal} has {num_rows:,} rows and {len(chunks)} of {len(columns)} columns")
         first = compressed = 0
         for column, chunk in zip(columns.values(), chunks, strict=True):
@@ -231,32 +243,35 @@ class _FooterDecoder:
         return first, compressed
 
 
-def _are_ordered(orders: object, columns: Mapping[str, Column]) -> bool:
-    """Return whether column_orders gives each column the order of its type; others leave undefined what bounds mean.
-
-    Floating-point columns may have another order: their bounds are not used.
-    """
-    return (
-        isinstance(orders, list)
-        and len(orders) == len(columns)
-        and all(
-            isinstance(order, dict) and (_TYPE_DEFINED_ORDER in order or column.physical_type in {"FLOAT", "DOUBLE"})
-            for order, column in zip(orders, columns.values(), strict=True)
-        )
-    )
+def _orders(reader: Reader) -> Iterator[bool]:
+    """Yield whether each column has the order of its type."""
+    kind, count = reader.list_header()
+    if kind != STRUCT:
+        raise BadFooter("the list of column orders is invalid")
+    for _ in range(count):
+        is_known = False
+        field = 0
+        while reader.next_field(field):
+            field = reader.number
+            is_known |= field == _TYPE_DEFINED_ORDER
+            reader.skip(reader.kind, 2)
+        yield is_known
 
 
 @lru_cache(maxsize=4)  # files of a crawl have the same one
 def _schema(data: bytes) -> Mapping[str, Column]:
-    reader = Reader(data)
+    reader = Reader(data, 0, _MAX_VALUES)
     kind, count = reader.list_header()
     if kind != STRUCT or not count:
         raise BadFooter("the schema is not a tree")
     elements: list[tuple[Struct, bytes]] = []
     for _ in range(count):
         start = reader.position
-        element = reader.struct(1)
-        elements.append((element, data[start : reader.position]))
+        reader.skip(STRUCT, 1)
+        raw = data[start : reader.position]
+        if len(raw) > _MAX_ELEMENT:
+            raise BadFooter(f"an element of the schema takes {len(raw):,} bytes")
+        elements.append((Reader(raw).struct(1), raw))
     columns: dict[str, Column] = {}
     walk = iter(elements)
     root, _ = next(walk)

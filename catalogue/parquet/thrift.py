@@ -25,7 +25,7 @@ STRUCT: Final = 12
 
 MAX_DEPTH = 16
 """Depth of nested structs and containers; Parquet's metadata needs 7."""
-MAX_ELEMENTS = 20_000
+MAX_ELEMENTS = 100_000
 """Elements of one container."""
 MAX_VALUES = 1_500_000
 """Values of one ``Reader``; a footer has about one in four bytes."""

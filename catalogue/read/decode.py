@@ -26,7 +26,7 @@ from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 
-MAX_PAGE = 256 << 20
+MAX_PAGE = 1 << 30
 """Maximum uncompressed bytes of a page; writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
@@ -152,7 +152,7 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     check_headers(headers, chunk, num_rows)
     data = data[: sum(header.size for header in headers)]  # no decoder reads on
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
-        raise ValueError(f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most")
+        raise ValueError(f"a page of it would have {largest:,} bytes decompressed; at most {MAX_PAGE:,} are accepted")
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
 
 
@@ -210,7 +210,7 @@ def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Arr
 
 def aligned(
     columns: Mapping[str, Iterator[pa.Array]],
-    rows: np.ndarray,
+    rows: np.ndarray | range,
     schema: pa.Schema,
     bundle: Bundle,
     path_columns: Sequence[str],
@@ -239,7 +239,7 @@ def aligned(
         every = [
             pending[name].slice(0, length)
             if name in pending
-            else bundle.path_column(name, rows[:length])
+            else bundle.path_column(name, np.asarray(rows[:length]))
             if name in path_columns
             else pa.nulls(length, kind)
             for name, kind in zip(schema.names, schema.types, strict=True)

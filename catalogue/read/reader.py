@@ -307,14 +307,12 @@ class _Reading:
                 first.reverse()
                 values = (first.pop() for _ in range(len(first)))  # and free them
             columns[read.chunk.column.name] = values
-        numbers, drawn = np.arange(group.read.num_rows), group.read.drawn
+        numbers, drawn = range(group.read.num_rows), group.read.drawn
         stop = 0
         for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._path_columns):
-            rows, among = table, numbers[: table.num_rows]
-            stop += table.num_rows
-            numbers = numbers[table.num_rows :]
+            rows = table
+            start, stop = stop, stop + table.num_rows
             if drawn:
-                start = int(among[0])
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS = 256
 """Rows of a row group, so that a query decodes few of them."""
 
-_MAGIC = b"CATTBL4\n"
+_MAGIC = b"CATTBL5\n"
 _NUMBER = 4
 _END = _NUMBER + len(b"PAR1")
 

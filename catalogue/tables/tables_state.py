@@ -14,7 +14,7 @@ from catalogue.store.database import Store
 
 TABLES_FOLDER = "tables"
 
-_LAYOUT = 4
+_LAYOUT = 5
 """Tables of another version are made again."""
 
 
