@@ -43,8 +43,8 @@ MAX_LINE = 1 << 20
 """Bytes; keys have at most some thousand."""
 STAMP = 15
 """Bytes of a time and the blank before it."""
-_KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
-"""No control characters: the order of lines is the order of key and time."""
+_KEY = rb"(?!\xef\xbb\xbf)[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
+"""No byte order mark, which pyarrow skips. No control characters: the order of lines is that of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b){1,4096}" % _LINE)
 """Longer matches take memory. A possessive group would end within an invalid line in Python before 3.11.5."""
@@ -152,13 +152,14 @@ class BlockList:
         The block before the first one that starts with a key can end with captures of it, so it is included.
 
         Raises:
-            ValueError: if the list does not have all of these blocks.
+            BadCdx: if the list does not have all of these blocks, which is possible if it is not in order.
         """
         places = range(len(self))
         start = bisect_left(places, interval.start, key=self.key)
         end = bisect_left(places, interval.end, lo=start, key=self.key)
         if (start == 0 and not self.begins) or (end == len(self) and not self.ends):
-            raise ValueError(f"this part of the list of {self.crawl} does not have all blocks of {interval}")
+            part = f"the part from line {self.number(0):,} to {self.number(len(self) - 1):,}"
+            raise BadCdx(f"{list_path(self.crawl)}: {part} lacks blocks that should be there by the keys around it")
         return range(max(0, start - 1), end)
 
     def share(self, key: bytes) -> float:
