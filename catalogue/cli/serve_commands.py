@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -108,7 +109,7 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
     try:
-        from catalogue.server import ServerOptions, run
+        from catalogue.server import AccessLog, ServerOptions, Service, run
     except ModuleNotFoundError as error:
         raise QueryError(f"serving needs {error.name}; run: {install_command('serve')}") from error
     if options.table is not None:
@@ -120,20 +121,18 @@ def serve(  # noqa: PLR0913 - one parameter for each option
         if not is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
-    server = ServerOptions(
+    open_service = partial(
+        Service,
+        settings.data,
         settings,
-        host,
-        port,
-        workers=workers,
         at_once=at_once,
         memory=memory << 20,
         on_demand=harvest_on_demand,
         strict=strict,
-        log=options.verbose,
-        access_log=access_log,
-        proxied=proxied,
-        say=options.say,
+        notify=options.say,
     )
+    open_log = partial(AccessLog, access_log, proxied=proxied, notify=options.say) if access_log else None
+    server = ServerOptions(open_service, open_log, options.say, host, port, workers, options.verbose)
     run(server, ready=ready)
 
 

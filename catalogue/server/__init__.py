@@ -1,6 +1,8 @@
 """The CDX API, a JSON API and web pages over HTTP."""
 
+from catalogue.server.access_log import AccessLog
 from catalogue.server.application import application, server_of
-from catalogue.server.processes import CAN_SHARE_PORT, ServerOptions, run
+from catalogue.server.processes import ServerOptions, run
+from catalogue.server.service import Service
 
-__all__ = ["CAN_SHARE_PORT", "ServerOptions", "application", "run", "server_of"]
+__all__ = ["AccessLog", "ServerOptions", "Service", "application", "run", "server_of"]

@@ -5,9 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from starlette.types import Scope
 
@@ -18,43 +16,45 @@ _MAX_PATH, _MAX_QUERY, _MAX_AGENT = 300, 1000, 150
 
 
 class AccessLog:
-    """A file to which all processes append, each line by one write."""
+    """A file to which all processes append, each line by one write.
+
+    It is opened for each line, so that it may be renamed at any time.
+    """
 
     def __init__(self, path: str, *, proxied: bool, notify: Callable[[str], None]) -> None:
-        """Open the file, or standard error for ``-``.
+        """Create the file if it does not exist.
 
         Args:
-            path: the file.
+            path: the file; ``-`` for standard error.
             proxied: whether the last address of ``X-Forwarded-For`` is the client, because a proxy has added it.
             notify: called with a message if lines cannot be written.
 
         Raises:
             QueryError: if it cannot be opened.
         """
-        self._path = None if path == "-" else Path(path)
-        self._name = path
+        self._path = path
         self._proxied = proxied
         self._notify = notify
         self._failed = False
         try:
-            self._file = _open(self._path) if self._path else sys.stderr.fileno()
+            os.close(self._open())
         except OSError as error:
             message = f"the access log {path} cannot be opened ({error.strerror}); choose another --access-log"
             raise QueryError(message) from error
 
     def write(self, scope: Scope, status: int, size: int, seconds: float, *, complete: bool) -> None:
-        """Write a line about an answer."""
-        headers = dict(scope["headers"])
+        """Write a line about an answer; of a request that is not valid HTTP, the scope has the client alone."""
+        headers = dict(scope.get("headers", ()))
         client = scope["client"][0] if scope["client"] else None
         if self._proxied and (forwarded := headers.get(b"x-forwarded-for")):
             client = _text(forwarded.rpartition(b",")[2].strip(), _MAX_AGENT)
-        spent = scope["state"].get("spent", (0, 0))
+        spent = scope.get("state", {}).get("spent", (0, 0))
         entry = {
             "time": datetime.fromtimestamp(time.time() - seconds, UTC).isoformat(timespec="milliseconds"),
             "client": client,
-            "method": scope["method"],
-            "path": _text(scope["raw_path"], _MAX_PATH),
-            "query": _text(scope["query_string"], _MAX_QUERY),
+            "method": scope.get("method"),
+            "path": _text(scope.get("raw_path", b""), _MAX_PATH),
+            "query": _text(scope.get("query_string", b""), _MAX_QUERY),
             "status": status,
             "bytes": size,
             "milliseconds": round(seconds * 1000, 1),
@@ -64,25 +64,25 @@ class AccessLog:
             "user_agent": _text(headers.get(b"user-agent", b""), _MAX_AGENT),
         }
         try:
-            os.write(self._file, json.dumps(entry).encode() + b"\n")
+            self._append(json.dumps(entry).encode() + b"\n")
         except OSError as error:
             if not self._failed:
-                self._notify(f"the access log {self._name} cannot be written ({error.strerror}); lines are missing")
+                self._notify(f"the access log {self._path} cannot be written ({error.strerror}); lines are missing")
             self._failed = True
         else:
             self._failed = False
 
-    def follow(self) -> None:
-        """Open the file again if it was renamed or deleted, so that logrotate need not send a signal."""
-        if self._path:
-            with suppress(OSError):  # the old one is used until the new one can be opened
-                if not (self._path.exists() and os.path.samestat(self._path.stat(), os.fstat(self._file))):
-                    old, self._file = self._file, _open(self._path)
-                    os.close(old)
+    def _append(self, line: bytes) -> None:
+        file = self._open()
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
 
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    def _open(self) -> int:
+        if self._path == "-":
+            return os.dup(sys.stderr.fileno())
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
 
 
 def _text(value: bytes, most: int) -> str:

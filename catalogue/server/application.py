@@ -16,9 +16,9 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
-from catalogue.server import archived_pages, cdx_api, figures, json_api, monitoring, web_pages
+from catalogue.server import archived_pages, cdx_api, json_api, monitoring, web_pages
 from catalogue.server.access_log import AccessLog
-from catalogue.server.connections import Connection, Server
+from catalogue.server.connections import Connection, Connections, Server
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
 from catalogue.settings import package_version
@@ -83,18 +83,17 @@ def server_of(
     *,
     log: bool = False,
     access_log: AccessLog | None = None,
-    max_connections: int | None = None,
     head_seconds: int = _HEAD_SECONDS,
 ) -> uvicorn.Server:
-    """Return a server for ``max_connections``; each has ``head_seconds`` to send the head of a request."""
-    monitor = monitoring.Monitor(application(service), _places(), service.figures, access_log)
+    """Return a server whose connections each have ``head_seconds`` to send the head of a request."""
+    monitor = monitoring.Monitor(application(service), _names_of_routes(), service.figures, access_log)
+    most = _raise_file_limit() // 2
+    connections = Connections(most, head_seconds, monitor.refuse)
 
-    def tick() -> None:
+    async def every_second() -> None:
+        connections.close_late()
         service.publish()
-        if access_log:
-            access_log.follow()
 
-    max_connections = max_connections or _raise_file_limit() // 2
     config = uvicorn.Config(
         monitor,
         log_level="info" if log else "error",
@@ -103,16 +102,18 @@ def server_of(
         ws="none",
         http=Connection,
         proxy_headers=False,  # any client could send them
-        backlog=max(1, max_connections // 4),  # as many are accepted before the first can replace another
+        backlog=max(1, most // 4),  # as many are accepted before the first can replace another
         server_header=False,
         timeout_keep_alive=head_seconds,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        callback_notify=every_second,
+        timeout_notify=0,
     )
-    return Server(config, max_connections, service.notify, tick=tick, refused=monitor.refuse)
+    return Server(config, connections)
 
 
-def _places() -> dict[object, int]:
-    """Return the places of all routes in ``figures.ROUTES``, by path, and by endpoint if the path has parameters."""
+def _names_of_routes() -> dict[object, str]:
+    """Return names of ``figures.ROUTES`` by path, and by endpoint if the path has parameters."""
     names: dict[object, str] = {path: path for path in (*json_api.PARAMETERS, json_api.OPENAPI_PATH)}
     names[json_api.no_such_path] = json_api.OTHER_PATHS
     for route in _ROUTES:
@@ -120,7 +121,7 @@ def _places() -> dict[object, int]:
             names[route.app] = route.path
         elif isinstance(route, Route):
             names.setdefault(route.endpoint if "{" in route.path else route.path, route.path)
-    return {key: figures.ROUTES.index(name) for key, name in names.items()}
+    return names
 
 
 def _raise_file_limit() -> int:

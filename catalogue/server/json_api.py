@@ -261,8 +261,8 @@ def _status(catalogue: Catalogue, totals: Totals) -> dict[str, Any]:
     return {
         "coverage": to_json(coverage),
         "sizes": {"store": store, "catalogue": database},
-        "requests": totals.requests,
-        "bytes": totals.bytes,
+        "requests": int(totals["requests"]),
+        "bytes": int(totals["bytes"]),
         "version": package_version(),
     }
 

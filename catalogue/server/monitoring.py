@@ -19,10 +19,10 @@ _NOT_STORED = {"Cache-Control": "no-store"}
 class Monitor:
     """An ASGI application that counts and logs the answers of another one."""
 
-    def __init__(self, app: ASGIApp, places: Mapping[object, int], figures: Figures, log: AccessLog | None) -> None:
-        """Wrap an application; ``places`` are those in ``ROUTES``, by path or endpoint."""
+    def __init__(self, app: ASGIApp, routes: Mapping[object, str], figures: Figures, log: AccessLog | None) -> None:
+        """Wrap an application; ``routes`` are names of ``figures.ROUTES`` by path or endpoint."""
         self._app = app
-        self._places = places
+        self._routes = routes
         self._figures = figures
         self._log = log
 
@@ -44,9 +44,8 @@ class Monitor:
             failed = False
         finally:
             seconds = perf_counter() - start
-            places = self._places
-            place = places.get(scope["path"]) or places.get(scope.get("endpoint"), OTHER)
-            self._figures.count(place, 500 if failed else status, seconds)
+            route = self._routes.get(scope["path"]) or self._routes.get(scope.get("endpoint"), OTHER)
+            self._figures.count(route, 500 if failed else status, seconds)
             if self._log:
                 size = 0 if scope["method"] == "HEAD" else size  # uvicorn does not send it
                 self._log.write(scope, status, size, seconds, complete=complete)
@@ -55,15 +54,7 @@ class Monitor:
         """Count and log a request that was refused because it is not valid HTTP."""
         self._figures.count(OTHER, status, 0.0)
         if self._log:
-            scope: Scope = {
-                "client": client,
-                "method": None,
-                "raw_path": b"",
-                "query_string": b"",
-                "headers": [],
-                "state": {},
-            }
-            self._log.write(scope, status, 0, 0.0, complete=True)
+            self._log.write({"client": client}, status, 0, 0.0, complete=True)
 
 
 async def _metrics(request: Request) -> Response:

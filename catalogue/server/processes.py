@@ -10,26 +10,23 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Pipe, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from threading import Thread
-from types import FrameType, TracebackType
-from typing import NoReturn, Self
+from types import FrameType
+from typing import Any, NoReturn
 
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server.access_log import AccessLog
 from catalogue.server.application import server_of
 from catalogue.server.figures import Figures
-from catalogue.server.memory import MEMORY
 from catalogue.server.service import Service
-from catalogue.settings import Settings
 
-CAN_SHARE_PORT = sys.platform == "linux"
-"""Whether the system divides the connections to a port among processes."""
+_Address = tuple[int, Any]
+"""The family of an address, and the address."""
 _SHORT_LIFE = 10.0
 """Seconds; a process that fails sooner is not started again."""
 _LAST_SECONDS = 10.0
@@ -42,41 +39,18 @@ _GC_OBJECTS = 100_000
 class ServerOptions:
     """Options of a server, the same for each of its processes."""
 
-    settings: Settings
+    open_service: Callable[..., Service]
+    """Called with ``figures``; a function that processes can send to each other, and so are the other two."""
+    open_access_log: Callable[[], AccessLog] | None
+    say: Callable[[str], None]
+    """Prints a message."""
     host: str
-    port: int = 0
+    port: int
     """0 for any free one."""
-    workers: int = 1
+    workers: int
     """Processes."""
-    at_once: int = 2
-    memory: int = MEMORY
-    on_demand: bool = False
-    strict: bool = False
-    """These four are those of ``Service``, for each process."""
-    log: bool = False
+    log: bool
     """Whether requests are printed."""
-    access_log: str | None = None
-    proxied: bool = False
-    """These two are those of ``AccessLog``."""
-    say: Callable[[str], None] = print
-    """Prints a message; a function that processes can send to each other."""
-
-    def service(self, figures: Figures) -> Service:
-        return Service(
-            self.settings.data,
-            self.settings,
-            at_once=self.at_once,
-            on_demand=self.on_demand,
-            strict=self.strict,
-            memory=self.memory,
-            figures=figures,
-            notify=self.say,
-        )
-
-    def open_access_log(self) -> AccessLog | None:
-        if self.access_log is None:
-            return None
-        return AccessLog(self.access_log, proxied=self.proxied, notify=self.say)
 
 
 def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
@@ -87,26 +61,23 @@ def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
     """
     # If a signal comes before the event loop runs.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-    access_log, figures = options.open_access_log(), Figures(options.workers)
-    with closing(options.service(figures)) as service, _listen(options) as listening:
-        address = listening.getsockname()
-        ready(f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{address[1]}")
-        with _OtherProcesses(replace(options, port=address[1]), figures):
+    access_log = options.open_access_log and options.open_access_log()
+    figures = Figures(options.workers)
+    with closing(options.open_service(figures=figures)) as service, _listen(options) as listening:
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        ready(f"http://{host}:{listening.getsockname()[1]}")
+        with _other_processes(options, figures, (listening.family, listening.getsockname())):
             server_of(service, log=options.log, access_log=access_log).run(sockets=[listening])
 
 
 def _listen(options: ServerOptions) -> socket.socket:
-    shared = options.workers > 1
-    if shared and not CAN_SHARE_PORT:
+    if options.workers > 1 and sys.platform != "linux":
         raise QueryError("this system cannot divide connections among processes; leave out --workers")
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
-        first = _bound(options, family, options.port)
-        if not shared:
-            return first
-        port = first.getsockname()[1]  # of no other server: those that share a port are not refused
-        first.close()
-        return _bound(options, family, port, shared=True)
+        with socket.create_server((options.host, options.port), family=family) as first:
+            address = first.getsockname()  # of no other server: sockets that share a port are not refused
+        return _shared((family, address))
     except OSError as error:
         # Python's own text repeats the address; unknown names have no number.
         why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
@@ -114,83 +85,75 @@ def _listen(options: ServerOptions) -> socket.socket:
         raise QueryError(message) from error
 
 
-def _bound(options: ServerOptions, family: int, port: int, *, shared: bool = False) -> socket.socket:
-    return socket.create_server((options.host, port), family=family, backlog=1024, reuse_port=shared)
+def _shared(address: _Address) -> socket.socket:
+    """Listen at a port at which other processes listen."""
+    listening = socket.create_server(address[1], family=address[0], reuse_port=True)
+    # asyncio sets it only on sockets made with IPPROTO_TCP. Without it each answer takes 40 ms more.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
-class _OtherProcesses:
-    """The processes beside this one; one that fails is replaced."""
+@contextmanager
+def _other_processes(options: ServerOptions, figures: Figures, address: _Address) -> Iterator[None]:
+    """Run the processes beside this one."""
+    if options.workers > 1:
+        resource_tracker.ensure_running()  # which a start would do otherwise, and unblock the signal
+    stop, stopping = Pipe()
+    others = [
+        Thread(target=_keep_running, args=(stopping, options, figures.of_process(number), address))
+        for number in range(1, options.workers)
+    ]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        stop.close()
+        for other in others:
+            other.join()
 
-    def __init__(self, options: ServerOptions, figures: Figures) -> None:
-        self._options = options
-        self._figures = figures
-        self._processes: dict[SpawnProcess, tuple[int, float]] = {}
-        """Numbers and start times of the processes."""
-        self._stop, self._stopping = Pipe()
-        self._watcher = Thread(target=self._watch, name="processes")
 
-    def __enter__(self) -> Self:
-        for number in range(1, self._options.workers):
-            self._start(number)
-        self._watcher.start()
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._stop.close()
-        self._watcher.join()
-        for process in self._processes:
+def _keep_running(stopping: Connection, options: ServerOptions, figures: Figures, address: _Address) -> None:
+    """Run a process, and replace it when it fails, until ``stopping`` is closed at its other end."""
+    # Ctrl-C reaches all processes of a terminal; the first one stops the others, which inherit what is blocked here.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    again = True
+    while again:
+        process = get_context("spawn").Process(target=_serve, args=(options, figures, address))
+        start = time.monotonic()
+        process.start()
+        if stopping in wait([stopping, process.sentinel]):
             process.terminate()
-        for process in self._processes:
             process.join(_LAST_SECONDS)
             process.kill()
-
-    def _start(self, number: int) -> None:
-        arguments = self._options, self._figures.of_process(number)
-        process = get_context("spawn").Process(target=_serve, args=arguments)
-        # Ctrl-C reaches all processes of a terminal; this one stops the others. They inherit what is blocked here.
-        resource_tracker.ensure_running()  # which start() would do otherwise, and unblock the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._processes[process] = number, time.monotonic()
-
-    def _watch(self) -> None:
-        while self._stopping not in wait([self._stopping, *(each.sentinel for each in self._processes)]):
-            for process in [each for each in self._processes if each.exitcode is not None]:
-                number, start = self._processes.pop(process)
-                lived = time.monotonic() - start
-                self._figures.clear(number)
-                if not process.exitcode:  # a signal to all processes has stopped it
-                    continue
-                again = "another one is started" if lived > _SHORT_LIFE else "it is not started again"
-                self._options.say(f"a process of the server ended with status {process.exitcode}; {again}")
-                if lived > _SHORT_LIFE:
-                    self._start(number)
+            return
+        process.join()
+        figures.clear()
+        if not process.exitcode:  # a signal to all processes has stopped it
+            return
+        again = time.monotonic() - start > _SHORT_LIFE
+        then = "another one is started" if again else "it is not started again"
+        options.say(f"a process of the server ended with status {process.exitcode}; {then}")
 
 
-def _serve(options: ServerOptions, figures: Figures) -> None:
+def _serve(options: ServerOptions, figures: Figures, address: _Address) -> None:
     """Serve in a process beside the first one, until that ends or terminates this one."""
     gc.set_threshold(_GC_OBJECTS)
     signal.signal(signal.SIGTERM, _exit)
+    Thread(target=_stop_with_first, daemon=True).start()
     try:
-        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
-        with (
-            closing(options.service(figures)) as service,
-            _bound(options, family, options.port, shared=True) as listening,
-        ):
-            server = server_of(service, log=options.log, access_log=options.open_access_log())
-
-            def stop_with_first() -> None:
-                first = parent_process()
-                if first:
-                    wait([first.sentinel])
-                server.should_exit = True
-
-            Thread(target=stop_with_first, daemon=True).start()
-            server.run(sockets=[listening])
+        access_log = options.open_access_log and options.open_access_log()
+        with closing(options.open_service(figures=figures)) as service, _shared(address) as listening:
+            server_of(service, log=options.log, access_log=access_log).run(sockets=[listening])
     except CatalogueError as error:
         options.say(str(error))
         sys.exit(1)
+
+
+def _stop_with_first() -> None:
+    if first := parent_process():
+        wait([first.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _exit(_number: int, _frame: FrameType | None) -> NoReturn:

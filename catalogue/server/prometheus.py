@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from catalogue.server.figures import BOUNDS, CLASSES, Figures, Totals
+from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, Figures, Totals
 from catalogue.server.service import SourceLimit
 from catalogue.settings import package_version
 
@@ -37,15 +37,15 @@ def _metrics(totals: Totals, limit: SourceLimit, figures: Figures) -> Iterable[M
     seconds = HistogramMetricFamily(
         "catalogue_http_request_duration_seconds", "Time from a request's head to its last byte.", labels=["route"]
     )
-    for each in totals.routes:
-        for class_, count in zip(CLASSES, each.classes, strict=True):
-            answers.add_metric([each.route, class_], count)
-        buckets = zip([*map(str, BOUNDS), "+Inf"], each.buckets, strict=True)
-        seconds.add_metric([each.route], [*buckets], each.seconds)
+    for route in ROUTES:
+        for class_ in CLASSES:
+            answers.add_metric([route, class_], totals[route, class_])
+        buckets = zip([*map(str, BOUNDS), "+Inf"], totals.buckets(route), strict=True)
+        seconds.add_metric([route], [*buckets], totals[route, "seconds"])
     yield answers
     yield seconds
-    yield CounterMetricFamily("catalogue_source_requests", "Requests to the source.", totals.requests)
-    yield CounterMetricFamily("catalogue_source_received_bytes", "Bytes received from the source.", totals.bytes)
+    yield CounterMetricFamily("catalogue_source_requests", "Requests to the source.", totals["requests"])
+    yield CounterMetricFamily("catalogue_source_received_bytes", "Bytes received from the source.", totals["bytes"])
     rate = GaugeMetricFamily(
         "catalogue_source_rate_limit", "Requests per second that the source gets at most; missing if there is no limit."
     )
@@ -61,13 +61,13 @@ def _metrics(totals: Totals, limit: SourceLimit, figures: Figures) -> Iterable[M
         "catalogue_source_blocks", "Times in a row that the source has blocked this address.", limit.blocks
     )
     queries = GaugeMetricFamily("catalogue_queries", "Queries in the pools.", labels=["state"])
-    queries.add_metric(["running"], totals.state.running)
-    queries.add_metric(["waiting"], totals.state.waiting)
+    queries.add_metric(["running"], totals["running"])
+    queries.add_metric(["waiting"], totals["waiting"])
     yield queries
-    yield GaugeMetricFamily("catalogue_memory_bytes", "What the CDX API keeps in memory.", totals.state.memory)
+    yield GaugeMetricFamily("catalogue_memory_bytes", "What the CDX API keeps in memory.", totals["memory"])
     processes = GaugeMetricFamily("catalogue_processes", "Processes of the server.", labels=["state"])
-    processes.add_metric(["running"], totals.processes)
-    processes.add_metric(["ended"], figures.processes - totals.processes)
+    processes.add_metric(["running"], totals["processes"])
+    processes.add_metric(["ended"], figures.processes - totals["processes"])
     yield processes
     yield GaugeMetricFamily("catalogue_start_time_seconds", "When the server was started.", figures.started)
     yield InfoMetricFamily(

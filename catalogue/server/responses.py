@@ -47,7 +47,8 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
     """Run a query in the pool; see ``Service.submit``.
 
     Raises:
-        Busy: if it takes too long. If it runs, it continues, and its responses are cached for the next request.
+        Busy: if it takes too long, or the server ends. If it runs, it continues, and its responses are cached for the
+            next request.
     """
     service = service_of(request)
     spent = service.meter()
@@ -56,6 +57,8 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _MAX_SECONDS)
     except TimeoutError as error:
         raise Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
+    except asyncio.CancelledError as error:
+        raise Busy("the server is being stopped; try again", retry_after=5) from error
     finally:
         service.abandon(answer)
         before, now = getattr(request.state, "spent", (0, 0)), spent()

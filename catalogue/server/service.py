@@ -14,7 +14,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import KnownCrawls, OnDemandHarvester
-from catalogue.server.figures import Figures, ProcessState, Totals
+from catalogue.server.figures import Figures, Totals
 from catalogue.server.memory import MEMORY, Memory
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -120,7 +120,7 @@ class Service:
         requests, received = self.harvester.spent if self.harvester else (0, 0)
         spent, pending = self._first.session.spent, len(self._clients)
         running = min(pending, self.at_once)
-        state = ProcessState(running, pending - running, self.memory.size, self._source.unavailable_until)
+        state = (running, pending - running, self.memory.size, self._source.unavailable_until, 1)
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
     async def totals(self) -> tuple[Totals, SourceLimit]:
@@ -128,7 +128,7 @@ class Service:
         self.publish()
         totals, limiter = self.figures.totals(), self._source.limiter
         state = await asyncio.to_thread(lambda: limiter.state)  # it waits for the lock of a file
-        pause = max(0.0, max(state.paused_until, totals.state.paused_until) - limiter.clock.now())
+        pause = max(0.0, max(state.paused_until, totals["paused_until"]) - limiter.clock.now())
         return totals, SourceLimit(limiter.rate_of(state), state.blocks, pause)
 
     def meter(self) -> Callable[[], tuple[int, int] | None]:

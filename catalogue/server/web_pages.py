@@ -24,6 +24,7 @@ from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
+from catalogue.server import figures
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
     LOCATION,
@@ -165,6 +166,7 @@ async def _status(request: Request) -> Response:
         coverage=coverage,
         cached=cached,
         totals=totals,
+        answers=[(route, count) for route in figures.ROUTES if (count := totals.buckets(route)[-1])],
         limit=limit,
         processes=service.figures.processes,
         started=datetime.fromtimestamp(service.figures.started, UTC),

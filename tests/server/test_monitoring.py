@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from catalogue.demo import LoopbackServer
-from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, Figures, ProcessState
+from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, STATE, Figures
 from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
 from tests.support.metrics import ANSWERS, answers, counted, samples
@@ -124,22 +124,21 @@ def test_limit_and_cost_of_the_source(untaught_data: Path, mirror: Path, crawl: 
 def test_process_that_replaces_another_continues_its_counters() -> None:
     first = Figures(2)
     second = first.of_process(1)
-    first.publish((1, 10), ProcessState(1, 0, 100, 5.0))
-    second.count(1, 200, 0.02)
-    second.publish((2, 20), ProcessState(1, 3, 100, 7.0))
+    first.publish((1, 10), [1, 0, 100, 5.0, 1])
+    second.count("/search", 200, 0.02)
+    second.publish((2, 20), [1, 3, 100, 7.0, 1])
     assert first.totals() == second.totals()
-    assert first.totals().state == ProcessState(2, 3, 200, 7.0)
-    first.clear(1)
+    assert [first.totals()[name] for name in STATE] == [2, 3, 200, 7.0, 2]
+    second.clear()
     ended = first.totals()
-    assert (ended.requests, ended.bytes, ended.processes) == (3, 30, 1)
-    assert ended.state == ProcessState(1, 0, 100, 5.0)
+    assert [ended[name] for name in ("requests", "bytes", *STATE)] == [3, 30, 1, 0, 100, 5.0, 1]
     third = first.of_process(1)
-    third.publish((4, 40), ProcessState(0, 0, 0, 0.0))
-    third.count(1, 503, 100.0)
+    third.publish((4, 40), [0, 0, 0, 0.0, 1])
+    third.count("/search", 503, 100.0)
     totals = first.totals()
-    assert (totals.requests, totals.bytes, totals.processes) == (7, 70, 2)
-    assert totals.routes[1].classes == [1, 0, 0, 1]
-    assert [totals.routes[1].within(share) for share in (0.5, 0.95)] == [0.025, None]
+    assert [totals[name] for name in ("requests", "bytes", "processes")] == [7, 70, 2]
+    assert [totals["/search", each] for each in CLASSES] == [1, 0, 0, 1]
+    assert [totals.within("/search", share) for share in (0.5, 0.95)] == [0.025, None]
 
 
 def test_health_is_503_without_a_readable_store(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:

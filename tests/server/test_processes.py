@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.server import CAN_SHARE_PORT
 from catalogue.settings import Settings
 from tests.support.commands import Command, wait_until
+from tests.support.metrics import samples
 from tests.support.serving import get, serving
 from tests.support.warm import Forked
 
-pytestmark = pytest.mark.skipif(not CAN_SHARE_PORT, reason="only Linux divides connections among processes")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def children(number: int) -> set[int]:
@@ -37,23 +38,17 @@ def children(number: int) -> set[int]:
     return found
 
 
-def listening(port: int) -> int:
-    """Return the number of sockets that listen at a port."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines)
-
-
 @contextmanager
 def started(
     start: Callable[..., Forked | subprocess.Popen[bytes]], *words: str
 ) -> Iterator[tuple[Forked | subprocess.Popen[bytes], str]]:
-    """Start ``serve`` with two processes, and wait until both listen."""
+    """Start ``serve`` with two processes, and wait until both run."""
     with start("serve", "--port", "0", "--workers", "2", *words) as process:
         assert process.stderr
         try:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline().decode())
+            found = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline().decode())
             assert found
-            wait_until(process, lambda: listening(int(found[1])) == 2, pause=0.05)
+            wait_until(process, lambda: samples(found[0])["catalogue_processes", "running"] == 2, pause=0.05)
             assert process.poll() is None
             yield process, found[0]
         finally:

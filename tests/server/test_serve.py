@@ -29,6 +29,7 @@ from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
+from tests.support.metrics import samples
 from tests.support.serving import get, harvested_in_part, running, serving_harvested
 
 base = pytest.fixture(scope="module")(serving_harvested)
@@ -173,6 +174,25 @@ def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Sett
             assert (answer.status, answer.headers["retry-after"]) == (503, "5")
         go_on.set()
         assert (first.result(30), second.result(30)) == (True, "index")
+
+
+def test_queries_end_with_503_when_the_server_ends(
+    harvested_data: Path, settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with closing(Service(harvested_data, settings, at_once=1)) as service, ThreadPoolExecutor() as pool:
+        go_on = Event()
+        try:
+            service.submit(lambda _: go_on.wait(60))
+            with running(service) as address:
+                pending = pool.submit(get, address, "/collinfo.json")
+                while not samples(address)["catalogue_queries", "waiting"]:
+                    pass
+            answer = pending.result()
+        finally:
+            go_on.set()
+    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    assert "being stopped" in answer.json["message"]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_equal_queries_share_an_answer(harvested_data: Path, settings: Settings) -> None:
