@@ -1,7 +1,5 @@
 """Sources of addresses, with the policy of their host."""
 
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import NotFound, QueryError, Throttled, Unreachable
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, install_command
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.open import open_source
@@ -19,8 +17,6 @@ from catalogue.source.s3 import S3Source
 from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.sources import DATA, FILES, PATH, SUFFIX
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -146,16 +142,3 @@ def test_passes_options_to_the_source(settings: Settings) -> None:
         with closing(too_short) as source, pytest.raises(Throttled, match=r"SlowDown.*; try again in"):
             source.get(PATH, SUFFIX)
         assert (server.requests, clock.waits) == (1, [])
-
-
-def test_missing_s3fs_error_names_the_extra(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['s3fs'] = None\n"
-        "from pathlib import Path; from catalogue.settings import Settings\n"
-        "from catalogue.source.open import open_source\n"
-        "try: open_source('s3://commoncrawl/', Settings(cache=Path(sys.argv[1])))\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    command = [sys.executable, "-W", "error", "-c", code, str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
-    assert ran.stdout == f"QueryError s3://commoncrawl/ needs s3fs; run: {install_command('s3')}\n"
