@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Two more than there are cores: tests wait for servers and commands.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# One more than there are cores: tests wait for servers and commands. Each worker imports everything once more.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 

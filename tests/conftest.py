@@ -28,7 +28,7 @@ from tests.support.mirrors import whole_table
 _Made = TypeVar("_Made")
 
 LEAKED: list[str] = []
-"""Log messages that contain a secret."""
+"""Log messages that contain a secret, and connections to other machines."""
 
 
 _LONG = {
@@ -63,11 +63,12 @@ def pytest_configure() -> None:
     trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
     trying.load_profile("suite")
     canaries.watch(LEAKED.append)
+    canaries.stay_at_home(LEAKED.append)
 
 
 @pytest.fixture(autouse=True)
 def _discreet() -> Iterator[None]:
-    """Fail a test during which a secret was logged."""
+    """Fail a test during which a secret was logged, or that connected to another machine."""
     yield
     leaked = LEAKED[:3]
     LEAKED.clear()

@@ -17,6 +17,7 @@ BIN = Path(PLAIN or "") / "bin"
 URL = ("https://shop.example.com/", "--crawl", "CC-MAIN-2022-05")
 MISSING = [
     ("serve", "serve"),
+    ("mcp", "mcp"),
     ("s3", "harvest", "--crawl", "CC-MAIN-2022-05", "--data", "other", "--source", "s3://commoncrawl/"),
     ("s3", "fetch", *URL, "--output", "s3://bucket/found.warc.gz"),
     ("dask", "query", *URL, "--scheduler", "tcp://127.0.0.1:1"),

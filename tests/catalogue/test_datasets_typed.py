@@ -285,11 +285,9 @@ def test_rejects_binary_keys(tmp_path: Path) -> None:
         assert "holds binary and not text" in reason
 
 
-@pytest.mark.parametrize(
-    "words", [["query", "\udcff"], ["harvest", "--key", "\udcff", "f"], ["harvest", "--key", "k", "\udcff"]]
-)
-def test_rejects_arguments_that_are_not_utf_8(tmp_path: Path, hosts: tuple[Path, pa.Table], words: list[str]) -> None:
+def test_rejects_arguments_that_are_not_utf_8(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     command = Command(tmp_path / "data", str(hosts[0]), tmp_path)
     command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
-    ran = command(words[0], "--table", "hosts", *words[1:])
-    assert (ran.status, ran.err.count("\n")) in {(2, 1), (1, 1)}
+    for words in (["query", "\udcff"], ["harvest", "--key", "\udcff", "f"], ["harvest", "--key", "k", "\udcff"]):
+        ran = command(words[0], "--table", "hosts", *words[1:])
+        assert (ran.status, ran.err.count("\n")) in {(2, 1), (1, 1)}, words

@@ -64,9 +64,13 @@ class States:
     """Of the source, newest first."""
     urls: list[str]
 
-    def answers(self, question: dict[str, Any], empty: Catalogue) -> dict[str, Answer | str]:
-        """Ask in each state, and by a named index where all of it is stored."""
-        states = {"empty": empty, **self.opened}
+    def some(self, chance: random.Random) -> dict[str, Catalogue]:
+        """Choose the one that stores all footers and three others; all in long runs."""
+        names = [*self.opened] if settings().max_examples > 100 else chance.sample([*self.opened], 3)
+        return {name: self.opened[name] for name in dict.fromkeys(["all footers", *names])}
+
+    def answers(self, question: dict[str, Any], states: dict[str, Catalogue]) -> dict[str, Answer | str]:
+        """Ask in some states, and by a named index where all of it is stored."""
         found: dict[str, Answer | str] = {name: ask(cat, question) for name, cat in states.items()}
         found["columnar"] = ask(self.opened["all footers"], {**question, "index": "columnar"})
         if ONLY_COLUMNAR not in question.get("columns", ()):
@@ -152,11 +156,13 @@ def question_of(chance: random.Random, states: States) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(settings().max_examples // 3))
 def test_answers_are_the_same_in_every_state(states: States, empty: Callable[[], Catalogue], seed: int) -> None:
-    question = question_of(random.Random(seed), states)
+    chance = random.Random(seed)
+    question = question_of(chance, states)
+    some = states.some(chance)
     with empty() as cat:
-        answers = states.answers(question, cat)
+        answers = states.answers(question, {"empty": cat, **some})
     if ONLY_COLUMNAR in question.get("columns", ()):
-        with_footers = {"columnar", "all footers", "lists and page indexes", "read-only"}
+        with_footers = {"columnar", *{"all footers", "lists and page indexes", "read-only"}.intersection(some)}
         assert {name for name, answer in answers.items() if answer != "not harvested"} >= with_footers
         answers = {name: answer for name, answer in answers.items() if answer != "not harvested"}
     first = answers["columnar"]
@@ -176,14 +182,12 @@ def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], C
     question["subsets"] = chance.choice([(), *SUBSETS, "all"])
     found: dict[str, tuple[list[dict[str, Any]], bool]] = {}
     with empty() as cat:
-        for name, each in {"empty": cat, **states.opened}.items():
+        for name, each in {"empty": cat, **states.some(chance)}.items():
             done = each.join(keys, how=how, **question)
             rows = sorted(done.to_arrow().to_pylist(), key=repr)
             found[name] = rows, done.complete
-    expected, complete = found["all footers"]
-    assert complete
     for name, answer in found.items():
-        assert answer == (expected, True), (name, how, question)
+        assert answer == (found["all footers"][0], True), (name, how, question)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def check(search: ClusterSearch, blocks: BlockList, interval: KeyInterval) -> No
 
 def test_few_requests_find_a_url_without_anything_stored(listed: bytes, blocks: BlockList) -> None:
     with served(listed) as server:
-        for first, second in zip(sample(blocks, 15), sample(blocks, 15, 2), strict=True):
+        for first, second in zip(sample(blocks, 8), sample(blocks, 8, 2), strict=True):
             search = server.search()
             check(search, blocks, first)
             requests, size = server.cost()
@@ -133,24 +133,24 @@ def test_predictions_from_row_groups_save_requests(listed: bytes, blocks: BlockL
     predict = predict_from(row_groups(blocks, subsets), subsets)
     first, second = [], []
     with served(listed) as server:
-        for one, other in zip(sample(blocks, 30), sample(blocks, 30, 2), strict=True):
+        for one, other in zip(sample(blocks, 15), sample(blocks, 15, 2), strict=True):
             search = server.search(predict=predict)
             check(search, blocks, one)
             first.append(server.cost())
             check(search, blocks, other)
             second.append(server.cost()[0])
     assert max(requests for requests, _ in first) == 2  # the first probe corrects the estimated size
-    assert sum(size for _, size in first) <= 30 * 100_000
+    assert sum(size for _, size in first) <= 15 * 100_000
     assert max(second) <= 2
 
 
-@pytest.mark.parametrize("wrong", [0.01, 0.5, 0.9, 0.99, 1.001, 1.01, 1.02, 1.1, 3, 1000, 1_000_000])
+@pytest.mark.parametrize("wrong", [0.01, 0.9, 1.001, 1.02, 3, 1_000_000])
 def test_wrong_estimates_of_the_size_cost_few_requests(listed: bytes, blocks: BlockList, wrong: float) -> None:
     share, size = predict_from(row_groups(blocks))
     assert size is not None
-    last = [exact_interval(blocks.key(BLOCKS - place)) for place in (1, 2, 100, 500, 1000, 1500)]
+    last = [exact_interval(blocks.key(BLOCKS - place)) for place in (1, 2, 500, 1500)]
     with served(listed) as server:
-        for interval in [*sample(blocks, 6), *last, exact_interval(b"zz"), exact_interval(b"a")]:
+        for interval in [*sample(blocks, 3), *last, exact_interval(b"zz"), exact_interval(b"a")]:
             check(server.search(predict=Predictor(share, int(wrong * size))), blocks, interval)
             requests, received = server.cost()
             assert requests <= 4
@@ -171,7 +171,7 @@ def test_estimated_sizes_of_invalid_lists(data: bytes, share: float) -> None:
 def test_predictions_from_another_crawl_save_requests(listed: bytes, blocks: BlockList) -> None:
     other = parse_blocks("CC-MAIN-2022-27", make_list(BLOCKS // 3, seed=2))
     with served(listed) as server:
-        for interval in sample(blocks, 15):
+        for interval in sample(blocks, 8):
             check(server.search(predict=Predictor(other.share)), blocks, interval)
             requests, size = server.cost()
             assert requests <= 6
@@ -211,7 +211,7 @@ WRONG: dict[str, Callable[[bytes], float]] = {
 @pytest.mark.parametrize("share", WRONG)
 def test_wrong_predictions_cost_requests_only(listed: bytes, blocks: BlockList, share: str, size: int | None) -> None:
     with served(listed) as server:
-        for interval in sample(blocks, 5):
+        for interval in sample(blocks, 3):
             check(server.search(predict=Predictor(WRONG[share], size)), blocks, interval)
             assert server.cost()[0] <= 20
 
@@ -348,15 +348,13 @@ def test_searches_of_damaged_lists_are_errors_or_right(
     data, rejected = LIST_FAULTS[fault][0](listed), 0
     predict = predicting(blocks)
     with served(data) as server:
-        for interval in [
-            *sample(blocks, 10),
-            *(exact_interval(blocks.key(BLOCKS // 2 + near)) for near in range(-9, 9)),
-        ]:
+        near = [exact_interval(blocks.key(BLOCKS // 2 + place)) for place in range(-9, 9, 2)]
+        for interval in [*sample(blocks, 5), *near]:
             try:
                 check(server.search(predict=predict, shards=300), blocks, interval)
             except BadCdx:
                 rejected += 1
-    assert rejected >= 9
+    assert rejected >= 4
 
 
 def between(line: bytes, cut: int, text: bytes) -> bytes:
@@ -443,14 +441,7 @@ def test_a_list_that_changes_between_probes_is_an_error(
         check(search, blocks, sample(blocks, 9, seed=7)[8])
 
 
-@pytest.mark.parametrize(
-    "fragments",
-    [
-        [(0, 10), (5, 20)],
-        [(0, 10), (10, 20), (10, 20)],
-        [(0, 10), (0, 10)],
-    ],
-)
+@pytest.mark.parametrize("fragments", [[(0, 10), (5, 20)], [(0, 10), (10, 20), (10, 20)], [(0, 10), (0, 10)]])
 def test_rejects_stored_lines_that_overlap(listed: bytes, fragments: list[tuple[int, int]]) -> None:
     lines = listed.splitlines(keepends=True)
     starts = [sum(map(len, lines[:number])) for number in range(21)]

@@ -70,7 +70,7 @@ def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
     keys = [(table, key) for table in TABLES for key in before[table]]
     assert {table for table, _ in keys} == {*TABLES} - {"facts"}
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for table, key in random.sample(keys, 40):
+        for table, key in random.sample(keys, 25):
             put = f'UPDATE "{table}" SET value = ? WHERE key = ?'  # noqa: S608
             connection.execute(put, [flip(before[table][key], random.randrange(8 * len(before[table][key]))), key])
             assert [each for each in found(cat) if each[0] != "catalogue"] == [(table, key)]
@@ -121,22 +121,22 @@ def test_reports_indexes_of_another_version(cat: Catalogue, server: LoopbackServ
     assert found(cat) == [("indexes", f"{other}#0")]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM derived.files WHERE path = (SELECT max(path) FROM derived.files)",
-        "UPDATE derived.files SET version = '\\x00'::BLOB WHERE path = (SELECT max(path) FROM derived.files)",
-        "DELETE FROM derived.row_groups WHERE path = (SELECT max(path) FROM derived.files) AND row_group = 0",
-        "INSERT INTO derived.files (path, crawl) VALUES ('another', 'CC-MAIN-2022-33')",
-    ],
-)
-def test_reports_a_database_that_differs(cat: Catalogue, statement: str) -> None:
-    cat.close()
-    with duckdb.connect(cat.path) as connection:
-        connection.execute(statement)
-    assert {*found(cat)} == {("catalogue", "")}
-    done = cat.check(repair=True)
-    assert (done.findings, done.complete) == ([], True)
+DIFFERENCES = [
+    "DELETE FROM derived.files WHERE path = (SELECT max(path) FROM derived.files)",
+    "UPDATE derived.files SET version = '\\x00'::BLOB WHERE path = (SELECT max(path) FROM derived.files)",
+    "DELETE FROM derived.row_groups WHERE path = (SELECT max(path) FROM derived.files) AND row_group = 0",
+    "INSERT INTO derived.files (path, crawl) VALUES ('another', 'CC-MAIN-2022-33')",
+]
+
+
+def test_reports_a_database_that_differs(cat: Catalogue) -> None:
+    for change in DIFFERENCES:
+        cat.close()
+        with duckdb.connect(cat.path) as connection:
+            connection.execute(change)
+        assert {*found(cat)} == {("catalogue", "")}, change
+        done = cat.check(repair=True)
+        assert (done.findings, done.complete) == ([], True)
 
 
 def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: LoopbackServer) -> None:

@@ -25,8 +25,7 @@ def damage_key(path: Path, key: str, place: int, byte: bytes) -> None:
     path.write_bytes(content[:at] + byte + content[at + 1 :])
 
 
-@pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("byte", [b"k", b"\xff"])
+@pytest.mark.parametrize(("place", "byte"), [(0, b"k"), (0, b"\xff"), (1, b"\xff")])
 def test_damaged_keys_are_repaired(cat: Catalogue, server: LoopbackServer, place: int, byte: bytes) -> None:
     one = paths(server.folder)[3]
     with closing(sqlite3.connect(cat.session.data / STORE)) as connection:

@@ -188,7 +188,7 @@ def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
     lines = into.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[-1]) == ("first", "last")
     assert len(lines) > 2
-    assert asking(*words).out.splitlines() == lines[1:-1]
+    assert asking.apart(*words).out.splitlines() == lines[1:-1]
     aside = tmp_path / "aside.jsonl"
     aside.touch()
     (tmp_path / "link.jsonl").symlink_to(aside)

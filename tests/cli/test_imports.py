@@ -73,11 +73,11 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
     ],
     [
+        (("sql", "SELECT count(*) FROM files"), LISTS | SQL),
         (("crawls",), LISTS | SQL),
         (("harvest", "--crawl", CRAWL), LISTS | {"numpy", "pyarrow", "filelock"} | SQL),
         (("harvest", "--crawl", CRAWL, "--refresh"), READS | {"filelock"} | SQL),
     ],
-    [(("sql", "SELECT count(*) FROM files"), LISTS | SQL)],
     [
         (("join", f"urls{suffix}", "--crawl", CRAWL, "--how", how, "-o", "joined.parquet"), READS | {"filelock"})
         for suffix, how in ((".txt", "inner"), (".parquet", "anti"))

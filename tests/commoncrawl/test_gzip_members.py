@@ -35,8 +35,8 @@ def test_inflates_up_to_the_limit(inflated: Inflate) -> None:
 
 
 def test_gzip_bomb_is_not_inflated(inflated: Inflate) -> None:
-    bomb = gzip.compress(bytes(20 * MAX_DOCUMENT), 1, mtime=0)
-    assert len(bomb) < 2 << 20
+    bomb = gzip.compress(bytes(6 * MAX_DOCUMENT), 1, mtime=0)
+    assert len(bomb) < 1 << 20
     tracemalloc.start()
     try:
         with pytest.raises(BadManifest, match="inflates to more than 16,777,216 bytes"):
@@ -47,36 +47,29 @@ def test_gzip_bomb_is_not_inflated(inflated: Inflate) -> None:
     assert peak < 4 * MAX_DOCUMENT
 
 
-@pytest.mark.parametrize("length", range(len(COMPLETE)))
-def test_rejects_every_truncation(inflated: Inflate, length: int) -> None:
-    with pytest.raises(BadManifest, match="truncated"):
-        inflated(COMPLETE[:length], MAX_DOCUMENT)
+def flipped(at: int) -> bytes:
+    return COMPLETE[:at] + bytes([COMPLETE[at] ^ 1]) + COMPLETE[at + 1 :]
 
 
-@pytest.mark.parametrize("at", range(-8, 0))
-def test_rejects_wrong_trailer(inflated: Inflate, at: int) -> None:
-    damaged = bytearray(COMPLETE)
-    damaged[at] ^= 1
-    with pytest.raises(BadManifest, match=r"not gzip: .*incorrect (data|length) check"):
-        inflated(bytes(damaged), MAX_DOCUMENT)
+SIZE = len(COMPLETE)
+REJECTED: dict[str, tuple[list[bytes], str]] = {
+    "every truncation": ([COMPLETE[:length] for length in range(SIZE)], "truncated"),
+    "wrong trailer": ([flipped(at) for at in range(SIZE - 8, SIZE)], r"not gzip: .*incorrect (data|length) check"),
+    "unknown flags": (
+        [COMPLETE[:3] + bytes([flags]) + COMPLETE[4:] for flags in (0x20, 0x40, 0x80)],
+        r"not gzip: .*unknown header flags set",
+    ),
+    "data after the end": ([COMPLETE + end for end in (b"\0", b"x", COMPLETE)], "data after the end"),
+    "other formats": ([b"<html></html>", zlib.compress(b"text"), bytes(20)], "not gzip"),
+}
 
 
-@pytest.mark.parametrize("flags", [0x20, 0x40, 0x80])
-def test_rejects_unknown_flags(inflated: Inflate, flags: int) -> None:
-    with pytest.raises(BadManifest, match=r"not gzip: .*unknown header flags set"):
-        inflated(COMPLETE[:3] + bytes([flags]) + COMPLETE[4:], MAX_DOCUMENT)
-
-
-@pytest.mark.parametrize("end", [b"\0", b"x", COMPLETE])
-def test_rejects_data_after_the_end(inflated: Inflate, end: bytes) -> None:
-    with pytest.raises(BadManifest, match="data after the end"):
-        inflated(COMPLETE + end, MAX_DOCUMENT)
-
-
-@pytest.mark.parametrize("data", [b"<html></html>", zlib.compress(b"text"), bytes(20)])
-def test_rejects_other_formats(inflated: Inflate, data: bytes) -> None:
-    with pytest.raises(BadManifest, match="not gzip"):
-        inflated(data, MAX_DOCUMENT)
+@pytest.mark.parametrize("damage", REJECTED)
+def test_rejects_damaged_members(inflated: Inflate, damage: str) -> None:
+    members, message = REJECTED[damage]
+    for member in members:
+        with pytest.raises(BadManifest, match=message):
+            inflated(member, MAX_DOCUMENT)
 
 
 @given(data=st.data())

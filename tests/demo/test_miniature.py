@@ -1,7 +1,6 @@
 """The miniature has the properties of data.commoncrawl.org that other tests need, and its server is safe."""
 
 import re
-from collections import Counter
 from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.manifests import manifest_path, parse_collinfo, parse_manifest
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature, write_miniature
-from catalogue.records.record import read_record
 from catalogue.surt import url_surtkey
 from tests.support.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_file, every_row, keys, parts, rows
 
@@ -90,7 +87,7 @@ def test_equal_keys_cross_files_and_row_groups(miniature: Miniature) -> None:
 @pytest.mark.parametrize("crawl", [OLD, MODERN, NEWEST])
 def test_keys_are_those_of_the_urls(miniature: Miniature, crawl: str) -> None:
     """Until 2025 what is not UTF-8 was escaped twice."""
-    for row in every_row(miniature, crawl):
+    for row in every_row(miniature, crawl)[::5]:
         key = url_surtkey(row["url"])
         assert row["url_surtkey"] == key or (crawl != NEWEST and row["url_surtkey"].replace("%25", "%") == key)
     traps = {"http://www.test/": "test)/", "http://192.0.2.10:8000/directory": "10,2,0,192:8000)/directory"}
@@ -111,18 +108,6 @@ def test_rows_fit_their_subset(miniature: Miniature) -> None:
     assert {"eng", "isl", "deu,eng", None} <= {row["content_languages"] for row in pages}
     assert {301, 302, 304, 404} <= {row["fetch_status"] for row in failures}
     assert {row["url_path"] for row in robots} == {"/robots.txt"}
-
-
-def test_records_are_where_the_rows_say(miniature: Miniature) -> None:
-    """Digest, URL, time and status are compared by ``read_record``."""
-    kinds = Counter[str | None]()
-    for row in every_row(miniature, MODERN)[::4]:
-        capture = capture_of(row)
-        data = (miniature.folder / capture.filename).read_bytes()[capture.range.start : capture.range.end]
-        record = read_record(capture, data)
-        kinds[record.header("WARC-Type")] += 1
-        assert (record.url, record.status) == (row["url"], row["fetch_status"])
-    assert kinds.keys() == {"response", "revisit"}
 
 
 def test_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:

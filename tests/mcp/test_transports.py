@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -216,20 +215,3 @@ def test_refuses_invalid_options(command: Command, words: list[str], message: st
     ran = command("mcp", *words)
     assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
-
-
-def test_names_the_extra_that_is_missing(command: Command) -> None:
-    code = (
-        "import sys; sys.modules['mcp'] = None; sys.argv = ['catalogue', 'mcp']; from catalogue.cli import main; main()"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env=command.environment(PYTHONPATH=str(ROOT)),
-        cwd=command.home,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    assert ran.returncode == 2
-    assert b"the server needs mcp" in ran.stderr
-    assert b"[mcp]" in ran.stderr

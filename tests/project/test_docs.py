@@ -25,9 +25,8 @@ from catalogue.cli.app import entry
 from catalogue.cli.command_names import COMMANDS
 from catalogue.demo import LoopbackServer, Miniature
 from tests.project.test_layers import ORDER
-from tests.support.commands import Command, ended
+from tests.support.commands import ENDLESS, Command, ended, run_here
 from tests.support.prefix_indexes import url_key, write_index
-from tests.support.warm import Forked
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -75,12 +74,20 @@ def follow(page: Path, command: Command) -> int:
             done += followed_in_python(block, names, command)
             continue
         for words, expected in COMMAND.findall(block):
-            with command.start_in_one(*shlex.split(words)[1:]) as process:
-                printed = ended(process).out.replace(f"{command.home.resolve()}/.local", "~/.local")
-                printed = printed.replace(f"{command.home.resolve()}/", "")
+            ran = run_in_one(command, shlex.split(words)[1:], alone=not names)
+            printed = ran.replace(f"{command.home.resolve()}/.local", "~/.local")
+            printed = printed.replace(f"{command.home.resolve()}/", "")
             assert TIMES.sub("", printed) == TIMES.sub("", expected), words
             done += 1
     return done
+
+
+def run_in_one(command: Command, words: list[str], *, alone: bool) -> str:
+    """Return the output and the errors of a command; in another process if this one has opened a catalogue."""
+    if alone and not ENDLESS & {*words}:
+        return run_here(words, command.environment(), command.home, in_one=True).out
+    with command.start_in_one(*words) as process:
+        return ended(process).out
 
 
 def followed_in_python(block: str, names: dict[str, object], command: Command) -> int:
@@ -123,8 +130,7 @@ def run_examples(text: str, command: Command) -> int:
             words = shlex.split(step, comments=True)
             if words[0] != "catalogue" or NOT_RUN.search(step):
                 continue
-            with Forked(words[1:], command.environment(), command.home, given=out) as process:
-                ran = ended(process)
+            ran = run_here(words[1:], command.environment(), command.home, given=out)
             assert ran.status in {0, 1} or "add --yes" in ran.err, f"{step}: {ran.err}"
             out = ran.out.encode()
             done += 1

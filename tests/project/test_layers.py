@@ -126,13 +126,25 @@ def layer(path: Path) -> str:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def statements(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """Yield the statements below a node at all depths; without ``types`` not those for type checkers."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inside = getattr(node, part, ())
+        for each in inside if isinstance(inside, list) else ():
+            if types or not (isinstance(each, ast.If) and "TYPE_" in ast.unparse(each.test)):
+                yield each
+                yield from statements(each, types=types)
+
+
+@cache
 def imports(path: Path, *, types: bool = True) -> list[str]:
     """Return the imported names; without ``types`` only those that are imported at run time."""
     found: list[str] = []
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not types:
-        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_" in ast.unparse(node.test))]
-    for node in ast.walk(tree):
+    for node in statements(parsed(path), types=types):
         match node:
             case ast.Import(names=names):
                 found += (name.name for name in names)

@@ -132,14 +132,6 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
             assert found == [("2022-33", "2"), ("2014-10", "0"), ("2014-10", "2"), ("2014-10", "3")]
 
 
-def test_limit_returns_the_first_rows(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
-    whole = columnar.captures("*.example.com", crawls=[*crawls], index="cdx", subsets="all").to_arrow()
-    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
-        found = columnar.captures("*.example.com", crawls=[*crawls], index="cdx", limit=limit, subsets="all")
-        assert found.to_arrow() == whole.slice(0, limit)
-    assert columnar.captures("*.example.com", crawls=[*crawls], index="cdx", subsets="all").head(3).shape[0] == 3
-
-
 def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
     crawl = newest_first(crawls)[0]
     rows = columnar.captures("*", crawls=crawl, columns=["url"], subsets="all").to_arrow().column("url").to_pylist()

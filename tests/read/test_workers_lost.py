@@ -1,7 +1,6 @@
 """Plans in processes, and in a Dask cluster that loses a worker."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from catalogue.output.formats import FormatSpec
 from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
-from catalogue.settings import Settings, install_command
+from catalogue.settings import Settings
 from tests.support.commands import Command, ended
 from tests.support.crawls import crawl_of, table
 from tests.support.executors import opened
@@ -296,23 +295,9 @@ def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
                 worker.terminate()
 
 
-def test_names_the_extra_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("distributed", "dask"):
-        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    messages = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
-    with pytest.raises(QueryError, match=messages), connect_to_cluster("tcp://x:1"):
-        pass
-
-
 def test_worker_uses_its_own_cache_folder(harvested: Catalogue, settings: Settings, tmp_path: Path) -> None:
     plan = harvested.captures("*.is").fetch_indexes()
     elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
     found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
     assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
     assert not (tmp_path / "not").exists()
-
-
-def test_does_not_import_dask() -> None:
-    """And so is what asks them."""
-    code = "import sys, catalogue.read.dask_cluster, catalogue.cli; sys.exit('distributed' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -112,15 +112,6 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     ]  # fmt: skip
 
 
-def test_missing_credentials_error_names_the_next_step(aws: dict[str, str], tmp_path: Path) -> None:
-    command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
-    without = aws | dict.fromkeys(canaries.AWS, "")
-    ran = command("harvest", "--crawl", "CC-MAIN-2022-05", **without)
-    assert ran.status == 75
-    assert "needs AWS credentials" in ran.err
-    assert "Traceback" not in ran.err
-
-
 def test_doctor_examines_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     ran = command("doctor", "--json", **aws)

@@ -19,7 +19,7 @@ from catalogue import Catalogue
 from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import without_secrets
 from catalogue.session import Session
-from catalogue.settings import Settings, load_settings
+from catalogue.settings import DEFAULT_SOURCE, Settings, load_settings
 from catalogue.source.observe import hide_credentials
 from tests.support import canaries
 from tests.support.canaries import MARK
@@ -31,23 +31,30 @@ from tests.support.serving import get, serving
 
 ADDRESSES = [
     f"https://me:{MARK}@data.example/",
-    f"https://{MARK}@data.example/",
     f"https://data.example/?X-Amz-Signature={MARK}",
-    f"https://data.example/#{MARK}",
-    f"s3://key:{MARK}@bucket/",
     f"me:{MARK}@data.example",
     f"data.example/?X-Amz-Signature={MARK}",
     f"//me:{MARK}@data.example/",
     f"https://me:{MARK}@[::1",
+    *(f"https://{user}@data.example/" for user in (MARK, f":{MARK}", f"me:{MARK}@x")),
+    *(
+        f"https://data.example{rest}"
+        for rest in ("/?", f"/#{MARK}", f"/a {MARK}/", f"/{MARK}\r\nX: 1/", f"/\x1b{MARK}")
+    ),
+    *(f"https://data.example:{port}/" for port in (MARK, f"99999/{MARK}")),
+    *(f"https://me@{MARK}.example/", f"https://[{MARK}/", "https://", f"https:///{MARK}", f"s3:///{MARK}"),
+    *(f"s3://{rest}" for rest in (f"key:{MARK}@bucket/", f"x/?versionId={MARK}", f"x:80/{MARK}")),
+    f"ftp://me:{MARK}@data.example/",
 ]
-"""Addresses of sources, each with a secret."""
+"""Addresses of sources that have a secret, or no host."""
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_settings_hold_no_secret_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(QueryError, match="without query or credentials") as raised:
+    with pytest.raises(QueryError, match=f"without query or credentials, such as {DEFAULT_SOURCE}") as raised:
         Settings(source=address)
     assert MARK not in repr(raised.value)
+    assert raised.value.exit_status == 2
     with pytest.raises(QueryError) as raised:
         load_settings(source=address)
     assert MARK not in repr(raised.value)
@@ -77,7 +84,7 @@ def test_commands_neither_print_nor_store_secrets(untaught_data: Path, mirror: P
     command = Command(data, str(mirror), tmp_path)
     for words in COMMANDS:
         # Other commands would use the last address as a file name.
-        for address in (ADDRESSES[2], ADDRESSES[5]) if words.startswith(("--source", "pull")) else ADDRESSES[:1]:
+        for address in ADDRESSES[1:3] if words.startswith(("--source", "pull")) else ADDRESSES[:1]:
             ran = command("-v", *words.format(address=address, mark=MARK).split())  # this searches the output
             assert ran.status in {1, 2}, (words, address, ran)
     assert not canaries.kept_in(tmp_path)
