@@ -130,7 +130,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option(
     "--captures",
     "file",

@@ -16,6 +16,7 @@ from catalogue.cli.messages import wrapped
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal
+from catalogue.query.parameters import Interface, Parameter, parameters_of
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
@@ -61,76 +62,40 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-_any_crawl_option = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_stored_crawls,
-    help="2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  "
-    "[default: stored]",
-)
-_subset_option = click.option(
-    "--subset",
-    "subsets",
-    multiple=True,
-    shell_complete=complete_subsets,
-    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: warc; with "
-    "--status, those that can have it]",
-)
-crawl_options = combine(_any_crawl_option, _subset_option)
-capture_options = combine(
-    click.option(
-        "--columns",
-        multiple=True,
-        shell_complete=complete_columns,
-        help="Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]",
-    ),
-    click.option(
-        "--where", multiple=True, help="A boolean SQL expression over the columns; repeatable, all must be true."
-    ),
-    click.option("--status", multiple=True, help="200, 2xx or 40x; alternatives comma-separated or repeated."),
-    click.option("--mime", multiple=True, help="Media type, such as text/html or text/*; repeatable."),
-    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; repeatable."),
-    click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
-    click.option("--to", metavar="TIME", help="Last time, inclusive."),
-)
-_patterns = click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
-_conditions = combine(
-    _subset_option,
-    click.option(
-        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
-    ),
-    click.option(
-        "--urls-file",
-        "urls_files",
-        type=click.File("rb"),
-        multiple=True,
-        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
-    ),
-    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
-    capture_options,
-)
-filter_options = combine(_patterns, _any_crawl_option, _conditions)
-query_options = combine(
-    _patterns,
-    _any_crawl_option,
-    _conditions,
-    click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
-    click.option(
-        "--unique",
-        metavar="url|digest|COLUMN",
-        shell_complete=complete_columns,
-        help="Keep only the first capture of each value.",
-    ),
-    click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
-    click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
-    click.option(
-        "--index",
-        type=OneOf(["auto", "columnar", "cdx"]),
-        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best "
-        "for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]",
-    ),
-)
+_COMPLETE = {
+    "crawls": complete_stored_crawls,
+    "subsets": complete_subsets,
+    "columns": complete_columns,
+    "unique": complete_columns,
+}
+_METAVARS = {"from_": "TIME", "to": "TIME", "unique": "url|digest|COLUMN"}
+
+
+def query_options(*without: str) -> Decorator:
+    """Return the options of a query, except some parameters."""
+    return combine(*map(_query_option, parameters_of(Interface.COMMAND_LINE, *without)))
+
+
+def _query_option(each: Parameter) -> Decorator:
+    if each.name == "patterns":
+        return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+    kind: Any = each.kind
+    if each.name == "urls_files":
+        kind = click.File("rb")
+    elif each.choices and not each.several:
+        kind = OneOf(each.values)
+    elif each.kind is int:
+        kind = click.IntRange(min=0)
+    return click.option(
+        each.option,
+        each.name,
+        type=None if each.kind is bool else kind,
+        is_flag=each.kind is bool,
+        multiple=each.several,
+        metavar=_METAVARS.get(each.name),
+        shell_complete=_COMPLETE.get(each.name),
+        help=each.help,
+    )
 
 
 def check_folder(file: Path) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option("--indexes", is_flag=True, help="Fetch missing page indexes, for an exact plan.")
 @click.option("--count", is_flag=True, help="Plan to count the captures.")
 @json_option
@@ -107,7 +107,7 @@ def plan(
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option(
     "--format",
     "format_",
@@ -204,7 +204,6 @@ def _write_folder(
     options: Common,
     parameters: dict[str, Any],
 ) -> "tuple[list[ReadPlan], tuple[str, ...]]":
-    """Write a file for each crawl that has none yet; return the plans of these crawls, and what is not stored."""
     from catalogue.cli.output_folder import crawl_states, describe_query, open_output_folder
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
@@ -232,13 +231,11 @@ def _write_folder(
 
 
 def _described(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a query that have a value, for its receipt."""
     left_out = {"urls_files", "places", "harvest"}
     return {name: value for name, value in parameters.items() if value and name not in left_out}
 
 
 def _count(found: "Captures", *, by_crawl: bool) -> int:
-    """Print and return the number of captures."""
     if not by_crawl:
         count = found.count()
         click.echo(count)

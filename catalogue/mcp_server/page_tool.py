@@ -21,8 +21,6 @@ _MAX_TYPE = 100
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A page in one format; its content is complete."""
-
     facts: PageAnswer
     content: str
 
@@ -52,7 +50,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
             return call.catalogue.get(
                 arguments.url,
                 at=arguments.at,
-                crawls=None if arguments.crawls == ["all"] else arguments.crawls,
+                crawls=None if arguments.crawl == ["all"] else arguments.crawl,
                 follow=arguments.follow,
                 max_requests=min(arguments.max_requests, call.left),
                 approve=approve,

@@ -74,7 +74,7 @@ async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.Call
     try:
         arguments = tool.arguments.model_validate(given)
     except ValidationError as error:
-        return _failed("invalid", first_error(error.errors(), tool.arguments.model_fields), calls.free)
+        return _failed("invalid", first_error(error.errors(), tool.input_schema["properties"]), calls.free)
     try:
         return _result(await calls.run(partial(tool.run, arguments)))
     except CallFailed as failed:

@@ -14,10 +14,9 @@ from catalogue.mcp_server.answers import (
     SqlAnswer,
 )
 from catalogue.mcp_server.arguments import (
-    Arguments,
-    CapturesArguments,
     CrawlsArguments,
     PageArguments,
+    PlanArguments,
     QueryArguments,
     SampleArguments,
     SqlArguments,
@@ -26,6 +25,7 @@ from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.captures_tools import crawls, plan, query, sample
 from catalogue.mcp_server.page_tool import get_page
 from catalogue.mcp_server.sql_tool import sql_metadata
+from catalogue.query.models import Arguments
 
 INSTRUCTIONS = (
     "Find and read archived web pages in Common Crawl, from its indexes, by small requests to a public host. All calls "
@@ -62,10 +62,10 @@ class Tool:
 
 
 def _untitled(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Leave out the titles and docstrings of models, which repeat names."""
+    """Leave out null defaults, and the titles and docstrings of models, which repeat names."""
     match schema:
         case dict():
-            kept = {name: _untitled(value) for name, value in schema.items() if not _is_title(name, value)}
+            kept = {name: _untitled(value) for name, value in schema.items() if not _is_noise(name, value)}
             if "properties" in kept:
                 kept.pop("description", None)
             return kept
@@ -74,8 +74,8 @@ def _untitled(schema: Any) -> Any:  # noqa: ANN401 - JSON
     return schema
 
 
-def _is_title(name: str, value: object) -> bool:
-    return name == "title" and isinstance(value, str)
+def _is_noise(name: str, value: object) -> bool:
+    return (name == "title" and isinstance(value, str)) or (name == "default" and value is None)
 
 
 TOOLS = (
@@ -92,8 +92,8 @@ TOOLS = (
         "plan",
         "Price a query",
         "Price a query before it runs: requests, bytes and seconds, by both indexes of each crawl. Takes no requests, "
-        'except for the list of crawls once. Example: {"patterns": ["*.example.com"], "crawls": ["2022-05"]}.',
-        QueryArguments,
+        'except for the list of crawls once. Example: {"url": ["*.example.com"], "crawl": ["2022-05"]}.',
+        PlanArguments,
         PlanAnswer,
         plan,
     ),
@@ -102,9 +102,9 @@ TOOLS = (
         "Find captures",
         "Find captures of URLs, paths, hosts or domains: URL, time, status and type of each, without its content. "
         "Fails before it makes more than max_requests. Examples: "
-        '{"patterns": ["example.com/page"], "crawls": ["2022..2023"]}, '
-        '{"patterns": ["*.example.com"], "status": ["200"], "latest_only": true, "limit": 50}.',
-        CapturesArguments,
+        '{"url": ["example.com/page"], "crawl": ["2022..2023"]}, '
+        '{"url": ["*.example.com"], "status": ["200"], "latest": true, "limit": 50}.',
+        QueryArguments,
         CapturesAnswer,
         query,
     ),
@@ -123,7 +123,7 @@ TOOLS = (
         "sample",
         "Draw a random sample",
         "Draw a random sample of captures, each as likely as any other, from stored crawls (see crawls with "
-        'stored_only). Examples: {"size": 20}, {"patterns": ["*.is"], "size": 50, "per": "host", "seed": 7}.',
+        'stored_only). Examples: {"size": 20}, {"url": ["*.is"], "size": 50, "per": "host", "seed": 7}.',
         SampleArguments,
         SampleAnswer,
         sample,

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict, Unpack
 
-from catalogue.commoncrawl.indexes import AUTO, INDEXES
-from catalogue.errors import QueryError
+from catalogue.commoncrawl.indexes import AUTO
 from catalogue.query.filters import Filters, Values
+from catalogue.query.parameters import PARAMETERS
 from catalogue.query.times import Moment
 from catalogue.surt import KeyInterval, Match
 
 
 class QueryOptions(TypedDict, total=False):
-    """Parameters of a query without patterns; see ``Catalogue.captures``."""
+    """Parameters of scans and joins; see ``Catalogue.captures``."""
 
     crawls: str | Iterable[str] | None
     subsets: str | Iterable[str]
@@ -24,6 +24,17 @@ class QueryOptions(TypedDict, total=False):
     from_: Moment | None
     to: Moment | None
     index: str
+
+
+class AllQueryOptions(QueryOptions, total=False):
+    """Parameters of a query without patterns; see ``Catalogue.captures``."""
+
+    limit: int | None
+    match: Match | str | None
+    exact_url: bool
+    ordered: bool
+    unique: str | None
+    latest: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,62 +63,14 @@ class Query:
     """Disjoint ascending intervals in which keys must be, as well as in those of the patterns; None for no others."""
 
     @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each option
-        cls,
-        patterns: str | Iterable[str],
-        *,
-        crawls: str | Iterable[str] | None = None,
-        subsets: str | Iterable[str] = (),
-        columns: str | Iterable[str] | None = None,
-        where: str | Iterable[str] | None = None,
-        status: Values = None,
-        mime: Values = None,
-        lang: Values = None,
-        from_: Moment | None = None,
-        to: Moment | None = None,
-        limit: int | None = None,
-        match: Match | str | None = None,
-        exact_url: bool = False,
-        ordered: bool = False,
-        unique: str | None = None,
-        latest: bool = False,
-        index: str = AUTO,
-    ) -> "Query":
-        """Make a query of one text or several for each parameter."""
-        query = cls(
-            patterns=_texts(patterns),
-            crawls=_texts(crawls or ()),
-            subsets=_texts(subsets),
-            columns=None if columns is None else _texts(columns),
-            where=_texts(where or ()),
-            filters=Filters.of(status, mime, lang),
-            from_=from_,
-            to=to,
-            limit=limit,
-            match=_match(match),
-            exact_url=exact_url,
-            ordered=ordered,
-            unique=unique,
-            latest=latest,
-            index=index,
-        )
-        if index not in {AUTO, *INDEXES}:
-            raise QueryError(f"invalid index {index!r}; use {', '.join((AUTO, *INDEXES))}")
-        if crawls is not None and not query.crawls:
-            raise QueryError("of which crawls? name some, such as CC-MAIN-2022-05, latest or all")
-        if not query.patterns:
-            raise QueryError("a query needs a pattern, such as '*.example.com'")
-        if limit is not None and limit < 0:
-            raise QueryError(f"invalid limit {limit}; use 0 or more")
-        return query
+    def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":
+        """Make a query of one text or several for each parameter.
 
-
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _match(given: Match | str | None) -> Match | None:
-    try:
-        return Match(given) if given else None
-    except ValueError as error:
-        raise QueryError(f"invalid match {given!r}; use {', '.join(each.value for each in Match)}") from error
+        Raises:
+            QueryError: if a value is invalid.
+        """
+        parse = {each.name: each.parse for each in PARAMETERS}
+        values: dict[str, Any] = {"patterns": patterns, **given}
+        values = {name: parse[name](value) for name, value in values.items() if value is not None}
+        filters = {name: values.pop(name) for name in ("status", "mime", "lang") if name in values}
+        return cls(**values, filters=Filters(**filters))

@@ -113,7 +113,7 @@ def server_of(
 
 def _places() -> dict[object, int]:
     """Return the places of all routes in ``figures.ROUTES``, by path, and by endpoint if the path has parameters."""
-    names: dict[object, str] = {path: path for path in (*json_api.PARAMETERS, json_api.OPENAPI_PATH)}
+    names: dict[object, str] = {path: path for path in (*json_api.MODELS, json_api.OPENAPI_PATH)}
     names[json_api.no_such_path] = json_api.OTHER_PATHS
     for route in _ROUTES:
         if isinstance(route, Mount):
