@@ -238,8 +238,6 @@ class Group(Command, click.Group):
 
 
 class _Commands(Group):
-    """Import the module of a command when it is needed."""
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -356,7 +354,6 @@ def resumable() -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams, which are None, by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))

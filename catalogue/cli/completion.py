@@ -63,7 +63,6 @@ def _store(context: click.Context) -> Path:
 
 
 def _folder(context: click.Context, *, table: bool = True) -> Path:
-    """Return the folder of the store that the options so far select."""
     from catalogue.settings import default_data, load_settings
 
     given: dict[str, object] = {}

@@ -131,7 +131,6 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
 
 
 def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
-    """Print the export. Exit with status 1 if it is incomplete."""
     if json_:
         as_json(asdict(exported) | {"complete": exported.complete})
     else:

@@ -184,7 +184,6 @@ def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]
 
 
 def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
-    """Ask the user to confirm a large harvest of several crawls; see ``confirm``."""
     from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]

@@ -53,8 +53,6 @@ def cell(value: object) -> str:
 
 @dataclass(slots=True)
 class _Column:
-    """A column of a table, with lengths in cells of a terminal."""
-
     at: int
     name: str
     width: int
@@ -117,8 +115,6 @@ def table(
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    """Return the columns for which there is room, at least one, cut to it; the widest are cut first."""
-
     def exceeds(widths: Iterable[int]) -> bool:
         return sum(width + len(_GAP) for width in widths) - len(_GAP) > room
 
@@ -140,7 +136,6 @@ def _print_line(texts: Iterable[str]) -> None:
 
 
 def _how_to_see() -> str:
-    """Return how to see the columns that were left out, with options of the running command."""
     options = options_of_command()
     ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
     if "--format" in options:  # then --json is not about rows

@@ -144,7 +144,6 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
 
 
 def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
-    """Return the rows of each subset in key order; add WARC files to ``files``."""
     segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
     subsets = {}
     for subset, urls_of_subset in _urls_by_subset(era, rng, urls, max(_FEWEST_PAGES, count)).items():
@@ -164,7 +163,6 @@ def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[
 
 
 def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
-    """Return the URLs of each subset: the traps, a few pages often, and others once or twice."""
     by_subset: dict[str, list[str]] = {"warc": []}
     for subset, share in {"crawldiagnostics": 0.08, "robotstxt": 0.05}.items():
         if subset in era.files:

@@ -89,7 +89,6 @@ def made_up_urls(rng: Random, count: int) -> list[str]:
 
 
 def _fetch(rng: Random, subset: str, url: str) -> Row:
-    """Return a response for a subset: its ``body``, and columns of its row, absent where null."""
     return {"warc": _page, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
 
 
@@ -283,7 +282,6 @@ def write_warc(rng: Random, segment: Segment, subset: str, rows: Sequence[Row]) 
 
 
 def _record(row: Row) -> tuple[str, dict[str, str], bytes]:
-    """Return type, headers and block of the indexed record."""
     status, digest, charset = row["fetch_status"], row.get("content_digest"), row.get("content_charset")
     headers = {"Content-Type": "application/http; msgtype=response", "WARC-Target-URI": row["url"]}
     if digest:

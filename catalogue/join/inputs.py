@@ -82,7 +82,6 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Raise QueryError for columns that a Parquet file cannot have."""
     for field in schema:
         if _has_odd_type(field.type):
             message = f"the column {field.name} has type {field.type}, which a result cannot have; leave it out"
@@ -224,7 +223,6 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Excepti
 
 
 def _reader_of(path: Path, file: BinaryIO) -> str | None:
-    """Return the call of DuckDB that reads a file; None for lines."""
     start = file.read(len(_PARQUET))
     file.seek(0)
     name = literal(plain_name(path))
@@ -280,7 +278,6 @@ def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBa
 
 @contextmanager
 def _errors(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of reading a file, and those of other kinds, into one sentence."""
     try:
         yield
     except FileNotFoundError as error:

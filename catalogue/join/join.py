@@ -127,11 +127,6 @@ def join(
 
 
 def _is_file(output: Path, keys: Input) -> bool:
-    """Return whether the output is a file.
-
-    Raises:
-        QueryError: if it cannot be one, or a folder.
-    """
     is_file = output.suffix.lower() == ".parquet"
     if output.suffix.lower() in _OTHER_FORMATS:
         message = f"a join writes Parquet; instead of {output.name} use a folder, or a name that ends in .parquet"
@@ -146,8 +141,6 @@ def _is_file(output: Path, keys: Input) -> bool:
 
 
 class _JoinRun:
-    """A join whose keys are sorted when they are needed."""
-
     def __init__(
         self,
         session: Session,
@@ -158,7 +151,6 @@ class _JoinRun:
         report: Report,
         sizes: Sizes = DEFAULT_SIZES,
     ) -> None:
-        """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
         self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
         self._scope = JoinScope(session, asked.query, asked.kind, sizes)
@@ -169,7 +161,6 @@ class _JoinRun:
         self._ledger = JoinLedger(work / _LEDGER, self._described())
 
     def _described(self) -> dict[str, Any]:
-        """Return what distinguishes this join from others."""
         query = self._asked.query
         return {
             "how": self._kind.name,
@@ -214,7 +205,6 @@ class _JoinRun:
         return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
 
     def estimate(self) -> JoinEstimate:
-        """Cut the keys into slices, and price those that are not done."""
         prices = []
         self._slices, self._cut = [], []
         for crawl in self._scope.selection.crawls:
@@ -235,7 +225,7 @@ class _JoinRun:
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
-        """Do what is not done yet, if the cost is agreed to, by at most some bytes; the result is in ``folder``."""
+        """Do what is left, if its cost is agreed to, with at most ``most`` bytes; write the result to ``folder``."""
         before, next_bytes = self._session.spent, 0
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
         if not self._kind.collect:
@@ -283,19 +273,17 @@ class _JoinRun:
         )
 
     def _is_done(self, folder: Path) -> bool:
-        """Return whether the result is complete, and what is stored did not change since."""
         known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.selection.crawls)
         return self._ledger.finished and None not in known and self._ledger.has_result(folder)
 
     @property
     def _missing(self) -> tuple[str, ...]:
-        """Sentences about index files that are not stored."""
         crawls = self._scope.selection.crawls
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
     def _read(self, parts: Path, most: float) -> int:
-        """Read the slices that are not done, by at most some bytes; return those of the first that takes more."""
+        """Read the slices that are left; return the bytes of the first one that exceeds ``most``."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
@@ -309,7 +297,6 @@ class _JoinRun:
         return 0
 
     def _read_slice(self, each: Slice, path: Path, most: float) -> int:
-        """Read a slice, unless it takes more than some bytes, which are returned."""
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
@@ -325,7 +312,6 @@ class _JoinRun:
         return 0
 
     def _prefer_exact(self, parts: Path) -> None:
-        """Remove captures of other URLs from rows of the input that have exact ones."""
         slices = {self._ledger.parts[each.name].file: each for each in self._slices if each.name in self._ledger.parts}
         files = [parts / name for name in slices if name]
         for path, rows in prefer_exact(files, self._ledger.input["rows"]):
@@ -337,7 +323,6 @@ class _JoinRun:
             self._ledger.add_part(each, part)
 
     def _write(self, folder: Path) -> int:
-        """Write the result; return the number of its rows."""
         if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
             if not rows:
@@ -358,7 +343,6 @@ class _JoinRun:
         return rows
 
     def _result_of(self, span: tuple[int, int]) -> pa.Table:
-        """Return the result for patterns with numbers between two, inclusive."""
         parts = self._work / _PARTS
         files = [parts / part.file for part in self._ledger.parts_of(*span)]
         first, stop = np.searchsorted(self._unread, (span[0], span[1] + 1))
@@ -367,12 +351,10 @@ class _JoinRun:
 
     @cached_property
     def _unread(self) -> np.ndarray:
-        """The ascending numbers of the patterns for which a slice failed or is left, known after reading."""
         others = [each for each in self._slices if each.name not in self._ledger.parts]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
         return distinct(np.concatenate([np.arange(0), *found]))
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """Yield the Parquet files of a folder that a join wrote, by their names."""
     return (path for path in folder.glob("*.parquet") if _OWN.fullmatch(path.name))

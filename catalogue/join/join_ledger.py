@@ -54,7 +54,6 @@ class JoinLedger:
             raise
 
     def _read(self, about: Mapping[str, Any]) -> None:
-        """Apply the entries of the file, or begin it."""
         lines = self._file.read().splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
             self._file.seek(-len(lines.pop()), os.SEEK_CUR)

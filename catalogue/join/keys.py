@@ -92,7 +92,6 @@ class JoinKeys:
         return pa.Table.from_batches(parts, self.input_schema)
 
     def _rows(self, number: int) -> pa.RecordBatch:
-        """Return a batch of rows of the input."""
         batch = self._inputs.read(range(number, number + 1))
         if self._same is None:
             return batch

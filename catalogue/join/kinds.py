@@ -86,7 +86,6 @@ def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
 
 
 def _present(captures: pa.Table) -> pa.Table:
-    """Return the numbers of the patterns, each once."""
     return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
 
 
@@ -109,7 +108,6 @@ _COUNTED = [NUMBER, "crawl", "fetch_status"]
 
 
 def _counted(captures: pa.Table) -> pa.Table:
-    """Return number of captures, first and last time of each pattern, crawl and status."""
     if "captures" not in captures.column_names:
         times = captures["fetch_time"]
         ones = positions(np.ones(len(captures), np.int64))
@@ -184,7 +182,6 @@ def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table
 
 
 def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
-    """Return the different values of each pattern, sorted, and at last an empty list."""
     codes = _codes(values)
     there = np.flatnonzero(codes >= 0)
     order, starts = _groups(of[there], -codes[there] if descending else codes[there])
@@ -198,13 +195,11 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
 
 
 def _newest(captures: pa.Table) -> pa.Table:
-    """Return the newest capture of each pattern."""
     captures = _with_times(captures)
     return newest_of(captures, numbers(captures[NUMBER]))
 
 
 def _newest_of_urls(captures: pa.Table) -> pa.Table:
-    """Return the newest capture of each URL of each pattern."""
     captures = _with_times(captures)
     urls = captures["url"].combine_chunks().dictionary_encode(null_encoding="encode")
     return newest_of(captures, numbers(captures[NUMBER]), integers(urls.indices))

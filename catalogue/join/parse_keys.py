@@ -70,7 +70,6 @@ class ParsedInput:
         self._stack.close()
 
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT:
             is_plain = texts.null_count == 0 and pc.all(pc.match_substring_regex(texts, _IS_KEY), min_count=0).as_py()
             if is_plain and not _have_blanks(texts):
@@ -132,7 +131,6 @@ def _is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
 
 
 def _have_blanks(keys: pa.StringArray) -> bool:
-    """Return whether one of some keys, none of which starts with a blank, may end with one."""
     if not _is_ascii(keys):
         return bool(pc.any(pc.not_equal(keys, pc.utf8_trim_whitespace(keys)), min_count=0).as_py())
     bounds, data = bounds_and_bytes(keys)
@@ -145,7 +143,6 @@ def is_key(text: str) -> bool:
 
 
 def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:
-    """Return the first start of a pattern, and its intervals in hexadecimal digits."""
     return intervals[0].start, b" ".join(f"{each.start.hex()}-{each.end.hex()}".encode() for each in intervals)
 
 

@@ -70,8 +70,6 @@ def write_part(
 
 
 class _Written(NamedTuple):
-    """What is in a file."""
-
     rows: int
     first: int
     """Least number of a pattern."""
@@ -79,7 +77,6 @@ class _Written(NamedTuple):
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield captures in larger tables."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -94,7 +91,6 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Written | None:
-    """Write captures with each row of the input that has their pattern."""
     writer, rows = None, 0
     least, greatest = [], []
     try:
@@ -117,7 +113,6 @@ def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: P
 
 
 def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Written | None:
-    """Write what a kind collects of captures."""
     assert kind.collect  # noqa: S101 - an inner join collects nothing
     kept: list[pa.Table] = []
     for chunk in found:
@@ -138,7 +133,6 @@ def _first(rows: pa.Table) -> int:
 
 
 def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
-    """Remove the rows with a number or greater ones from tables in ascending order; return them."""
     later: list[pa.Table] = []
     while kept and kept[-1][NUMBER][-1].as_py() >= number:
         last = kept.pop()
@@ -175,7 +169,6 @@ def result_of(
 
 
 def _within(part: Path, span: tuple[int, int]) -> pa.Table:
-    """Return the rows of a part with numbers between two, inclusive."""
     with pq.ParquetFile(part) as file:
         of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
         wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
@@ -230,14 +223,12 @@ def rows_of_other_urls(files: Iterable[Path]) -> int:
 
 
 def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of the input, and which of their captures are exact and which are of other URLs."""
     with pq.ParquetFile(path) as file:
         found = file.read([ROW, EXACT], use_threads=False)
     return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
 
 
 def _keep(path: Path, keep: np.ndarray) -> None:
-    """Replace a file by one with some of its rows."""
     start = 0
     with (
         pq.ParquetFile(path) as source,

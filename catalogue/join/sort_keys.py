@@ -99,7 +99,6 @@ def _what(match: Match) -> str:
 def _write_numbered(
     folder: Path, inorder: pa.RecordBatchReader, batch: int, keys_column: str | None, *, wide: bool
 ) -> int:
-    """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
     count, before = 0, None
     with ExitStack() as stack:
         fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
@@ -127,7 +126,6 @@ def _write_numbered(
 
 @contextmanager
 def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    """Yield the rows sorted by pattern and row; on disk if they are many."""
     waiting = _WaitingRows(parsing)
     batches = parsing.batches()
     for batch in batches:
@@ -164,11 +162,9 @@ class _WaitingRows:
         self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and forget them."""
         yield from self._complete(self._all_keys())
 
     def _complete(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, given all their keys, and forget their other columns."""
         start = 0
         while self._others:
             others = self._others.pop(0)
@@ -176,7 +172,6 @@ class _WaitingRows:
             start += len(others)
 
     def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows sorted by key, about ``rows`` at a time."""
         keys = self._all_keys()
         if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
             self._others = [batch.drop_columns([FIRST]) for batch in self._complete(keys)]
@@ -190,7 +185,6 @@ class _WaitingRows:
             yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
 
     def _all_keys(self) -> pa.BinaryArray:
-        """Return the keys, and forget them."""
         ends, data = np.concatenate(self._ends), pa.py_buffer(self._keys)
         self._keys, self._ends = bytearray(), []
         return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data])
@@ -222,8 +216,6 @@ def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 class _LookupWriter:
-    """Writes the intervals of patterns, sorted."""
-
     def __init__(self, folder: Path, batch: int, *, wide: bool, compress: bool) -> None:
         self._folder, self._batch, self._compress = folder, batch, compress
         self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
@@ -238,7 +230,6 @@ class _LookupWriter:
         return self
 
     def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
-        """Write the intervals of patterns, given by their first starts, their other intervals, and numbers."""
         if not len(firsts):
             return
         if not self._wide and not _longest(others):
@@ -288,12 +279,10 @@ class _LookupWriter:
 
 
 def _longest(values: pa.BinaryArray) -> int:
-    """Return the length of the longest value; 0 if there is none."""
     return pc.max(pc.binary_length(values)).as_py() or 0
 
 
 def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:
-    """Return whether each pattern differs from the one before it."""
     found = np.ones(len(firsts), np.bool_)
     same = pc.and_(pc.equal(firsts[1:], firsts[:-1]), pc.equal(others[1:], others[:-1]))
     found[1:] = ~booleans(same)

@@ -83,7 +83,6 @@ async def _read(
 
 
 def _error(line: bytes) -> types.JSONRPCError:
-    """Return the answer to a line that is not a message, which the library would not answer."""
     number = None
     try:
         value = json.loads(line)

@@ -160,7 +160,6 @@ def _usable(rows: Iterable[object], roots: Sequence[str], refuse: Callable[[str]
 
 
 def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]:
-    """Return the crawls of captures, as far as they are known before reading."""
     names: Iterable[str] = ()
     if (answer := _answer(captures)) is not None:
         names = answer.plan.paths
@@ -170,7 +169,6 @@ def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]
 
 
 def _rows(captures: SomeCaptures) -> Iterator[object]:
-    """Yield captures one by one; tables are converted in parts."""
     frame: Any = captures
     if (answer := _answer(captures)) is not None:
         names = list(record_columns(answer.schema.names).values())
@@ -196,7 +194,6 @@ def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
 
 
 def _answer(captures: object) -> "Captures | Sample | None":
-    """Return captures that are an answer or a sample. Rows of other kinds need neither NumPy nor Arrow."""
     if not hasattr(type(captures), "batches"):
         return None
     from catalogue.captures import Captures

@@ -56,7 +56,6 @@ class PartWriter:
         self._recover()
 
     def _recover(self) -> None:
-        """Compare the ledger with the files, and complete steps that were interrupted."""
         for name, size in sorted(self._ledger.finished.items()):
             partial, actual = self._partial(name), self._target.size(name)
             if actual == size:
@@ -192,7 +191,6 @@ class PayloadWriter:
         self._executor = ThreadPoolExecutor(_PAYLOAD_THREADS, thread_name_prefix="payloads")
 
     def _deleted(self) -> Iterator[tuple[str, int]]:
-        """Yield the records that the index lists and whose files do not exist."""
         names: set[str] | None = None
         for line in self._index.lines():
             names = self._target.names() if names is None else names

@@ -104,7 +104,6 @@ def decode(data: bytes, charset: str) -> str:
 
 
 def _handler_name(charset: str) -> str:
-    """Return the name of a charset's error handler, which is registered at the first use."""
     if charset not in _LEAD_BYTES and not charset.startswith("windows-"):
         return "replace"
     name = f"catalogue.{charset}"
@@ -147,7 +146,6 @@ def _in_windows_31j(first: int, second: int) -> str:
 
 
 def _iso_2022_jp(data: bytes) -> Iterator[str]:
-    """Yield the text between escape sequences, which choose one of four character sets."""
     pieces = _ESCAPE.split(data)
     escapes: list[bytes] = [b"(B", *pieces[1::2]]
     for number, (escape, piece) in enumerate(zip(escapes, pieces[::2], strict=True)):

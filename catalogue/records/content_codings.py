@@ -185,8 +185,6 @@ def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _St
 
 
 class _Decoder(Protocol):
-    """One member or frame; zlib and zstd have the same methods."""
-
     @property
     def eof(self) -> bool: ...
     @property

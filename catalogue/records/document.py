@@ -112,16 +112,12 @@ class Documents:
 
 
 class _ParserDied(Exception):
-    """A process died or took too long."""
-
     def __init__(self, reason: str, *, timed_out: bool) -> None:
         super().__init__(reason)
         self.timed_out = timed_out
 
 
 class _ParserProcess:
-    """A process that runs ``extract.serve``."""
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         code = _SERVE.format(str(Path(__file__).resolve().parents[2]))

@@ -103,7 +103,6 @@ def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) 
 
 
 def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an extra
-    """Convert a page, whose tree this changes."""
     from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
 
     left_out = f"{_INVISIBLE},{_AROUND_CONTENT}" if main_content else _INVISIBLE

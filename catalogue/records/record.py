@@ -137,12 +137,10 @@ class Record(ReprMixin):
 
     @property
     def _flag(self) -> str | None:
-        """Why the payload is not complete, as far as record or index say it."""
         flag = self.header("WARC-Truncated") or ""
         return self.capture.truncated if flag.lower() in _UNKNOWN else flag
 
     def _type_of_block(self) -> str | None:
-        """Return the media type in the record's own header, unless it is that of an HTTP message."""
         declared = self.header("content-type") or ""
         return None if declared.startswith("application/http") else declared
 
@@ -239,7 +237,7 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
 
 
 def _check(record: Record, block: memoryview | None) -> None:
-    """Raise BadRecord if a record contradicts its capture or its digests.
+    """Compare a record with its capture and digests.
 
     ``block`` is head and body; None if a stray line end was removed, which the block's digest may include.
     """

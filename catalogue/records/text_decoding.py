@@ -117,7 +117,6 @@ def _meta(data: bytes) -> str | None:
 
 
 def _attributes(data: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
-    """Return the attributes of a tag, none if it is not complete, and where it ends."""
     found: dict[bytes, bytes] = {}
     while attribute := _ATTRIBUTE.match(data, position):
         position = attribute.end()
