@@ -10,7 +10,7 @@ from catalogue.commoncrawl.indexes import AUTO, INDEXES
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
 from catalogue.query.filters import languages, media_types, statuses
-from catalogue.query.times import Moment, time_bounds
+from catalogue.query.times import time_bounds
 from catalogue.surt import Match
 
 
@@ -24,30 +24,38 @@ class Interface(Enum):
     ASSISTANT = "tools for assistants"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of a query. All interfaces have it, except those in ``absent``."""
 
     name: str
     """The argument of ``Catalogue.captures``."""
-    field: str
-    """The name in the JSON API, the form and the tools; the option is ``--field``."""
     help: str
     """The help text of the option."""
-    label: str = ""
-    example: object = True
+    parse: Callable[[Any], object] = lambda value: value
+    """Return the value for ``Query``; raises QueryError if it is invalid."""
     kind: type[str | int | bool] = str
+    alias: str = ""
+    title: str = ""
+    example: object = True
     several: bool = False
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Valid values with what the form shows; an empty one is the default."""
-    parse: Callable[[Any], object] = lambda value: value
-    """Return the value for ``Query``; raises QueryError if it is invalid."""
     absent: Mapping[Interface, str] = dataclasses.field(default_factory=dict)
     """Interfaces without it, with reasons."""
 
     @property
+    def field(self) -> str:
+        """The name in the JSON API, the form and the tools; the option is ``--field``."""
+        return self.alias or self.name
+
+    @property
     def option(self) -> str:
         return f"--{self.field.replace('_', '-')}"
+
+    @property
+    def label(self) -> str:
+        return self.title or self.field.capitalize()
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -97,184 +105,78 @@ def _limit(given: int) -> int:
     return given
 
 
-def _first_time(given: Moment) -> Moment:
-    time_bounds(given, None)
-    return given
-
-
-def _last_time(given: Moment) -> Moment:
-    time_bounds(None, given)
-    return given
-
-
-_NO_SQL = "clients send no SQL"
-_FIXED_PAGE = "the page has fixed columns"
-_PAGE_ORDER = "the form sorts the captures of a page"
+_SUBSETS = {
+    "": "pages",
+    "warc": "pages, with any status",
+    "crawldiagnostics": "redirects and errors",
+    "robotstxt": "robots.txt",
+    "all": "all",
+}
+_MATCHES = {
+    "": "by wildcards",
+    "exact": "this URL",
+    "prefix": "URLs that begin so",
+    "host": "the host",
+    "domain": "the host and its subdomains",
+}
+_INDEXES = {name: name for name in (AUTO, *INDEXES)}
+_NO_FILES = dict.fromkeys({*Interface} - {Interface.COMMAND_LINE}, "clients have no files here; they send patterns")
+_NO_SQL = dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], "clients send no SQL")
+_CRAWLS = (
+    "2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  [default: stored]"
+)
+_SUBSET = """warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
+[default: warc; with --status, those that can have it]"""
+_FILES = "More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable."
+_INDEX = """columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best \
+for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]"""
+_PATTERNS = "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable."
+_COLUMNS = "Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
+_WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
+_FIXED = {Interface.FORM: "the page has fixed columns"}
+_SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
+    Parameter("patterns", _PATTERNS, _patterns, alias="url", example="*.example.com", several=True),
+    Parameter("crawls", _CRAWLS, _crawls, alias="crawl", example="latest", several=True),
+    Parameter("subsets", _SUBSET, _texts, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
+    Parameter("match", "How to match, instead of wildcards.", _match, example="domain", choices=_MATCHES),
+    Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
+    Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
+    Parameter("columns", _COLUMNS, _texts, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
+    Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
     Parameter(
-        name="patterns",
-        field="url",
-        help="A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable.",
-        example="*.example.com",
-        several=True,
-        parse=_patterns,
+        "status", "200, 2xx or 40x; alternatives comma-separated or repeated.", statuses, example="200", several=True
     ),
     Parameter(
-        name="crawls",
-        field="crawl",
-        help="2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  "
-        "[default: stored]",
-        example="latest",
-        several=True,
-        parse=_crawls,
-    ),
-    Parameter(
-        name="subsets",
-        field="subset",
-        help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: warc; with "
-        "--status, those that can have it]",
-        label="Captures",
-        example="all",
-        several=True,
-        choices={
-            "": "pages",
-            "warc": "pages, with any status",
-            "crawldiagnostics": "redirects and errors",
-            "robotstxt": "robots.txt",
-            "all": "all",
-        },
-        parse=_texts,
-    ),
-    Parameter(
-        name="match",
-        field="match",
-        help="How to match, instead of wildcards.",
-        label="Match",
-        example="domain",
-        choices={
-            "": "by wildcards",
-            "exact": "this URL",
-            "prefix": "URLs that begin so",
-            "host": "the host",
-            "domain": "the host and its subdomains",
-        },
-        parse=_match,
-    ),
-    Parameter(
-        name="urls_files",
-        field="urls_file",
-        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
-        several=True,
-        absent=dict.fromkeys(set(Interface) - {Interface.COMMAND_LINE}, "clients have no files here; send patterns"),
-    ),
-    Parameter(
-        name="exact_url",
-        field="exact_url",
-        help="Match the exact URL, with scheme, www, case and slash.",
-        label="Exact URL",
-        kind=bool,
-    ),
-    Parameter(
-        name="columns",
-        field="columns",
-        help="Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]",
-        example="url,fetch_time,fetch_status",
-        several=True,
-        parse=_texts,
-        absent={Interface.FORM: _FIXED_PAGE},
-    ),
-    Parameter(
-        name="where",
-        field="where",
-        help="A boolean SQL expression over the columns; repeatable, all must be true.",
-        several=True,
-        parse=_texts,
-        absent=dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], _NO_SQL),
-    ),
-    Parameter(
-        name="status",
-        field="status",
-        help="200, 2xx or 40x; alternatives comma-separated or repeated.",
-        label="Status",
-        example="200",
-        several=True,
-        parse=statuses,
-    ),
-    Parameter(
-        name="mime",
-        field="mime",
-        help="Media type, such as text/html or text/*; repeatable.",
-        label="MIME type",
+        "mime",
+        "Media type, such as text/html or text/*; repeatable.",
+        media_types,
+        title="MIME type",
         example="text/html",
         several=True,
-        parse=media_types,
     ),
     Parameter(
-        name="lang",
-        field="lang",
-        help="Language in ISO 639-3, such as isl; repeatable.",
-        label="Language",
+        "lang",
+        "Language in ISO 639-3, such as isl; repeatable.",
+        languages,
+        title="Language",
         example="isl",
         several=True,
-        parse=languages,
     ),
     Parameter(
-        name="from_",
-        field="from",
-        help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC.",
-        label="From",
+        "from_",
+        "First time: 2022, 20220131, 2022-01-31T12:00:00; UTC.",
+        lambda first: first if time_bounds(first, None) else None,
+        alias="from",
         example="2022",
-        parse=_first_time,
     ),
-    Parameter(
-        name="to",
-        field="to",
-        help="Last time, inclusive.",
-        label="To",
-        example="2022-08",
-        parse=_last_time,
-    ),
-    Parameter(
-        name="limit",
-        field="limit",
-        help="Stop after this many captures.",
-        label="On a page",
-        example=100,
-        kind=int,
-        parse=_limit,
-    ),
-    Parameter(
-        name="unique",
-        field="unique",
-        help="Keep only the first capture of each value.",
-        label="Unique",
-        example="url",
-    ),
-    Parameter(
-        name="latest",
-        field="latest",
-        help="Keep only the latest capture of each URL, or of each --unique value.",
-        label="Latest",
-        kind=bool,
-    ),
-    Parameter(
-        name="ordered",
-        field="ordered",
-        help="Sort by key, time and crawl; holds all captures in memory.",
-        kind=bool,
-        absent={Interface.FORM: _PAGE_ORDER},
-    ),
-    Parameter(
-        name="index",
-        field="index",
-        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best "
-        "for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]",
-        label="Index",
-        example="cdx",
-        choices={name: name for name in (AUTO, *INDEXES)},
-        parse=one_of("index", (AUTO, *INDEXES)),
-    ),
+    Parameter("to", "Last time, inclusive.", lambda last: last if time_bounds(None, last) else None, example="2022-08"),
+    Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
+    Parameter("unique", "Keep only the first capture of each value.", example="url"),
+    Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", kind=bool),
+    Parameter("ordered", "Sort by key, time and crawl; holds all captures in memory.", kind=bool, absent=_SORTED),
+    Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
 )
 
 
