@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from catalogue.harvest.harvest_crawls import HarvestEstimate
     from catalogue.harvest.pull import Pulled
     from catalogue.join.inputs import Input
-    from catalogue.join.joined import Joined
-    from catalogue.join.price import JoinEstimate
+    from catalogue.join.joined import Joined, JoinEstimate
     from catalogue.key_map.svg import Picture
     from catalogue.output.fetch import Fetched, FetchEstimate
     from catalogue.output.fetch_captures import SomeCaptures

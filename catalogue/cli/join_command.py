@@ -24,8 +24,7 @@ from catalogue.formatting import duration, format_cost, parse_size, plural, size
 from catalogue.query.parameters import typed
 
 if TYPE_CHECKING:
-    from catalogue.join.joined import Joined
-    from catalogue.join.price import JoinEstimate
+    from catalogue.join.joined import Joined, JoinEstimate
 
 _HOW = ["inner", "semi", "anti", "crawls", "latest"]
 _MOST_CRAWLS = 20

@@ -18,7 +18,7 @@ from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, Sou
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
-from catalogue.join.joined import Joined
+from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
@@ -31,11 +31,9 @@ from catalogue.join.parts import (
     write_part,
     write_tables,
 )
-from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
-from catalogue.join.sort_keys import sort_keys
-from catalogue.join.spilling import SPILLED
+from catalogue.join.sort_keys import SPILLED, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
@@ -43,7 +41,7 @@ from catalogue.store.locks import locked
 from catalogue.surt import Match
 
 _KEPT = 4
-"""Times the rows of the input for a file of the result, as many rows of parts are in memory at a time."""
+"""Rows of parts in memory, for each row of the input in a file of the result."""
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
@@ -63,7 +61,6 @@ class JoinQuery:
 
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
-        """Check the words of a user."""
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         try:
@@ -76,7 +73,6 @@ class JoinQuery:
 
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
-    """Estimate the cost of a join; nothing is read from the source."""
     work = session.new_temporary_folder()
     try:
         with closing(_JoinRun(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
@@ -155,9 +151,8 @@ class _JoinRun:
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
         self._scope = JoinScope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
-        """Slices of all crawls, in reading order."""
         self._cut: list[tuple[str, str, str, list[Slice]]] = []
-        """Crawl, index, state and slices of crawls that are not in the ledger yet."""
+        """Crawl, index, state and slices that are not in the ledger yet."""
         self._ledger = JoinLedger(work / _LEDGER, self._described())
 
     def _described(self) -> dict[str, Any]:
@@ -211,8 +206,7 @@ class _JoinRun:
             state = self._scope.state(crawl)
             slices = self._ledger.slices(crawl, state)
             if slices is None:
-                way = self._scope.way(crawl, self._keys)
-                slices, price = way.slices, way.price
+                price, slices = self._scope.way(crawl, self._keys)
                 self._cut.append((crawl, price.index, state, slices))
             else:
                 left = [each for each in slices if each.name not in self._ledger.parts]

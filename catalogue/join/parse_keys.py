@@ -23,7 +23,6 @@ _IS_KEY = r"^[^/?#\s()]+\)(?:\S|$)"
 """Keys have a parenthesis after the host, where URLs have none."""
 _HEADER = ("text", "reason")
 _SHOWN = 300
-"""Characters of an invalid row that are kept."""
 
 
 class ParsedInput:
@@ -42,15 +41,13 @@ class ParsedInput:
         self.rows = self.invalid = 0
         self.is_ascii = True
         self.example = ""
-        """The first invalid row."""
         fields = [
             pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
             for field in given.schema
         ]
         self.column = PREFIX + given.column
-        """The column with the patterns."""
         self.keys_column: str | None = PREFIX + given.column
-        """A column of which every value so far is a key, which its row matches exactly; None if there is none."""
+        """A column in which every value so far is the key of its row; None if there is none."""
         self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
 
     def close(self) -> None:
@@ -138,7 +135,6 @@ def _have_blanks(keys: pa.StringArray) -> bool:
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text is a key, and not a URL."""
     return ")" in text and re.match(_IS_KEY, text) is not None
 
 
@@ -147,7 +143,6 @@ def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:
 
 
 def unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, bytes | None]]:
-    """Return starts and ends of the intervals of a pattern."""
     if not wide:
         return [(first, None), *((key, None) for key in (others.split(b"\0") if others else ()))]
     pairs = (each.decode().split("-") for each in others.split(b" "))

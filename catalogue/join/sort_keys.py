@@ -13,15 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import named, sync
-from catalogue.errors import QueryError
-from catalogue.formatting import plural
-from catalogue.join.batch_file import BatchFile, BatchWriter
-from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW, same_as_keys
-from catalogue.join.lookups import LOOKUPS, NUMBER
+from catalogue.atomic_files import named, room, sync
+from catalogue.errors import DiskFailed, QueryError
+from catalogue.formatting import first_paragraph, plural
+from catalogue.join.inputs import OpenInput, plain_name
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchFile, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.join.spilling import database, parquet_files
 from catalogue.parquet.arrow_arrays import (
     binaries,
     booleans,
@@ -31,10 +28,42 @@ from catalogue.parquet.arrow_arrays import (
     sorted_pieces,
     texts_of_keys,
 )
+from catalogue.query.literals import literal
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
     import duckdb
+
+_MEMORY = "512MB"
+SPILLED = "spilled"
+
+
+@contextmanager
+def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """Open a database in memory that spills to a folder.
+
+    Raises:
+        DiskFailed: if the folder has no room.
+        QueryError: if rows are too large for its memory, or have a type that it does not read.
+    """
+    import duckdb
+
+    spilled = folder / SPILLED
+    try:
+        with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
+            connection.execute(f"SET temp_directory = {literal(str(spilled))}")
+            yield connection
+    except duckdb.OutOfMemoryException as error:
+        message = f"rows of the input are too large to be sorted in {_MEMORY}; leave out columns with long texts"
+        raise QueryError(message) from error
+    except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
+        message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
+        raise QueryError(message) from error
+    except duckdb.Error as error:
+        message = f"the join cannot go on in {folder}: {first_paragraph(error)}{room(folder, error)}"
+        raise DiskFailed(f"{message}; what was finished is not lost") from error
+
 
 _PARSED_FILE = "parsed.parquet"
 _MOST_SORTED = 160 << 20
@@ -47,13 +76,11 @@ class Counts:
 
     rows: int
     patterns: int
-    """Different ones."""
+    """Different patterns."""
     invalid: int
-    """Rows without a valid pattern."""
     is_ascii: bool
-    """Whether all keys are ASCII."""
     column: str
-    """The column of the result with the patterns."""
+    """Column of the result with the patterns."""
 
 
 def sort_keys(
@@ -65,15 +92,10 @@ def sort_keys(
     *,
     batch: int = 1 << 14,
 ) -> Counts:
-    """Sort the patterns of an input into files of a folder.
+    """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
-    Args:
-        folder: exists; has room for about three times the input.
-        given: the input.
-        match: what each row matches.
-        invalid: CSV file for the rows without a valid pattern: number, text, reason. Written only if there are any.
-        report: called with the number of rows so far.
-        batch: most rows of a batch.
+    Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
+    with the number of rows so far; ``batch`` limits the rows of a batch.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
@@ -146,9 +168,7 @@ class _WaitingRows:
         self._parsing = parsing
         self._keys, self._ends = bytearray(), [np.zeros(1, np.int32)]
         self._others: list[pa.RecordBatch] = []
-        """The other columns of each batch."""
         self.size = 0
-        """Bytes."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         left_out = {FIRST, self._parsing.keys_column}
@@ -204,7 +224,8 @@ class _WaitingRows:
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
-    query = f"FROM {parquet_files([path])} ORDER BY {order}"
+    file = f"read_parquet({literal(plain_name(path))}, hive_partitioning = false)"
+    query = f"FROM {file} ORDER BY {order}"
     return connection.execute(query).to_arrow_reader(rows)
 
 

@@ -17,6 +17,7 @@ from catalogue.mcp_server.answers import (
     PlanAnswer,
     Price,
     SampleAnswer,
+    SqlAnswer,
 )
 from catalogue.mcp_server.arguments import (
     MAX_OFFSET,
@@ -24,6 +25,7 @@ from catalogue.mcp_server.arguments import (
     PlanArguments,
     QueryArguments,
     SampleArguments,
+    SqlArguments,
 )
 from catalogue.mcp_server.calls import Call, OverBudget
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
@@ -209,6 +211,32 @@ def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
         complete=drawn.complete and len(kept) == len(rows),
         rows_drawn=drawn.drawn,
         rows_total=drawn.rows,
+        notes=notes,
+        cost=call.cost,
+    )
+
+
+_MAX_CHARACTERS = 40_000
+
+
+def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
+    """Run one statement that reads."""
+    from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
+
+    call.catalogue.update()
+    found = run_isolated(
+        call.session.database_path,
+        arguments.sql,
+        rows=arguments.limit,
+        characters=_MAX_CHARACTERS,
+        started=call.on_abort,
+    )
+    notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
+    return SqlAnswer(
+        columns=found.columns,
+        types=found.types,
+        rows=found.rows,
+        more=found.more,
         notes=notes,
         cost=call.cost,
     )

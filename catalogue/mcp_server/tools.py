@@ -22,9 +22,8 @@ from catalogue.mcp_server.arguments import (
     SqlArguments,
 )
 from catalogue.mcp_server.calls import Call
-from catalogue.mcp_server.captures_tools import crawls, plan, query, sample
+from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
-from catalogue.mcp_server.sql_tool import sql_metadata
 from catalogue.query.models import Arguments
 
 INSTRUCTIONS = (

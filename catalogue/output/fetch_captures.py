@@ -23,8 +23,7 @@ from catalogue.output.fetch import (
     fetch_into,
     missing,
 )
-from catalogue.output.formats import FormatSpec
-from catalogue.output.open_format import open_format
+from catalogue.output.formats import FormatSpec, open_format
 from catalogue.output.open_output import Output, open_output
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress

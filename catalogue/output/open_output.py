@@ -14,7 +14,7 @@ from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, Str
 from catalogue.store.locks import locked
 
 _MAX_REMOTE_BYTES = 1_000_000_000
-"""Default size of a remote file, which bounds what is lost with this machine."""
+"""Bounds what is lost with this machine."""
 
 
 Output: TypeAlias = str | Path | IO[bytes]
@@ -22,7 +22,7 @@ Output: TypeAlias = str | Path | IO[bytes]
 
 
 def format_of(output: Output) -> str:
-    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
+    """Return the format that a suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
     if not isinstance(output, str | Path):
         return "warc"
     text = str(output)
@@ -99,7 +99,7 @@ def open_output(
 
 @contextmanager
 def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
-    """Open a folder, or the URL of one, for files that are put there one by one; see ``open_output``."""
+    """Open a folder, or the URL of one, for single files; see ``open_output``."""
     folder, name = split_output(output, file=False)
     if isinstance(folder, Path) and (folder / name).is_file():
         raise QueryError(f"{output} is a file; choose another name for a folder")
@@ -109,7 +109,7 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
 
 @contextmanager
 def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list; name the output."""
+    """After an error, delete an empty ledger, unless ``files`` may exist that it does not list; name the output."""
     try:
         yield
     except BaseException as error:

@@ -187,5 +187,7 @@ def parameters_of(interface: Interface, *without: str) -> list[Parameter]:
 
 def typed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of ``Query.of``: without empty values, and with ``columns`` and ``subsets`` split at commas."""
-    found: dict[str, Any] = {name: value for name, value in given.items() if value or type(value) is int}
+    found: dict[str, Any] = {
+        name: value for name, value in given.items() if value or type(value) is int or name == "patterns"
+    }
     return found | {name: comma_separated(found[name]) for name in ("columns", "subsets") if name in found}

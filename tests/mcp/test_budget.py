@@ -17,7 +17,7 @@ from mcp import Client
 
 from catalogue.demo import Miniature
 from catalogue.mcp_server.calls import Calls
-from catalogue.mcp_server.protocol import server_of
+from catalogue.mcp_server.serve import server_of
 from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
 from tests.support.assistants import Assistant, with_assistant
