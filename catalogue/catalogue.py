@@ -96,7 +96,7 @@ def get(
     follow: bool = True,
     max_requests: int = 20,
 ) -> Page:
-    """Get an archived page, as ``catalogue.open().get`` does; see there."""
+    """Get an archived page; see ``Catalogue.get``."""
     with open() as cat:
         return cat.get(url, at=at, crawls=crawls, follow=follow, max_requests=max_requests)
 
@@ -117,7 +117,6 @@ class Catalogue(ReprMixin):
     """
 
     def __init__(self, session: Session) -> None:
-        """Use a session; ``catalogue.open`` makes one."""
         self.session = session
 
     def __enter__(self) -> Self:
@@ -207,7 +206,7 @@ class Catalogue(ReprMixin):
         """Estimate the cost of ``harvest``; at most the list of crawls is fetched.
 
         Raises:
-            SourceError: if the list of crawls is needed and cannot be fetched.
+            SourceError: if that list is needed and cannot be fetched.
         """
         from catalogue.harvest.harvest_crawls import estimate_crawls
 
@@ -232,7 +231,7 @@ class Catalogue(ReprMixin):
         return prepare_backfill(self.session, crawls, files=files)
 
     def forget(self, crawls: str | Iterable[str]) -> int:
-        """Delete what is stored of crawls, and return the number of footers.
+        """Delete what is stored of crawls; return the number of footers.
 
         Raises:
             NotHarvested: if nothing is stored of one.
@@ -710,25 +709,25 @@ class Catalogue(ReprMixin):
         return frame(self.session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
     def files(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the stored index files; see the view ``files``."""
+        """Return the view ``files``: the stored index files."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "files", crawl)
 
     def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the stored row groups with their bounds; see the view ``row_groups``."""
+        """Return the view ``row_groups``: the stored row groups with their bounds."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "row_groups", crawl)
 
     def pages(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the pages of the key column whose index is stored; see the view ``pages``."""
+        """Return the view ``pages``: pages of the key column whose index is stored."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "pages", crawl)
 
     def column_chunks(self, crawl: str) -> pd.DataFrame:
-        """Return every column chunk of a crawl; see the view ``column_chunks``."""
+        """Return the view ``column_chunks``: every column chunk of a crawl."""
         from catalogue.reports import add_column_chunks, view_frame
 
         add_column_chunks(self.session, [crawl])

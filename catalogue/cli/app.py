@@ -51,7 +51,6 @@ class Common:
     trace: bool = False
 
     def say(self, text: str) -> None:
-        """Print a message on standard error, unless --quiet is given."""
         if not self.quiet:
             show(text, err=True)
 
@@ -70,7 +69,6 @@ class Common:
 
     @property
     def bars(self) -> Bars:
-        """Progress bars for long work, on a terminal."""
         return bars(False if self.quiet or self.trace else None)
 
     @contextmanager
@@ -108,7 +106,7 @@ class Common:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
 
     def observer(self, other: "Observer | None" = None) -> "Observer | None":
-        """Return what prints each request if --trace is given, and calls another observer."""
+        """Return a function that prints each request with --trace, and calls another observer."""
         if not self.trace:
             return other
 
@@ -184,7 +182,7 @@ class OneOf(click.Choice[str]):
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the common options to a command, which gets them as one ``Common``. Later options override earlier ones."""
+    """Add the common options to a command, which gets them as one ``Common``; later options override earlier ones."""
 
     @wraps(command)
     @click.pass_context
@@ -214,7 +212,6 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the command; those of all commands are in one line."""
         own, of_all = [], []
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
@@ -232,7 +229,7 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A group of commands of class ``Command``."""
+    """A group of ``Command``."""
 
     command_class = Command
 
@@ -338,7 +335,7 @@ def main() -> NoReturn:
 _resumable: list[bool] = []
 """Has an item while the same command can resume the running work."""
 _CLOSED_PIPE = 141
-"""128 plus the number of SIGPIPE, which Windows does not define."""
+"""128 plus SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000
 """New objects between searches for cycles; the default of 700 takes a sixth of the time of decoding."""
 _signals: list[int] = []

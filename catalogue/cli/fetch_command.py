@@ -118,8 +118,6 @@ def _reasons(failed: Mapping["RecordKey", str]) -> list[dict[str, object]]:
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a ``RecordOutput`` to a command, which gets it as ``records``."""
-
     @wraps(command)
     def with_records(
         *args: Any, output: str | None, form: str | None, main_content: bool, max_size: str | None, **options: Any
@@ -216,7 +214,7 @@ def _format_of(output: str | None) -> str:
 
 
 def record_columns(form: str) -> list[str]:
-    """Return the columns of the index that locate records and, if payloads are decoded, describe these."""
+    """Return the columns that locate records and, if payloads are decoded, describe these."""
     from catalogue.commoncrawl.capture import PAYLOAD_COLUMNS, RECORD_COLUMNS
 
     return [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]

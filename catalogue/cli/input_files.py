@@ -33,8 +33,8 @@ def _unzipped(file: BinaryIO) -> io.BufferedReader:
 def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """Read the patterns of a file, each with file name and line number for messages.
 
-    Skips blank lines and lines that start with ``#``. A file is CSV if its first line has a field ``url``, or if its
-    name ends so.
+    Blank lines and lines that start with ``#`` are skipped. A file is CSV if its first line has a field ``url``, or by
+    its name.
 
     Raises:
         QueryError: if it is not UTF-8 text, or CSV without a column ``url`` and with several others.

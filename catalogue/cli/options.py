@@ -32,8 +32,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def combine(*each: Decorator) -> Decorator:
-    """Combine options, in the order of the help text."""
-
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(each):
             command = option(command)
@@ -72,7 +70,6 @@ _METAVARS = {"from_": "TIME", "to": "TIME", "unique": "url|digest|COLUMN"}
 
 
 def query_options(*without: str) -> Decorator:
-    """Return the options of a query, except some parameters."""
     return combine(*map(_query_option, parameters_of(Interface.COMMAND_LINE, *without)))
 
 
@@ -99,13 +96,12 @@ def _query_option(each: Parameter) -> Decorator:
 
 
 def check_folder(file: Path) -> None:
-    """Raise QueryError if the folder of an output does not exist."""
     if not file.parent.is_dir():
         raise QueryError(f"there is no folder {file.parent} to write to")
 
 
 def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder | None":
-    """Return what records the requests of an answer for its receipt, if there is to be one."""
+    """Return what records requests for a receipt, if one is written."""
     if receipt is None:
         return None
     if answer is None:
@@ -119,7 +115,6 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -131,7 +126,7 @@ def can_ask() -> bool:
 
 
 def confirmed(question: str) -> bool:
-    """Ask the user a question. Without a terminal the answer is no."""
+    """Ask the user a question; without a terminal the answer is no."""
     return can_ask() and click.confirm(wrapped(question), err=True)
 
 
@@ -147,7 +142,6 @@ class Budget:
         return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
 
     def after(self, requests: int, received: int) -> "Budget":
-        """Return the budget that remains."""
         return replace(
             self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
         )
@@ -158,7 +152,7 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Return captures that are read if the user agrees to their cost; see ``confirm``."""
+        """Return captures whose cost is checked before they are read; see ``confirm``."""
         before = captures.spent
 
         def agree(plan: "ReadPlan") -> None:
@@ -193,8 +187,6 @@ _budget_options = combine(
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a ``Budget`` to a command, which gets it as ``budget``."""
-
     @wraps(command)
     def with_budget(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:
         return command(*args, budget=Budget(yes, max_requests, max_bytes), **options)

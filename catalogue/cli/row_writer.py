@@ -38,9 +38,9 @@ def write(
     *,
     chosen_columns: bool = True,
 ) -> int:
-    """Write rows to a file or stdout, and return their number. The file appears when it is complete.
+    """Write rows to a file or stdout; return their number. The file appears when it is complete.
 
-    A table has only the most important columns, unless the user chose them.
+    A table has only the most important columns, unless the user chose some.
     """
     if format_ == "table":
         if chosen_columns:

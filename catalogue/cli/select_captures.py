@@ -46,7 +46,7 @@ def select_captures(
 ) -> "Captures":
     """Return the captures that the options select, without reading them. On a terminal, print hints.
 
-    Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
+    Missing crawls are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
     names = [each for each in parameters["patterns"] if each.startswith("@")]
     if names and options.table is None:  # keys of other datasets may start so
@@ -146,7 +146,7 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 def report_rows(
     options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None
 ) -> None:
-    """Print how many captures were found and where they were written to; hints, if there are none."""
+    """Print how many captures were found and where they are; without any, print hints."""
     written = f"; written to {path}" if path else ""
     options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
     if not rows and parameters["limit"] != 0:
@@ -171,7 +171,6 @@ def describe_crawls(crawls: Sequence[str]) -> str:
 
 
 def describe_subsets(subsets: Sequence[str]) -> str:
-    """Return what subsets have."""
     return ", ".join(_NOUNS[subset][1] for subset in subsets)
 
 
@@ -184,7 +183,6 @@ def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: d
 
 
 def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selection":
-    """Return the crawls and subsets of a query."""
     from catalogue.query.query import Query
     from catalogue.selection import select
 

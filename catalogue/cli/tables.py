@@ -29,7 +29,6 @@ _GAP = "  "
 _PAGE = 1000
 """Rows that determine the widths."""
 _UNCUT = int | float | Decimal | date | time | timedelta | None
-"""Types of values that are never cut."""
 
 
 def cell(value: object) -> str:
@@ -57,7 +56,6 @@ class _Column:
     name: str
     width: int
     least: int
-    """Width to which the column may be cut."""
     cut: bool
     right: bool
 
@@ -70,16 +68,10 @@ def table(
     drop_first: Sequence[str] = (),
     format_value: Callable[[object], str] = cell,
 ) -> int:
-    """Print rows as columns of text, and return how many there were.
+    """Print rows as columns of text; return how many there were.
 
-    On a terminal, texts are cut and columns are left out until lines fit. The first 1,000 rows determine the widths.
-
-    Args:
-        names: column names.
-        rows: a value for each column.
-        min_widths: lengths to which the texts of a column may be cut, if not 20.
-        drop_first: columns that are left out before others.
-        format_value: returns the text of a value.
+    On a terminal, texts are cut to ``min_widths`` (by default 20), and columns are left out until lines fit, at first
+    those of ``drop_first``. The first 1,000 rows determine the widths.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -150,7 +142,6 @@ def options_of_command() -> set[str]:
 
 
 def options_given(values: dict[str, Any]) -> list[str]:
-    """Return the names of the options among these parameters that have a value."""
     given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
     return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
 

@@ -91,7 +91,6 @@ class SqlArguments(Arguments):
 
 
 def first_error(errors: Iterable[Any], known: Iterable[str]) -> str:
-    """Return a sentence about the first invalid argument."""
     error = next(iter(errors))
     name = ".".join(str(part) for part in error["loc"] if not isinstance(part, int)) or "arguments"
     if error["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""Calls of tools: one after the other in a thread, with a session, within a number of requests that all share."""
+"""Calls of tools, one after the other in a thread, which share a session and a number of requests."""
 
 import asyncio
 import warnings
@@ -21,7 +21,7 @@ from catalogue.source.observe import Observer, RequestLimit
 
 MAX_BYTES = 1_000_000_000
 _MAX_WAIT = 60.0
-"""Seconds that a request may wait for the source; clients wait little longer."""
+"""Seconds for a request; clients wait little longer."""
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class OverBudget(TooExpensive):
 
 
 class CallFailed(Exception):
-    """A call failed; the reason, and what it took."""
+    """The reason why a call failed, and what it took."""
 
     def __init__(self, reason: Exception, cost: CallCost) -> None:
         super().__init__(str(reason))
@@ -58,7 +58,7 @@ class RecentValues(Generic[T]):
 
 
 class Call:
-    """A call of a tool: its catalogue, its price and its notes."""
+    """A call of a tool."""
 
     def __init__(
         self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: RecentValues[object]
@@ -81,12 +81,10 @@ class Call:
 
     @property
     def requests(self) -> int:
-        """Requests so far."""
         return self._limit.used - self._before
 
     @property
     def left(self) -> int:
-        """Requests that the server may still make."""
         return self._budget - self._limit.used
 
     @property
@@ -95,11 +93,10 @@ class Call:
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
-        """Raise TooExpensive if a plan takes more requests than ``most`` in this call, or than are left."""
+        """Raise TooExpensive if a plan exceeds ``most`` of this call, or what is left."""
         self.check_cost(planned.requests, planned.bytes, f"this takes {format_cost(planned)}", most)
 
     def check_cost(self, requests: int, received: int, sentence: str, most: int) -> None:
-        """Do so with numbers, and a sentence for people."""
         if requests > self.left:
             raise OverBudget(f"{sentence}; {self.remaining()}; name fewer URLs or crawls, {_RESTART}")
         if self.requests + requests > most:
@@ -114,7 +111,7 @@ class Call:
 
     @contextmanager
     def within(self, most: int) -> Iterator[None]:
-        """Make at most so many requests in a block.
+        """Make at most ``most`` requests in a block.
 
         Raises:
             TooExpensive: if more are needed.
@@ -139,7 +136,7 @@ class Call:
             stop()
 
     def abort(self) -> None:
-        """End requests and other work; for any thread."""
+        """End requests and other work, from any thread."""
         self.aborted = True
         self._session.abort()
         for stop in [*self._abort]:
@@ -149,8 +146,8 @@ class Call:
 class Calls:
     """Runs calls one after the other, in a thread; ``async with`` closes what they opened.
 
-    A process makes no more than ``max_requests`` requests to the source, for all its clients together: those for the
-    list of crawls and repeated ones are counted as well.
+    All clients together make no more than ``max_requests`` requests, which includes those for the list of crawls and
+    repeated ones.
     """
 
     def __init__(
@@ -161,14 +158,7 @@ class Calls:
         notify: Callable[[str], None] = lambda _: None,
         observer: Observer | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            settings: select the data folder and the source.
-            max_requests: limit of all calls together.
-            notify: called with sentences for the user, which are part of the answer, too.
-            observer: called after each request.
-        """
+        """Prepare; nothing is opened yet. ``notify`` is called with sentences that answers have, too."""
         self.budget = max_requests
         self.limit = RequestLimit(max_requests)
         self._settings = settings
@@ -192,7 +182,6 @@ class Calls:
 
     @property
     def free(self) -> CallCost:
-        """The cost of a call that does nothing."""
         return CallCost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
 
     async def run(self, tool: Callable[[Call], T]) -> T:

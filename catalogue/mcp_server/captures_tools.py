@@ -1,4 +1,4 @@
-"""The tools ``crawls``, ``plan``, ``query`` and ``sample``."""
+"""All tools but ``get_page``."""
 
 import json
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {
 
 
 def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
-    """List crawls; the list is fetched if it is older than a day and requests are left."""
+    """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.crawl_list import crawl_list  # noqa: PLC0415 - a call imports what it needs
     from catalogue.reports import crawl_rows  # noqa: PLC0415
     from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
@@ -128,7 +128,6 @@ def _incomplete(planned: "ReadPlan") -> list[NotRead]:
 
 
 def query(arguments: QueryArguments, call: Call) -> CapturesAnswer:
-    """Return captures, from an offset on."""
     most = arguments.max_requests
     end = arguments.offset + arguments.limit
     options = arguments.query() | {"limit": end + 1}
@@ -190,7 +189,6 @@ def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]
 
 
 def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
-    """Draw a random sample of captures of stored crawls."""
     most = arguments.max_requests
     with call.within(most):
         options = arguments.query() | {"index": "columnar"}
@@ -220,7 +218,6 @@ _MAX_CHARACTERS = 40_000
 
 
 def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
-    """Run one statement that reads."""
     from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
 
     call.catalogue.update()

@@ -26,7 +26,6 @@ class _Text:
 
 
 def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
-    """Return a part of a page."""
     key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
     text = call.texts.get(str(key)) if arguments.offset else None
     if not isinstance(text, _Text):

@@ -38,7 +38,7 @@ _KINDS = (
 
 
 def server_of(calls: Calls) -> Server[Any]:
-    """Return a server whose tools run as ``calls``; several clients may use it."""
+    """Return a server whose tools run as ``calls``, for one client or several."""
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -158,14 +158,9 @@ def _restored_handlers() -> Iterator[None]:
 
 
 def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *, ready: Callable[[str], None]) -> None:
-    """Serve clients over streamable HTTP.
+    """Serve clients over streamable HTTP; ``ready`` is called with the URL.
 
-    Args:
-        calls: calls of all clients.
-        host: the address to listen at.
-        port: 0 for any free one.
-        names: hosts that the header ``Host`` may name, in addition to those of this machine.
-        ready: called with the URL.
+    ``names`` are hosts that the header ``Host`` may name, in addition to those of this machine.
 
     Raises:
         QueryError: if it cannot listen there.

@@ -1,4 +1,4 @@
-"""Protocol messages on the standard streams, which a signal interrupts at once.
+"""Protocol messages on the standard streams.
 
 The library's own transport reads in a thread, and no signal ends a thread that waits for a line.
 """
@@ -26,7 +26,7 @@ _LAST_SECONDS = 1.0
 async def standard_streams() -> AsyncIterator[
     tuple[ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]
 ]:
-    """Yield streams of messages; until the end, all that others print goes to the standard error.
+    """Yield streams of messages; what others print goes to the standard error.
 
     Raises:
         BrokenPipeError: if the client does not read any more.

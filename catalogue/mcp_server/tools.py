@@ -46,7 +46,6 @@ class Tool:
     arguments: type[Arguments]
     answer: type[Answer]
     run: Callable[[Any, Call], Answer]
-    """Called with arguments of that class."""
     asks_source: bool = True
 
     @property

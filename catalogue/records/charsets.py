@@ -1,7 +1,7 @@
 """Decode bytes by the label of a charset, as browsers do (https://encoding.spec.whatwg.org/).
 
-webencodings maps labels to Python's codecs. Some of these reject or map bytes differently from the standard; error
-handlers and small tables correct that. Not corrected: two kinds of slashes of big5.
+webencodings maps labels to Python's codecs. Some reject or map bytes differently from the standard; error handlers and
+small tables correct that, except for two kinds of slashes of big5.
 """
 
 import codecs
@@ -47,9 +47,8 @@ _CHARACTERS = {
 """Characters that Python's codec returns instead of those of the standard."""
 _GB = {"gb18030", "gbk"}
 _FOUR_BYTES = re.compile(rb"[0-9](?:([\x81-\xfe][0-9])|[\x81-\xfe]?\Z)")
-"""What follows the first of four bytes; its group is None at the end of the data."""
+"""The group after the first of four bytes is None at the end of the data."""
 _BIG5_PICTURES = {(0xA3, 0xC0 + number): chr(0x2400 + number) for number in range(32)} | {(0xA3, 0xE0): "\u2421"}
-"""Pictures of control characters."""
 _BIG5_BYTES = (
     "877a877b877c877d877e87a187a287a387a487a587a687a787a887a987aa87ab87ac87ad87ae87af87b087b187b287b387b4"
     "87b587b687b787b887b987ba87bb87bc87bd87be87bf87c087c187c287c387c487c587c687c787c887c987ca87cb87cc87cd"
@@ -82,18 +81,13 @@ _ROMAN_CHARACTERS = {0x5C: "¥", 0x7E: "‾"}
 
 
 def charset_of(label: str) -> str | None:
-    """Return the charset that a label means, by its name in the encoding standard; None if there is none."""
+    """Return the encoding standard's name of the charset that a label means, or None."""
     name = webencodings.LABELS.get(label.strip("\t\n\f\r ").lower()) if label.isascii() else None
     return name if name is None else str(name)
 
 
 def decode(data: bytes, charset: str) -> str:
-    """Decode bytes; each invalid sequence becomes one U+FFFD.
-
-    Args:
-        data: bytes without byte order mark.
-        charset: a result of ``charset_of``.
-    """
+    """Decode bytes without byte order mark; each invalid sequence becomes one U+FFFD."""
     if charset == _REPLACEMENT:  # of a few charsets that browsers do not decode, because they hide ASCII
         return _INVALID if data else ""
     if charset == _ISO_2022_JP:

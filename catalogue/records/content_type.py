@@ -15,8 +15,7 @@ _SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"']*([^\"';,\s]+)", re.IGNORE
 def declared_charset(content_type: str) -> str | None:
     """Return the charset that browsers read: the first parameter of the last type, or of an equal type before it.
 
-    Args:
-        content_type: all values of this header of the response, separated by commas.
+    ``content_type`` has all values of the header, separated by commas.
     """
     label, last = "", ""
     for value in _VALUE.findall(content_type):
@@ -29,7 +28,7 @@ def declared_charset(content_type: str) -> str | None:
 
 
 def similar_charset(content_type: str) -> str | None:
-    """Return the charset that follows ``charset=`` anywhere, where browsers read none."""
+    """Return the charset after ``charset=`` anywhere, where browsers read none."""
     return next(filter(None, map(charset_of, _SIMILAR.findall(content_type))), None)
 
 

@@ -1,6 +1,6 @@
 """Extract text, links and metadata from a document, or the items of a feed; runs in the processes of ``document``.
 
-Resiliparse parses HTML, feedparser feeds. A separate module, so that these processes import nothing else.
+It is a module of its own so that these processes import nothing else.
 """
 
 import json
@@ -24,26 +24,24 @@ LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.h
 """Imported before memory is limited."""
 
 _HEADER = 4
-"""Bytes before each message with its length."""
 _MAX_MESSAGE = 256 << 20
 _MAX_MEMORY = 1 << 30
-"""Bytes that a process may take beyond those after its start."""
+"""Bytes beyond those after the start."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
-"""Left out of Markdown of the main content."""
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
 _TARGETS = ("href", "src", "action", "xlink:href")
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*>")
 _UTF_8 = "application/xml; charset=utf-8"
 _WORD = re.compile(r"\w+")
 _ITEMS = 10_000
-"""Largest number of a feed's items and a page's links."""
+"""Items of a feed and links of a page."""
 _SHINGLE = 3
 
 
 def serve() -> None:
-    """Answer the requests of ``document.Documents`` until there are no more."""
+    """Answer requests of ``document.Documents`` until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     answers = os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("wb") as null:  # for what libraries print
@@ -62,7 +60,7 @@ def send(pipe: IO[bytes], message: bytes) -> None:
 
 
 def receive(pipe: IO[bytes]) -> bytes | None:
-    """Read a message; None if the other end is closed, or sends something else."""
+    """Return a message; None if the other end is closed, or sends something else."""
     header = pipe.read(_HEADER)
     length = int.from_bytes(header, "little")
     if len(header) < _HEADER or length > _MAX_MESSAGE:
@@ -193,8 +191,7 @@ def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
 def simhash(text: str) -> int:
     """Return 64 bits that are similar for similar texts (Charikar, 2002).
 
-    Each run of three lower-case words is hashed to 64 bits by BLAKE2b; each bit of the result is that of the majority.
-    The number of different bits measures the difference of two texts.
+    BLAKE2b hashes each run of three lower-case words to 64 bits; each bit of the result is that of the majority.
     """
     balance = [0] * 64
     for shingle in _shingles(text):

@@ -1,6 +1,6 @@
 """Decode the WARC or ARC record in a gzip member, and check that it is the one in the index.
 
-The bytes come from outside: 2 kB can inflate without end. A record that is not its capture is an error.
+2 kB can inflate without end.
 """
 
 import base64
@@ -55,9 +55,8 @@ class Record(ReprMixin):
     kind: str
     """``response``, ``revisit`` and so on."""
     headers: Headers
-    """Headers of the record."""
     status_line: str
-    """The HTTP status line, except its protocol; empty if there is none."""
+    """Without its protocol; empty if there is none."""
     http_headers: Headers
     http_head: bytes
     """Status line and headers as archived, with the blank line."""
@@ -99,12 +98,12 @@ class Record(ReprMixin):
 
     @property
     def content_type(self) -> str:
-        """The declared media type with its parameters; the values of several lines are joined by commas."""
+        """The declared media type with parameters; several values are joined by commas."""
         return ", ".join(value for name, value in self.http_headers if name.lower() == "content-type")
 
     @cached_property
     def mime(self) -> str | None:
-        """The media type in lower case and without parameters; see ``catalogue.records.media_type``."""
+        """The media type, lower case, without parameters; see ``catalogue.records.media_type``."""
         return media_type(
             self.header("WARC-Identified-Payload-Type"),
             self.capture.mime,
@@ -117,7 +116,7 @@ class Record(ReprMixin):
         """The body without chunks and content codings; see ``catalogue.records.content_codings``.
 
         Raises:
-            BadRecord: if a coding is unknown or damaged, or the payload is too large. ``body`` is what was archived.
+            BadRecord: if a coding is unknown or damaged, or the payload is too large.
         """
         if isinstance(self._decoded, BadRecord):
             raise self._decoded
@@ -152,7 +151,6 @@ class Record(ReprMixin):
 
     @cached_property
     def charset(self) -> DocumentCharset | None:
-        """The charset of the payload; None if it has no syntax."""
         syntax = self.syntax
         return syntax and find_charset(self.payload, syntax, content_type=self.content_type, url=self.url)
 
@@ -167,8 +165,8 @@ class Record(ReprMixin):
 def read_record(capture: Capture, member: bytes) -> Record:
     """Decode a record and check that it is that of the capture.
 
-    Unknown values of the capture or the record are not compared, nor are digests by other algorithms than MD5 and SHA-1
-    to SHA-512. Digests of a revisit are of the payload that it leaves out, and are not compared either.
+    Unknown values are not compared, nor are digests by other algorithms than MD5 and SHA-1 to SHA-512, nor those of a
+    revisit, which are of the payload that it leaves out.
 
     Raises:
         BadRecord: if it is another record, or damaged.
@@ -217,7 +215,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
 
 
 def _without_stray(record: Record) -> Record:
-    """Return the record without a stray line end, if its digest excludes one."""
+    """Remove a stray line end, if the digest excludes one."""
     digest = record.capture.digest or record.header("WARC-Payload-Digest")
     if not digest or not record.body.startswith(_STRAY) or _has_digest(record.body, digest):
         return record
@@ -267,7 +265,7 @@ def _check(record: Record, block: memoryview | None) -> None:
 
 
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
-    """Return whether content has a digest; unknown algorithms and unknown values are accepted."""
+    """Return whether content has a digest; unknown algorithms and values are accepted."""
     name, _, value = digest.rpartition(":")
     expected = value.strip().rstrip("=").lower()
     algorithm = name.strip().lower().replace("-", "").replace("sha2256", "sha256")

@@ -5,7 +5,7 @@ from catalogue.records.record import Record
 
 
 def missing_body(record: Record) -> str | None:
-    """Return why a record has no body, and which capture has it; None if it is no revisit, or has one."""
+    """Return why a record has no body, and which capture has it; None if it has one or is no revisit."""
     if record.kind != "revisit" or record.body:
         return None
     url, date = (_known(record.header(f"WARC-Refers-To-{name}")) for name in ("Target-URI", "Date"))

@@ -5,7 +5,6 @@ from enum import Enum
 from catalogue.records.media_type import HTML, is_html, is_xml, root_element
 
 _FEEDS = {"rss": "rss", "rdf:rdf": "rss", "feed": "atom"}
-"""Formats of feeds by root element."""
 
 
 class Syntax(Enum):
@@ -28,14 +27,13 @@ PARSED_AS = {
     Syntax.XML: "text",
     Syntax.TEXT: "text",
 }
-"""Names of the parsers."""
 
 
 def syntax_of(mime: str | None, data: bytes, *, declared: str | None = None) -> Syntax | None:
     """Return the syntax of a document; None if it has no text, such as an image.
 
-    A feed is recognized by its root element, since servers and detectors give it many types. XHTML that a server
-    declares as HTML is HTML, as in browsers.
+    A feed is recognized by its root element, since servers and detectors give it many types. XHTML declared as HTML is
+    HTML, as in browsers.
     """
     if mime is None or not (mime.startswith("text/") or is_html(mime) or is_xml(mime)):
         return None
