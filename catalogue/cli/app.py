@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
 from catalogue.cli.command_names import COMMANDS, SYNONYMS
-from catalogue.cli.completion import complete_datasets
+from catalogue.cli.completed_values import complete_datasets
 from catalogue.cli.messages import echo, given_options, show, warn
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Common, OneOf
-from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
+from catalogue.cli.completed_values import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.messages import wrapped
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural

@@ -9,7 +9,7 @@ from catalogue.mcp_server.answers import PageAnswer
 from catalogue.mcp_server.arguments import PageArguments
 from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.untrusted import marked, visible
-from catalogue.records.revisit import missing_body
+from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from catalogue.records.syntax import PARSED_AS, Syntax
+from catalogue.records.media_type import PARSED_AS, Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
 from catalogue.resource_limits import limit_resources
 

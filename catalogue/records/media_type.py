@@ -1,13 +1,13 @@
-"""Determine the media type of a payload: as detected by the crawler, else as declared, else from its first bytes.
+"""Determine the media type of a payload as detected by the crawler, declared, or by its first bytes; and its syntax.
 
 Signatures are those of https://mimesniff.spec.whatwg.org/, and a few of archives and documents.
 """
 
 import re
 from collections.abc import Callable
+from enum import Enum
 
-from catalogue.records.charsets import UTF_16_BE, UTF_16_LE
-from catalogue.records.content_type import declared_charset
+from catalogue.records.charsets import UTF_16_BE, UTF_16_LE, declared_charset
 
 HTML, XHTML, PLAIN = "text/html", "application/xhtml+xml", "text/plain"
 _ANY = "application/octet-stream"
@@ -182,3 +182,46 @@ def _readable(data: bytes) -> bytes:
         if start.match(head):
             return head.decode(charset, "replace").encode(errors="replace")
     return head.removeprefix(_BYTE_ORDER_MARKS[0])
+
+
+_FEEDS = {"rss": "rss", "rdf:rdf": "rss", "feed": "atom"}
+
+
+class Syntax(Enum):
+    """Syntax of a document with text."""
+
+    HTML = "html"
+    XHTML = "xhtml"
+    RSS = "rss"
+    ATOM = "atom"
+    XML = "xml"
+    """Its text is the document."""
+    TEXT = "text"
+
+
+PARSED_AS = {
+    Syntax.HTML: "html",
+    Syntax.XHTML: "html",
+    Syntax.RSS: "rss",
+    Syntax.ATOM: "atom",
+    Syntax.XML: "text",
+    Syntax.TEXT: "text",
+}
+
+
+def syntax_of(mime: str | None, data: bytes, *, declared: str | None = None) -> Syntax | None:
+    """Return the syntax of a document; None if it has no text, such as an image.
+
+    A feed is recognized by its root element, since servers and detectors give it many types. XHTML declared as HTML is
+    HTML, as in browsers.
+    """
+    if mime is None or not (mime.startswith("text/") or is_html(mime) or is_xml(mime)):
+        return None
+    root = root_element(data) or ""
+    if root in _FEEDS:
+        return Syntax(_FEEDS[root])
+    if is_html(mime) or (is_xml(mime) and root == "html"):
+        return Syntax.HTML if HTML in {mime, declared} else Syntax.XHTML
+    if not mime.startswith("text/"):
+        return None
+    return Syntax.XML if is_xml(mime) else Syntax.TEXT

@@ -8,9 +8,9 @@ from datetime import datetime
 from catalogue.commoncrawl.capture import Capture
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
+from catalogue.records.media_type import Syntax
 from catalogue.records.metadata import absolute_links
 from catalogue.records.record import Record
-from catalogue.records.syntax import Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
 
 

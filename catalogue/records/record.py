@@ -7,9 +7,11 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from urllib.parse import unquote_to_bytes
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp, precision_of
 from catalogue.commoncrawl.gzip_members import inflate
@@ -17,10 +19,9 @@ from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
-from catalogue.records.media_type import first_type, media_type
-from catalogue.records.syntax import Syntax, syntax_of
+from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
-from catalogue.records.urls import is_same_url
+from catalogue.surt import BLANKS
 
 MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""
@@ -298,3 +299,37 @@ def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
         if len(key) == len(name) and key.lower() == requested:
             return value
     return None
+
+
+def missing_body(record: Record) -> str | None:
+    """Return why a record has no body, and which capture has it; None if it has one or is no revisit."""
+    if record.kind != "revisit" or record.body:
+        return None
+    url, date = (_known(record.header(f"WARC-Refers-To-{name}")) for name in ("Target-URI", "Date"))
+    original = "its record does not say which capture has it"
+    if url or date:
+        original = f"the capture of {url or record.url}{f' of {date}' if date else ''} has it"
+    what = f"the capture of {printable(record.url[:200])} is a revisit, without a body since it did not change"
+    return f"{what}; {original}"
+
+
+def _known(value: str | None) -> str:
+    text = (value or "").strip().removeprefix("<").removesuffix(">")
+    return "" if text == "-" else printable(text[:200])
+
+
+def is_same_url(url: str, other: str) -> bool:
+    """Return whether two URLs differ at most in percent-encoding and in blanks around them, which headers lose.
+
+    Characters beyond ASCII may be escaped as UTF-8, or as Latin-1, which ``head`` reads where bytes are not UTF-8.
+    """
+    return url == other or not _unescaped(url).isdisjoint(_unescaped(other))
+
+
+def _unescaped(url: str) -> set[bytes]:
+    """Return the bytes that a URL stands for, in each charset that has its characters."""
+    url = url.strip(BLANKS)
+    forms = {unquote_to_bytes(url.encode(errors="surrogatepass"))}
+    with suppress(UnicodeEncodeError):
+        forms.add(unquote_to_bytes(url.encode("latin-1")))
+    return forms

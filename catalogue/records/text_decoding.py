@@ -9,9 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from catalogue.records.charsets import UTF_8, UTF_16_BE, UTF_16_LE, WINDOWS_1252, X_USER_DEFINED, charset_of, decode
-from catalogue.records.content_type import declared_charset, similar_charset
-from catalogue.records.syntax import Syntax
+from catalogue.records.charsets import (
+    UTF_8,
+    UTF_16_BE,
+    UTF_16_LE,
+    WINDOWS_1252,
+    X_USER_DEFINED,
+    charset_of,
+    declared_charset,
+    decode,
+    similar_charset,
+)
+from catalogue.records.media_type import Syntax
 
 try:
     from chardetng_py import detect

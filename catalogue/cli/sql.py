@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.completion import complete_stored_crawls
+from catalogue.cli.completed_values import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import closest_name, to_json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.completion import complete_columns
-from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
+from catalogue.cli.completed_values import complete_columns
+from catalogue.cli.fetch import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable
-from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls, complete_subsets
+from catalogue.cli.completed_values import complete_listed_crawls, complete_stored_crawls, complete_subsets
 from catalogue.cli.options import (
     Budget,
     confirm,

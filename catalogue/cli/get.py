@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.completion import complete_stored_crawls
+from catalogue.cli.completed_values import complete_stored_crawls
 from catalogue.cli.messages import warn
 from catalogue.cli.options import check_folder, confirm, receipt_option, recorder_for, yes_option
 from catalogue.cli.tables import as_json
@@ -129,7 +129,7 @@ def _problems(page: "Page", form: str, *, json_: bool) -> list[str]:
     Raises:
         NotArchived: if nothing but the body is requested.
     """
-    from catalogue.records.revisit import missing_body
+    from catalogue.records.record import missing_body
 
     missing = missing_body(page.record) if form not in {"headers", "record"} else None
     if missing and (not json_ or form in {"text", "markdown"}):

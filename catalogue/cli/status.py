@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.completion import complete_listed_crawls
+from catalogue.cli.completed_values import complete_listed_crawls
 from catalogue.cli.messages import complete_commands, show
 from catalogue.cli.options import crawl_option, json_option
 from catalogue.cli.tables import as_json, table
