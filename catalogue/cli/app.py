@@ -80,6 +80,11 @@ class Common:
         from catalogue.session import Session
 
         chosen = self.settings(**settings)
+        workers: AbstractContextManager[Executor | None] = nullcontext()
+        if scheduler:
+            from catalogue.read.dask_cluster import connect_to_cluster
+
+            workers = connect_to_cluster(scheduler)
         if self.verbose:
             from catalogue.source.open import environment_settings
 
@@ -87,7 +92,7 @@ class Common:
             click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
             warnings.catch_warnings(),
-            _executor(scheduler) as executor,
+            workers as executor,
             Catalogue(
                 Session(
                     chosen.data,
@@ -116,14 +121,6 @@ class Common:
                 other(event)
 
         return observe
-
-
-def _executor(scheduler: str | None) -> "AbstractContextManager[Executor | None]":
-    if scheduler is None:
-        return nullcontext()
-    from catalogue.read.dask_cluster import connect_to_cluster
-
-    return connect_to_cluster(scheduler)
 
 
 _OPTIONS = [
@@ -328,7 +325,7 @@ def main() -> NoReturn:
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             sys.exit(_print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
-        status = _stopped() if _signals else _print_bug(error)
+        status = _stopped() if _signals else _print_error(error)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -384,16 +381,12 @@ def _usage_error(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _print_error(error: CatalogueError) -> int:
+def _print_error(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
-    warn(f"{error}")
-    return error.exit_status
-
-
-def _print_bug(error: Exception) -> int:
-    if "--verbose" in sys.argv or "-v" in sys.argv:
-        traceback.print_exc()
+    if isinstance(error, CatalogueError):
+        warn(f"{error}")
+        return error.exit_status
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
     echo(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

@@ -184,7 +184,11 @@ def fetch(
         raise QueryError("no output; add one, such as -o found.warc.gz")
     if parameters["columns"]:
         raise QueryError("fetch writes complete records; leave out --columns")
-    records = replace(records, form=records.form or _format_of(records.output))
+    if not records.form:
+        from catalogue.output.open_output import format_of
+
+        form = "warc" if records.output in {None, "-"} else format_of(records.output)
+        records = replace(records, form=form)
     records.check(json_=json_)
     records = replace(records, output=None if dry_run else records.output)
     parameters = read_patterns(parameters)
@@ -205,12 +209,6 @@ def fetch(
         warn(f"the captures may be incomplete: {problem}")
     if missing or not complete:
         sys.exit(1)
-
-
-def _format_of(output: str | None) -> str:
-    from catalogue.output.open_output import format_of
-
-    return "warc" if output in {None, "-"} else format_of(output)
 
 
 def record_columns(form: str) -> list[str]:

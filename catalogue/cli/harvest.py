@@ -54,7 +54,12 @@ def crawls(options: Common, *, json_: bool) -> None:
         table(
             ["crawl", "name", "from", "to", "harvested"],
             [
-                [row["crawl"], row["name"], *map(_day, (row["first_fetch"], row["last_fetch"])), _state(row)]
+                [
+                    row["crawl"],
+                    row["name"],
+                    *(str(row[at] or "-")[:10] for at in ("first_fetch", "last_fetch")),
+                    _state(row),
+                ]
                 for row in rows
             ],
             min_widths={"name": 12, "harvested": 24},
@@ -62,10 +67,6 @@ def crawls(options: Common, *, json_: bool) -> None:
         )
     if not listed.complete:
         sys.exit(1)
-
-
-def _day(time: object) -> str:
-    return str(time)[:10] if time else "-"
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -159,7 +160,11 @@ def harvest(
         raise QueryError("no sort column; add one with --key")
     with options.opened() as catalogue:
         if defines:
-            catalogue.define(**definition, paths=[*paths, *_listed_in(paths_file, catalogue)])
+            from catalogue.commoncrawl.datasets import parse_path_list
+
+            source = catalogue.session.settings.source.rstrip("/")
+            listed = parse_path_list(paths_file.read(), source=source) if paths_file else ()
+            catalogue.define(**definition, paths=[*paths, *listed])
         if dry_run:
             needed = catalogue.harvest_estimate(crawls or None, **parameters)
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
@@ -175,12 +180,6 @@ def harvest(
     if any(outcome.failures for outcome in outcomes):
         options.say("some files failed; run the same command again to retry them")
         sys.exit(1)
-
-
-def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]:
-    from catalogue.commoncrawl.datasets import parse_path_list
-
-    return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
 
 
 def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:

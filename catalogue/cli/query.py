@@ -23,6 +23,7 @@ from catalogue.cli.options import (
     scheduler_option,
 )
 from catalogue.cli.select_captures import (
+    NOT_OF_QUERY,
     captures_for,
     read_patterns,
     report_rows,
@@ -187,7 +188,8 @@ def query(  # noqa: PLR0913 - an option each
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:
                 recorder.add_footers(catalogue.session, found.plan.index_files)
-                recorder.write(receipt, path, _described(parameters), missing)
+                described = {name: value for name, value in parameters.items() if value and name not in NOT_OF_QUERY}
+                recorder.write(receipt, path, described, missing)
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
     for problem in missing:
@@ -228,11 +230,6 @@ def _write_folder(
                 options.say(f"{crawl}: {plural(rows, 'capture')}")
                 plans.append(found.plan)
     return plans[1:], tuple(dict.fromkeys(problem for plan in plans for problem in plan.missing))
-
-
-def _described(parameters: dict[str, Any]) -> dict[str, Any]:
-    left_out = {"urls_files", "places", "harvest"}
-    return {name: value for name, value in parameters.items() if value and name not in left_out}
 
 
 def _count(found: "Captures", *, by_crawl: bool) -> int:

@@ -24,6 +24,8 @@ _NOUNS = {
     "robotstxt": ("robots.txt file", "robots.txt files"),
 }
 """What a subset has: the singular and the plural."""
+NOT_OF_QUERY = {"urls_files", "places", "harvest"}
+"""Parameters of commands that are not of ``Query``."""
 _MARKS = frozenset("./:,*)")
 """Nearly every pattern has one of these characters."""
 
@@ -124,7 +126,7 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
 
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
-    given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
+    given = {name: value for name, value in parameters.items() if name not in NOT_OF_QUERY}
     try:
         return catalogue.captures(**typed(given))
     except QueryError:
@@ -149,8 +151,13 @@ def report_rows(
     """Print how many captures were found and where they are; without any, print hints."""
     written = f"; written to {path}" if path else ""
     options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
-    if not rows and parameters["limit"] != 0:
-        _explain_empty_result(options, catalogue, parameters)
+    if rows or parameters["limit"] == 0:
+        return
+    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
+        options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
+    if not sys.stderr.isatty():  # select_captures printed them on terminals
+        for hint in _hints(options, parameters):
+            options.say(hint)
 
 
 def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
@@ -172,14 +179,6 @@ def describe_crawls(crawls: Sequence[str]) -> str:
 
 def describe_subsets(subsets: Sequence[str]) -> str:
     return ", ".join(_NOUNS[subset][1] for subset in subsets)
-
-
-def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
-    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
-        options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
-    if not sys.stderr.isatty():  # select_captures printed them on terminals
-        for hint in _hints(options, parameters):
-            options.say(hint)
 
 
 def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selection":

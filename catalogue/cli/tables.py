@@ -154,7 +154,11 @@ def show_plan(plan: "ReadPlan") -> None:
             header, row = ["row groups", *header], [f"{plan.row_groups:,}", *row]
         table([*header, "requests", "bytes", "seconds"], [[*row, *cost]])
     else:
-        _show_columnar_plan(plan, cost)
+        pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
+        table(
+            ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
+            [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
+        )
     for sentence in plan.choices():
         show(sentence)
     if plan.indexes:
@@ -169,14 +173,6 @@ def show_plan(plan: "ReadPlan") -> None:
         show(f"note: {warning}")
     for problem in plan.missing:
         show(f"the answer may be incomplete: {problem}")
-
-
-def _show_columnar_plan(plan: "ReadPlan", cost: list[str]) -> None:
-    pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
-    table(
-        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
-        [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
-    )
 
 
 def as_json(value: object) -> None:

@@ -169,7 +169,9 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
     with ExitStack() as stack:
         with _errors(path):
             file = stack.enter_context(path.open("rb"))
-            parquet = stack.enter_context(_parquet(file)) if _starts_with(file, _PARQUET) else None
+            parquet = None
+            if _starts_with(file, _PARQUET):
+                parquet = stack.enter_context(pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False))
             function = None if parquet else _reader_of(path, file)
         if parquet:
             rows = map(_plain, parquet.iter_batches(_PARQUET_ROWS, use_threads=False))
@@ -191,10 +193,6 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             schema = pa.schema([(TEXT_COLUMN, pa.binary())])
             lines = _batches_of_lines(stack.enter_context(_unzipped(file)), schema)
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
-
-
-def _parquet(file: BinaryIO) -> pq.ParquetFile:
-    return pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
 
 
 def _starts_with(file: BinaryIO, magic: bytes) -> bool:

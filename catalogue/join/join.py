@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,9 @@ class JoinQuery:
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
-        try:
-            match = Match(match)
-            return cls(Query.of("*", **query), kind_of(how, match), match, on)
-        except ValueError as error:
-            if isinstance(error, QueryError):
-                raise
-            raise QueryError(f"invalid match {match!r}; use {', '.join(each.value for each in Match)}") from error
+        asked = Query.of("*", match=match, **query)
+        match = asked.match or Match.EXACT
+        return cls(replace(asked, match=None), kind_of(how, match), match, on)
 
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
@@ -224,7 +220,9 @@ class _JoinRun:
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
         if not self._kind.collect:
             ledger.forget_lost(parts)
-        if not self._is_done(folder):
+        crawls = self._scope.selection.crawls
+        is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
+        if not (ledger.finished and is_current and ledger.has_result(folder)):
             ledger.forget_lost(parts)  # which a finished join has deleted
             cost = self.estimate()
             if agree:
@@ -254,7 +252,7 @@ class _JoinRun:
             about["patterns"],
             about["invalid"],
             self._invalid if about["invalid"] else None,
-            self._scope.selection.crawls,
+            crawls,
             self._scope.selection.subsets,
             ledger.slice_count,
             requests,
@@ -265,10 +263,6 @@ class _JoinRun:
             next_bytes,
             rows_of_other_urls(_own_files(folder)) if self._kind.exact else 0,
         )
-
-    def _is_done(self, folder: Path) -> bool:
-        known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.selection.crawls)
-        return self._ledger.finished and None not in known and self._ledger.has_result(folder)
 
     @property
     def _missing(self) -> tuple[str, ...]:

@@ -110,12 +110,10 @@ def sort_keys(
                 sync(path)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
-            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
+            names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
+            what = names.get(match, f"the name of a {match.value}")
+            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {what}{example}")
         return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
-
-
-def _what(match: Match) -> str:
-    return {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}.get(match, f"the name of a {match.value}")
 
 
 def _write_numbered(

@@ -2,12 +2,11 @@
 
 import asyncio
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 
@@ -40,44 +39,23 @@ class CallFailed(Exception):
         self.cost = cost
 
 
-class RecentValues(Generic[T]):
-    """The latest few values."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        return self._values.get(key)
-
-    def put(self, key: Hashable, value: T) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        while len(self._values) > self._most:
-            self._values.popitem(last=False)
-
-
 class Call:
     """A call of a tool."""
 
     def __init__(
-        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: RecentValues[object]
+        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: dict[str, object]
     ) -> None:
         self.catalogue = Catalogue(session)
         self.notes = notes
         self.texts = texts
         """Texts of pages, for calls that continue."""
         self.aborted = False
-        self._session = session
+        self.session = session
         self._limit = limit
         self._budget = budget
         self._before = limit.used
         self._received = session.bytes
         self._abort: list[Callable[[], None]] = []
-
-    @property
-    def session(self) -> Session:
-        return self._session
 
     @property
     def requests(self) -> int:
@@ -89,7 +67,7 @@ class Call:
 
     @property
     def cost(self) -> CallCost:
-        received = self._session.bytes - self._received
+        received = self.session.bytes - self._received
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
@@ -120,14 +98,11 @@ class Call:
             try:
                 yield
             except LimitReached as error:
-                raise self._ended(most) from error
-
-    def _ended(self, most: int) -> TooExpensive:
-        spent = f"this call made {plural(self.requests, 'request')} and did not finish"
-        again = "what it read is cached, as far as it can be"
-        if self.left <= 0:
-            return OverBudget(f"{spent}; {self.remaining()}; {_RESTART.removeprefix('or ')}")
-        return TooExpensive(f"{spent}, since its max_requests is {most}; call it again with more: {again}")
+                spent = f"this call made {plural(self.requests, 'request')} and did not finish"
+                if self.left <= 0:
+                    raise OverBudget(f"{spent}; {self.remaining()}; {_RESTART.removeprefix('or ')}") from error
+                again = "call it again with more: what it read is cached, as far as it can be"
+                raise TooExpensive(f"{spent}, since its max_requests is {most}; {again}") from error
 
     def on_abort(self, stop: Callable[[], None]) -> None:
         """Call a function, from any thread, when the call is cancelled."""
@@ -138,7 +113,7 @@ class Call:
     def abort(self) -> None:
         """End requests and other work, from any thread."""
         self.aborted = True
-        self._session.abort()
+        self.session.abort()
         for stop in [*self._abort]:
             stop()
 
@@ -165,7 +140,7 @@ class Calls:
         self._notify = notify
         self._observer = observer
         self._notes: list[str] = []
-        self._texts: RecentValues[object] = RecentValues(8)
+        self._texts: dict[str, object] = {}
         self._session: Session | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
         self._turn = anyio.Lock()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
     from catalogue.records.page import Page
 
+_MAX_TEXTS = 8
 _MAX_TYPE = 100
 """Characters of a media type, which the web server chose."""
 
@@ -33,7 +34,10 @@ def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
         if isinstance(found, PageAnswer):
             return found
         text = _read(found, arguments)
-        call.texts.put(str(key), text)
+        call.texts.pop(str(key), None)
+        call.texts[str(key)] = text
+        while len(call.texts) > _MAX_TEXTS:
+            del call.texts[next(iter(call.texts))]
     return _part(text, arguments, call)
 
 

@@ -63,17 +63,17 @@ def _untitled(schema: Any) -> Any:  # noqa: ANN401 - JSON
     """Leave out null defaults, and the titles and docstrings of models, which repeat names."""
     match schema:
         case dict():
-            kept = {name: _untitled(value) for name, value in schema.items() if not _is_noise(name, value)}
+            kept = {
+                name: _untitled(value)
+                for name, value in schema.items()
+                if not (name == "title" and isinstance(value, str)) and not (name == "default" and value is None)
+            }
             if "properties" in kept:
                 kept.pop("description", None)
             return kept
         case list():
             return [_untitled(each) for each in schema]
     return schema
-
-
-def _is_noise(name: str, value: object) -> bool:
-    return (name == "title" and isinstance(value, str)) or (name == "default" and value is None)
 
 
 TOOLS = (

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from hashlib import blake2b
 from importlib import import_module
 from io import BytesIO
@@ -154,7 +153,7 @@ def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
         "categories": [tag.get("term") for tag in feed.get("tags", ()) if tag.get("term")],
         "generator": feed.get("generator"),
         "ttl": feed.get("ttl"),
-        "authors": _authors(feed),
+        "authors": [dict(author) for author in feed.get("authors", ()) if author],
         "items": items,
     }
     words = [
@@ -180,10 +179,6 @@ def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     }
 
 
-def _authors(feed: Any) -> list[dict[str, str]]:  # noqa: ANN401 - of an extra
-    return [dict(author) for author in feed.get("authors", ()) if author]
-
-
 def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
@@ -194,14 +189,10 @@ def simhash(text: str) -> int:
     BLAKE2b hashes each run of three lower-case words to 64 bits; each bit of the result is that of the majority.
     """
     balance = [0] * 64
-    for shingle in _shingles(text):
+    words = _WORD.findall(text.lower())
+    for start in range(max(1, len(words) - _SHINGLE + 1)):
+        shingle = " ".join(words[start : start + _SHINGLE])
         value = int.from_bytes(blake2b(shingle.encode(errors="replace"), digest_size=8).digest(), "big")
         for bit in range(64):
             balance[bit] += 1 if value >> bit & 1 else -1
     return sum(1 << bit for bit, votes in enumerate(balance) if votes > 0)
-
-
-def _shingles(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.lower())
-    for start in range(max(1, len(words) - _SHINGLE + 1)):
-        yield " ".join(words[start : start + _SHINGLE])

@@ -105,10 +105,11 @@ class Record(ReprMixin):
     @cached_property
     def mime(self) -> str | None:
         """The media type, lower case, without parameters; see ``catalogue.records.media_type``."""
+        block = self.header("content-type") or ""
         return media_type(
             self.header("WARC-Identified-Payload-Type"),
             self.capture.mime,
-            self.content_type or self._type_of_block(),
+            self.content_type or (None if block.startswith("application/http") else block),
             lambda: b"" if self.coding_error else self.payload,
         )
 
@@ -139,10 +140,6 @@ class Record(ReprMixin):
     def _flag(self) -> str | None:
         flag = self.header("WARC-Truncated") or ""
         return self.capture.truncated if flag.lower() in _UNKNOWN else flag
-
-    def _type_of_block(self) -> str | None:
-        declared = self.header("content-type") or ""
-        return None if declared.startswith("application/http") else declared
 
     @property
     def syntax(self) -> Syntax | None:
