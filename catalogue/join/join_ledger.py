@@ -24,6 +24,8 @@ class JoinPart(NamedTuple):
 class JoinLedger(JsonLedger):
     """The ledger of a join."""
 
+    replaces_unused = True
+
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
         """State, index and slices."""

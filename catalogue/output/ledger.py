@@ -25,11 +25,14 @@ class JsonLedger(ABC):
     A last line that was cut off by a kill is dropped.
     """
 
+    replaces_unused = False
+    """Whether a ledger of other work is replaced if no step of it is done."""
+
     def __init__(self, path: Path, about: Mapping[str, Any], *, unreadable: str, other: str) -> None:
         """Open or create a ledger, and apply its lines.
 
         Raises:
-            QueryError: ``unreadable`` if the file is not a ledger, ``other`` if it has done steps of other work.
+            QueryError: ``unreadable`` if the file is not a ledger, ``other`` if it is of other work.
         """
         about = json.loads(json.dumps(about))
         with ExitStack() as opened:
@@ -44,7 +47,7 @@ class JsonLedger(ABC):
                     self._apply(entry)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise QueryError(unreadable) from error
-            if is_other and any(b'"done"' in line for line in lines):
+            if is_other and (not self.replaces_unused or any(b'"done"' in line for line in lines)):
                 raise QueryError(other)
             lines = [] if is_other else lines
             self._file.seek(sum(map(len, lines)))
