@@ -503,13 +503,13 @@ class Catalogue(ReprMixin):
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.
 
-        Pages are cached, so that no page is fetched twice.
+        Pages are cached, so that none is fetched twice.
 
         Args:
             captures: the captures to sample; neither limited nor ordered.
             size: number of captures.
             seed: the same seed gives the same sample of the same files; a smaller sample is the start of a larger one.
-            per: ``host``, ``domain`` or a column, with at most ``most`` captures for each of its values.
+            per: ``host``, ``domain`` or a column, each of whose values has at most ``most`` captures.
             most: see ``per``.
 
         Raises:
@@ -595,8 +595,6 @@ class Catalogue(ReprMixin):
     ) -> Fetched:
         """Fetch records into a file. If it is stopped, the same call continues; later it fetches only what is missing.
 
-        The result says what the output contains, and which records failed and why.
-
         Args:
             captures: captures to fetch.
             output: a file, such as ``found.warc.gz``, with its ledger next to it; or the URL of one that fsspec can
@@ -604,15 +602,14 @@ class Catalogue(ReprMixin):
                 ``metadata``, which cannot be resumed.
             form: ``warc`` for the archived records; ``text`` or ``metadata`` for JSON lines, see
                 ``catalogue.records.metadata``; ``parquet`` with the columns of ``catalogue.output.parquet_format.ROW``;
-                ``payload`` for a folder of files with ``index.jsonl``. By default derived from the suffix; ``.jsonl``
-                means ``text``, and an open file gets ``warc``.
+                ``payload`` for a folder of files with ``index.jsonl``. By default that of the suffix; ``.jsonl`` means
+                ``text``, and an open file gets ``warc``.
             main_content: leave out navigation, footers and the like from texts.
             most: approximate bytes of a file, after which ``found-00001.warc.gz`` and so on follow; by default one
                 local file, and 1 GB at a URL.
             about: the query, for the first record of the file.
-            agree: called with the cost of what is missing; if it raises, nothing is fetched. Captures are read twice
-                for it.
-            report: called with the progress, instead of a progress bar.
+            agree: called with the cost of what is missing, for which captures are read twice; may raise.
+            report: see ``Catalogue``.
 
         Raises:
             QueryError: if the output belongs to another query.
@@ -736,8 +733,6 @@ class Catalogue(ReprMixin):
     def plot(self, crawl: str) -> Picture:
         """Draw the files of a stored crawl and their row groups along its keys, as SVG.
 
-        Row groups overlap where two sorted streams were zipped into one file.
-
         Raises:
             QueryError: if the crawl is not stored, or several are selected.
         """
@@ -781,21 +776,13 @@ class Catalogue(ReprMixin):
         ``url_surtkey``, ``crawl`` and ``subset``. It contains absolute addresses. Written again, it gets a new snapshot
         of exactly these crawls.
 
-        Files before CC-MAIN-2021-49 do not declare their times as UTC: in DuckDB, ``SET TimeZone = 'UTC'``. In Spark,
-        with the jar iceberg-spark-runtime and the location ``s3a://commoncrawl/``, or without them from a plan::
-
-            index = spark.read.format("iceberg").load("file:///data/index.iceberg")
-
-            files = [f"s3a://commoncrawl/{path}" for path in cat.captures("example.com/*").plan.paths]
-            base = "s3a://commoncrawl/cc-index/table/cc-main/warc/"
-            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones have fewer columns
-
-            index.where("url_surtkey LIKE 'com,example)/%'")
+        Files before CC-MAIN-2021-49 do not declare their times as UTC: in DuckDB, ``SET TimeZone = 'UTC'``. Spark needs
+        the jar iceberg-spark-runtime and the location ``s3a://commoncrawl/``.
 
         Args:
             path: the folder.
             crawls: see ``Catalogue``.
-            location: address of the files for engines, such as ``s3a://commoncrawl/`` for Spark; by default the source.
+            location: address of the files for engines; by default the source.
 
         Raises:
             QueryError: if the path is something else, a path or the location cannot be written into tables, nothing is

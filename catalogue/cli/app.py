@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """Options that can be given before or after any command."""
+    """Options before or after any command."""
 
     data: Path | None = None
     table: str | None = None

@@ -1,8 +1,7 @@
 """The kinds of joins.
 
-A slice collects of its captures what its kind needs of each pattern, which is known by its ``number``, and writes a
-part. The result is made of the parts of all slices, the rows of the input, and the patterns for which not everything
-was read. The parts of an inner join are its result.
+A slice collects of its captures what its kind needs of each pattern, and writes a part. The result is made of all
+parts, the rows of the input, and the unread patterns. The parts of an inner join are its result.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -160,7 +160,7 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
 
 
 class _WaitingRows:
-    """Rows in memory. Their keys are in one place, and not a second time as a column of the input."""
+    """Rows in memory; keys are not stored a second time as a column of the input."""
 
     def __init__(self, parsing: ParsedInput) -> None:
         self._parsing = parsing
