@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable
-from catalogue.cli.completed_values import complete_listed_crawls, complete_stored_crawls, complete_subsets
+from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.options import (
     Budget,
     confirm,
     confirmed,
     crawl_option,
+    crawls_option,
     json_option,
     scheduler_option,
     yes_option,
@@ -77,13 +78,10 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_listed_crawls,
-    help="Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. "
-    "Or the path of a manifest, for a crawl that is not listed.",
+@crawls_option(
+    "Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. Or the path of a manifest, for "
+    "a crawl that is not listed.",
+    complete_listed_crawls,
 )
 @click.option(
     "--subset",
@@ -282,14 +280,7 @@ def backfill(
 
 
 @click.command(cls=Command)
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    required=True,
-    shell_complete=complete_stored_crawls,
-    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.",
-)
+@crawls_option("Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.", required=True)
 @yes_option
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:

@@ -47,12 +47,16 @@ receipt_option = click.option(
     help="Write which bytes of which files the answer was made of; see: catalogue verify -h",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-crawl_option = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_stored_crawls,
-    help="Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]",
+
+
+def crawls_option(
+    help_: str, complete: Callable[..., Any] | None = complete_stored_crawls, *, required: bool = False
+) -> Decorator:
+    return click.option("--crawl", "crawls", multiple=True, required=required, shell_complete=complete, help=help_)
+
+
+crawl_option = crawls_option(
+    "Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]"
 )
 harvest_option = click.option(
     "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
