@@ -30,7 +30,7 @@ class JoinLedger(JsonLedger):
         self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
         """State, index and slices."""
         self.parts: dict[str, JoinPart] = {}
-        """By name of the slice."""
+        """Parts by name of the slice."""
         self.failed: dict[str, str] = {}
         """Reasons, by name of the slice."""
         self.input: dict[str, Any] = {}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from catalogue.commoncrawl.capture import Capture
 from catalogue.output.fetch import EncodedRecord, EncodedRecords, fetch_encoded
-from catalogue.output.formats import FormatSpec, open_format
+from catalogue.output.formats import FormatSpec
+from catalogue.output.open_output import open_format
 from catalogue.plan.record_requests import RecordFetch
 from catalogue.read.workers import Workers, on_worker
 from catalogue.records.fetch_records import FailedRecord

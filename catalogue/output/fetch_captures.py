@@ -23,8 +23,8 @@ from catalogue.output.fetch import (
     fetch_into,
     missing,
 )
-from catalogue.output.formats import FormatSpec, open_format
-from catalogue.output.open_output import Output, open_output
+from catalogue.output.formats import FormatSpec
+from catalogue.output.open_output import Output, open_format, open_output
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.records.fetch_records import fetch_records

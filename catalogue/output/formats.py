@@ -4,8 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -18,11 +17,8 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
 from catalogue.atomic_files import resume
-from catalogue.errors import BadRecord, QueryError
-from catalogue.records.document import Documents
-from catalogue.records.metadata import metadata_of, row_of, text_of
+from catalogue.errors import BadRecord
 from catalogue.records.record import Record
-from catalogue.settings import package_version
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
 
@@ -213,35 +209,3 @@ def _payload_name(record: Record) -> str:
 
 def _line(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode(errors="replace") + b"\n"
-
-
-_CONFORMS_TO = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/"
-
-
-@contextmanager
-def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    """Open a format, for any thread."""
-    if spec.name not in SUFFIXES:
-        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
-    if spec.name == "warc":
-        yield WarcFormat(
-            {
-                "software": f"commoncrawl-catalogue/{package_version()}",
-                "format": "WARC File Format 1.0",
-                "conformsTo": _CONFORMS_TO,
-                "description": spec.about or "records of captures in Common Crawl",
-            }
-            | ({"isPartOf": ", ".join(spec.crawls)} if spec.crawls else {})
-        )
-    elif spec.name == "payload":
-        yield PayloadFormat()
-    else:
-        convert = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[spec.name]
-        with Documents(main_content=spec.main_content) as documents:
-            look = documents.look
-            if spec.name == "parquet":
-                from catalogue.output.parquet_format import ROW, ParquetFormat
-
-                yield ParquetFormat(lambda record: convert(record, look), ROW)
-            else:
-                yield JsonLinesFormat(lambda record: convert(record, look))

@@ -67,7 +67,7 @@ def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = 
 
     Args:
         body: body of an HTTP response, as archived.
-        headers: of the response; lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
+        headers: those of the response; lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
         cut: whether the record says that the body is truncated. Then its first part is decoded.
 
     Raises:

@@ -28,7 +28,7 @@ class Head:
     """A parsed head."""
 
     status_line: str
-    """Without its protocol."""
+    """The line without its protocol."""
     headers: Headers
     end: int
     """Start of the content."""

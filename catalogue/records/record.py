@@ -57,7 +57,7 @@ class Record(ReprMixin):
     """``response``, ``revisit`` and so on."""
     headers: Headers
     status_line: str
-    """Without its protocol; empty if there is none."""
+    """The line without its protocol; empty if there is none."""
     http_headers: Headers
     http_head: bytes
     """Status line and headers as archived, with the blank line."""
