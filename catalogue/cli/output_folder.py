@@ -69,14 +69,13 @@ class OutputFolder:
 
     def missing(self, states: Mapping[str, str]) -> list[str]:
         """Return the crawls without a complete file of this state; see ``crawl_states``."""
-        found = []
-        for crawl, state in states.items():
-            part = self._parts.get(crawl)
-            path = self._folder / part["file"] if part and part["file"] else None
-            is_there = path is None or (path.is_file() and part and path.stat().st_size == part["size"])
-            if not (part and part["complete"] and part["state"] == state and is_there):
-                found.append(crawl)
-        return found
+        return [crawl for crawl, state in states.items() if not self._is_complete(self._parts.get(crawl), state)]
+
+    def _is_complete(self, part: dict[str, Any] | None, state: str) -> bool:
+        if not part or not part["complete"] or part["state"] != state:
+            return False
+        path = self._folder / part["file"] if part["file"] else None
+        return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
     def write(self, crawl: str, state: str, captures: "Captures", batches: "Iterable[pa.RecordBatch]") -> int:
         """Write the file of a crawl, if it has captures; return their number."""
