@@ -64,12 +64,8 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-_COMPLETE = {
-    "crawls": complete_stored_crawls,
-    "subsets": complete_subsets,
-    "columns": complete_columns,
-    "unique": complete_columns,
-}
+_COMPLETE: dict[str, Callable[..., Any]] = dict.fromkeys(["columns", "unique"], complete_columns)
+_COMPLETE |= {"crawls": complete_stored_crawls, "subsets": complete_subsets}
 _METAVARS = {"from_": "TIME", "to": "TIME", "unique": "url|digest|COLUMN"}
 
 

@@ -83,16 +83,13 @@ def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _patterns(given: str | Iterable[str]) -> tuple[str, ...]:
-    if not (patterns := _texts(given)):
-        raise QueryError("a query needs a pattern, such as '*.example.com'")
-    return patterns
+def _some(problem: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
+    def parse(given: str | Iterable[str]) -> tuple[str, ...]:
+        if not (found := _texts(given)):
+            raise QueryError(problem)
+        return found
 
-
-def _crawls(given: str | Iterable[str]) -> tuple[str, ...]:
-    if not (crawls := _texts(given)):
-        raise QueryError("of which crawls? name some, such as CC-MAIN-2022-05, latest or all")
-    return crawls
+    return parse
 
 
 def _match(given: Match | str) -> Match:
@@ -130,47 +127,31 @@ _SUBSET = """warc (pages), crawldiagnostics (redirects, errors), robotstxt or al
 _FILES = "More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable."
 _INDEX = """columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best \
 for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]"""
+_NO_PATTERN = "a query needs a pattern, such as '*.example.com'"
+_NO_CRAWL = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
 _PATTERNS = "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable."
 _COLUMNS = "Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
 _WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
+_STATUS = "200, 2xx or 40x; alternatives comma-separated or repeated."
+_MIME = "Media type, such as text/html or text/*; repeatable."
+_LANG = "Language in ISO 639-3, such as isl; repeatable."
+_FROM = "First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."
 _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
-    Parameter("patterns", _PATTERNS, _patterns, alias="url", example="*.example.com", several=True),
-    Parameter("crawls", _CRAWLS, _crawls, alias="crawl", example="latest", several=True),
+    Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
+    Parameter("crawls", _CRAWLS, _some(_NO_CRAWL), alias="crawl", example="latest", several=True),
     Parameter("subsets", _SUBSET, _texts, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", "How to match, instead of wildcards.", _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
     Parameter("columns", _COLUMNS, _texts, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
-    Parameter(
-        "status", "200, 2xx or 40x; alternatives comma-separated or repeated.", statuses, example="200", several=True
-    ),
-    Parameter(
-        "mime",
-        "Media type, such as text/html or text/*; repeatable.",
-        media_types,
-        title="MIME type",
-        example="text/html",
-        several=True,
-    ),
-    Parameter(
-        "lang",
-        "Language in ISO 639-3, such as isl; repeatable.",
-        languages,
-        title="Language",
-        example="isl",
-        several=True,
-    ),
-    Parameter(
-        "from_",
-        "First time: 2022, 20220131, 2022-01-31T12:00:00; UTC.",
-        lambda first: first if time_bounds(first, None) else None,
-        alias="from",
-        example="2022",
-    ),
+    Parameter("status", _STATUS, statuses, example="200", several=True),
+    Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
+    Parameter("lang", _LANG, languages, title="Language", example="isl", several=True),
+    Parameter("from_", _FROM, lambda first: first if time_bounds(first, None) else None, alias="from", example="2022"),
     Parameter("to", "Last time, inclusive.", lambda last: last if time_bounds(None, last) else None, example="2022-08"),
     Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
     Parameter("unique", "Keep only the first capture of each value.", example="url"),
@@ -187,7 +168,6 @@ def parameters_of(interface: Interface, *without: str) -> list[Parameter]:
 
 def typed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of ``Query.of``: without empty values, and with ``columns`` and ``subsets`` split at commas."""
-    found: dict[str, Any] = {
-        name: value for name, value in given.items() if value or type(value) is int or name == "patterns"
-    }
+    kept = (name for name, value in given.items() if value or type(value) is int or name == "patterns")
+    found: dict[str, Any] = {name: given[name] for name in kept}
     return found | {name: comma_separated(found[name]) for name in ("columns", "subsets") if name in found}
