@@ -69,8 +69,10 @@ class Query:
         Raises:
             QueryError: if a value is invalid.
         """
-        parse = {each.name: each.parse for each in PARAMETERS}
         values: dict[str, Any] = {"patterns": patterns, **given}
-        values = {name: parse[name](value) for name, value in values.items() if value is not None}
+        for each in PARAMETERS:
+            if values.get(each.name) is not None:
+                values[each.name] = each.parse(values[each.name])
+        values = {name: value for name, value in values.items() if value is not None}
         filters = {name: values.pop(name) for name in ("status", "mime", "lang") if name in values}
         return cls(**values, filters=Filters(**filters))
