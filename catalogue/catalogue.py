@@ -255,7 +255,7 @@ class Catalogue(ReprMixin):
             place: a folder, or an https, http or s3 address.
             crawls: crawls of the snapshot.
             compare: how many files of each crawl are compared with the source, as many with page indexes, and as many
-                parts of its list of blocks, by one request each, and one for the number of shards of that index.
+                parts of its list of blocks, by one request each, and one for the number of shards.
             report: see ``Catalogue``.
 
         Raises:
@@ -758,8 +758,7 @@ class Catalogue(ReprMixin):
             backend: ``sqlite`` or ``duckdb``; by default that of the existing lake, else ``sqlite``.
 
         Raises:
-            QueryError: if the path is another file or a lake of another backend, its folder does not exist, or a crawl
-                is not stored.
+            QueryError: if the path is something else, its folder does not exist, or a crawl is not stored.
             StoreLocked: if another process writes to it.
             DiskFailed: if it cannot be written; an existing one stays.
         """
