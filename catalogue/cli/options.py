@@ -164,7 +164,6 @@ class Budget:
         return captures.agreed(agree)
 
     def show(self, plan: "ReadPlan", options: Common) -> None:
-        """Print the cost of a plan on a terminal, if it needs no confirmation."""
         if self.yes and is_terminal():
             options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 

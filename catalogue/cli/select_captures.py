@@ -148,7 +148,6 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 def report_rows(
     options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None
 ) -> None:
-    """Print how many captures were found and where they are; without any, print hints."""
     written = f"; written to {path}" if path else ""
     options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
     if rows or parameters["limit"] == 0:
@@ -172,7 +171,7 @@ def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]
 
 
 def describe_crawls(crawls: Sequence[str]) -> str:
-    """Return the name of a crawl, or the number, oldest and newest of several."""
+    """Return the name of a crawl, or number, oldest and newest of several."""
     newest, *others = crawls
     return f"{plural(len(crawls), 'crawl')}, {others[-1]} to {newest}" if others else newest
 

@@ -49,7 +49,6 @@ class LocalTarget:
         (self.staging / name).unlink(missing_ok=True)
 
     def download(self, name: str) -> Path:
-        """Return the local path of a file."""
         return self.staging / name
 
     @contextmanager
