@@ -32,8 +32,7 @@ from catalogue.errors import (
 )
 from catalogue.formatting import ReprMixin, duration, plural, size
 from catalogue.harvest.tails import FIRST_TAIL
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
-from catalogue.parquet.key_column import SIGNED, has_page_index, key_bounds
+from catalogue.parquet.footer import SIGNED, TRAILER, decode_footer, footer_length, has_page_index, key_bounds
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.plan.requests import plan_requests

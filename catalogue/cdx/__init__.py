@@ -1,1 +1,1 @@
-"""The CDX format, and the CDX API without a server."""
+"""The CDX format and the CDX index."""

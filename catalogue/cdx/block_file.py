@@ -1,8 +1,8 @@
-"""A complete list of blocks as a Parquet file, and its directory, which says where a key is in the file.
+"""A complete list of blocks as a Parquet file, and its directory.
 
-A row is a block; see ``FILE``. A row group has some thousand blocks, so that a search decodes 0.1 MB of 26 MB. The
-directory has the first block of each row group, and a digest of the file's footer: pyarrow may abort the process on a
-damaged one. Pages have checksums.
+A row is a block. A row group has some thousand, so that a search decodes 0.1 MB of 26 MB. The directory has the first
+block of each row group, and a digest of the file's footer: pyarrow may abort the process on a damaged one. Pages have
+checksums.
 """
 
 import hashlib
@@ -33,7 +33,6 @@ FILE = pa.schema(
         ("length", pa.int32()),  # in bytes
     ]
 )
-"""Columns of the file."""
 _READ = ["first_key", "first_time", "shard", "offset", "length", "number"]
 _ROW_GROUP = 4096
 _ENCODINGS = {"first_key": "DELTA_BYTE_ARRAY", "first_time": "PLAIN"} | dict.fromkeys(
@@ -47,18 +46,13 @@ _OPTIONS: dict[str, Any] = {
     "write_page_checksum": True,
 }
 _MAX_DIRECTORY = 16 << 20
-"""Bytes of the keys of a directory; real ones have less than 0.1 MB."""
+"""Bytes of a directory; real ones have less than 0.1 MB."""
 _TRAILER = 8
-"""Bytes after the footer: its length and the magic."""
+"""Bytes of the length and the magic after the footer."""
 
 
 def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> bytes:
-    """Write a complete list to an empty file; return its directory.
-
-    Args:
-        file: opened for reading and writing.
-        crawl: name of the crawl.
-        parts: consecutive parts of the list.
+    """Write a complete list, in consecutive parts, to an empty readable file; return its directory.
 
     Raises:
         BadCdx: if a key is not UTF-8, or keys are too long.
@@ -85,7 +79,6 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
 
 
 def block_count(directory: bytes) -> int:
-    """Return the number of blocks of a list by its directory."""
     return int(_about(_opened(directory))["blocks"])
 
 
@@ -112,11 +105,7 @@ def _table(crawl: str, columns: pa.RecordBatch) -> pa.Table:
 
 
 def _digest(file: BinaryIO) -> str:
-    """Return a digest of length and footer of a Parquet file.
-
-    Raises:
-        OSError: if it has none.
-    """
+    """Return a digest of length and footer of a Parquet file, or raise OSError."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _TRAILER))
     length = int.from_bytes(file.read(4), "little")
@@ -149,11 +138,9 @@ class StoredList:
             raise self._damaged("it was replaced or damaged")
         self._file = pq.ParquetFile(path, page_checksum_verification=True)
         self._last: tuple[range, BlockList] | None = None
-        """Row groups that were decoded last."""
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Return the number of blocks of the crawl."""
         count: int = self._file.metadata.num_rows
         return count
 
@@ -191,7 +178,7 @@ class StoredList:
         return self._path.stat().st_size
 
     def count(self, interval: KeyInterval) -> int:
-        """Return about how many blocks have keys of an interval, at most some thousand too many."""
+        """Count the blocks with keys of an interval, and at most some thousand others."""
         groups = self._groups(interval)
         return sum(self._file.metadata.row_group(number).num_rows for number in groups)
 
@@ -203,11 +190,10 @@ class StoredList:
         return before / len(self)
 
     def knows(self, _: KeyInterval) -> bool:
-        """Return true: the list is complete."""
         return True
 
     def find(self, interval: KeyInterval) -> BlockList:
-        """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
+        """Return the part of the list with all blocks of an interval; see ``BlockList.blocks_for``.
 
         Raises:
             StoreDamaged: if the file is damaged.
@@ -234,7 +220,6 @@ class StoredList:
         return pa.table(columns, schema=COLUMNS)
 
     def _groups(self, interval: KeyInterval) -> range:
-        """Return the row groups of an interval; the line after them is the first of the next row group."""
         first = max(0, bisect_left(self._keys, interval.start) - 1)
         return range(first, max(first + 1, bisect_left(self._keys, interval.end, lo=first)))
 

@@ -1,4 +1,4 @@
-"""The lines of a block as ``lines_of`` writes them, without a conversion of those that have this form already."""
+"""The lines of a block as ``lines_of`` writes them, without converting lines that have this form already."""
 
 import re
 from functools import lru_cache
@@ -17,7 +17,7 @@ _TIME = rf"[12]\d{{3}}{_DATE}(?:[01]\d|2[0-3])(?:[0-5]\d){{2}}"
 
 
 def written_lines(crawl: str, found: FoundLines) -> list[str]:
-    """Return lines of a block as ``lines_of`` returns those of its rows.
+    """Return the lines of a block as ``lines_of`` writes its rows.
 
     Raises:
         BadCdx: if a line is invalid.
@@ -38,7 +38,7 @@ def written_lines(crawl: str, found: FoundLines) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _plain(crawl: str) -> re.Pattern[bytes]:
-    """Return an expression for lines that are valid, and that a conversion to a row and back does not change."""
+    """Match valid lines that a conversion to a row and back does not change."""
     archive = rf"(?:common-crawl/)?crawl-data/{re.escape(crawl)}/segments/[!#-.0-\[\]-~]+/"
     pattern = (
         rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "{_KNOWN}"{_optional("mime-detected")}'

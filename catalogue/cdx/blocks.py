@@ -1,6 +1,6 @@
 """The blocks of a CDX index: inflate, check, and find the lines of keys.
 
-A block is one gzip member. It has lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
+A block is one gzip member of lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
 """
 
 import re
@@ -20,16 +20,14 @@ from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.surt import END
 
 MAX_INFLATED = 64 << 20
-"""Largest block in bytes, inflated; most have 1.3 MB."""
+"""Largest inflated block in bytes; most have 1.3 MB."""
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
 _DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
 _AT_ONCE = 96 << 10
-"""Bytes compared at once. Larger results are returned to the system after each use, and new memory takes longer than
-comparing.
-"""
+"""Bytes compared at once; larger results need new memory from the system, which takes longer than comparing."""
 _MANY = 32
-"""Intervals from which on all lines are compared with them at once."""
+"""Intervals with which all lines are compared at once."""
 
 
 class FoundLines(NamedTuple):
@@ -37,11 +35,10 @@ class FoundLines(NamedTuple):
 
     path: str
     offset: int
-    """Offset in the shard."""
     line: int
-    """Number of the first of these lines in the block, from 1 on."""
+    """Number of the first line, from 1 on."""
     data: bytes
-    """The lines, each with its line feed."""
+    """Each line ends with a line feed."""
 
 
 class Block:
@@ -69,7 +66,6 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in memory."""
         return len(self._data) + self._starts.nbytes
 
     @property
@@ -78,7 +74,7 @@ class Block:
         return _DETECTED_TYPE.search(self._data) is not None
 
     def _check_keys(self) -> None:
-        """Check the order of keys and times, where the order of lines is another one."""
+        """Check the order of keys and times, if the order of lines is another one."""
         before: list[bytes] = []
         for number, line in enumerate(self._data.split(b"\n")[:-1], 1):
             place = line.split(b" ", 2)[:2]
@@ -99,7 +95,7 @@ class Block:
         return self._data[start : blank if blank >= 0 else end]
 
     def find(self, intervals: KeyIntervals) -> Iterator[FoundLines]:
-        """Yield the lines whose keys are in the intervals, those of an interval together."""
+        """Yield the lines with keys in the intervals, together for each interval."""
         some = intervals.between(self.key(0), self.key(len(self) - 1))
         if len(some) > _MANY:
             yield from self._find_all(some)
@@ -131,8 +127,7 @@ def line_starts(data: bytes) -> tuple[np.ndarray, bool]:
     """Find lines, each of which ends with a line feed.
 
     Returns:
-        Where each line starts, as 32-bit numbers, and where the last one ends; whether the line feeds are the only
-        control characters.
+        Starts of the lines and the end, as 32-bit numbers; whether there are no other control characters.
     """
     codes, plain = np.frombuffer(data, np.uint8), True
     marks = np.empty(_AT_ONCE, np.bool_)

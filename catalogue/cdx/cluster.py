@@ -1,8 +1,8 @@
 """The list of blocks of a crawl's CDX index (ZipNum).
 
-``cluster.idx`` has a line for each block: ``KEY SP TIMESTAMP TAB cdx-NNNNN.gz TAB OFFSET TAB LENGTH TAB NUMBER LF``.
-Key and time are those of the first line of the block. The lines are sorted by their bytes. ``NUMBER`` counts from 1 in
-the crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each other without gaps.
+``cluster.idx`` has a line for each block: ``KEY SP TIMESTAMP TAB cdx-NNNNN.gz TAB OFFSET TAB LENGTH TAB NUMBER LF``,
+with key and time of the first line of the block. The lines are sorted by their bytes. ``NUMBER`` counts from 1 in the
+crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each other without gaps.
 """
 
 import re
@@ -24,11 +24,11 @@ from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import KeyInterval
 
 MAX_LIST = 1 << 30
-"""Largest list in bytes; the largest known have 0.1 GB."""
+"""Bytes; the largest known lists have 0.1 GB."""
 MAX_BLOCK = 16 << 20
-"""Largest block in bytes, compressed; most have 0.2 MB."""
+"""Compressed bytes; most blocks have 0.2 MB."""
 MAX_READ = 8 << 20
-"""Default limit in bytes for several blocks in one request."""
+"""Bytes of several blocks in one request."""
 
 COLUMNS = pa.schema(
     [
@@ -39,16 +39,15 @@ COLUMNS = pa.schema(
         ("number", pa.int32()),
     ]
 )
-"""Columns of a list of blocks."""
 MAX_LINE = 1 << 20
-"""Longest line of the list in bytes; keys have at most some thousand."""
+"""Bytes; keys have at most some thousand."""
 STAMP = 15
 """Bytes of a time and the blank before it."""
 _KEY = rb"[^\x00-\x20\xff]{1,%d}+" % (MAX_LINE - 100)
-"""No key has control characters, so lines in the order of their bytes are in the order of key and time."""
+"""Without control characters, the order of lines is the order of key and time."""
 _LINE = _KEY + rb" [0-9]{14}\tcdx-[0-9]{5}\.gz\t(?:0|[1-9][0-9]{0,14})\t[1-9][0-9]{0,8}\t[1-9][0-9]{0,8}\n"
 _LINES = re.compile(rb"(?:%b){1,4096}" % _LINE)
-"""Some lines, as many take memory. A possessive group would end within an invalid line in Python before 3.11.5."""
+"""Longer matches take memory. A possessive group would end within an invalid line in Python before 3.11.5."""
 _PART = MAX_LINE * 5 // 4
 """Bytes of a list that are parsed at once; each part has the end of a line."""
 
@@ -58,7 +57,7 @@ _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def index_folder(crawl: str) -> str:
-    """Return the folder of a crawl's CDX index; it has ``cluster.idx`` and the shards."""
+    """Return the folder of ``cluster.idx`` and the shards."""
     return f"cc-index/collections/{crawl}/indexes"
 
 
@@ -67,12 +66,12 @@ def list_path(crawl: str) -> str:
 
 
 def shards_path(crawl: str) -> str:
-    """Return the path of the list of the files of a crawl's CDX index."""
+    """Return the path of the list of shards."""
     return f"crawl-data/{crawl}/cc-index.paths.gz"
 
 
 def count_shards(crawl: str, data: bytes) -> int:
-    """Return the number of shards of a crawl by the list of its files.
+    """Count the shards of a crawl by the list of its files.
 
     Raises:
         BadCdx: if it is not such a list, or shards are missing between others.
@@ -110,9 +109,9 @@ class BlockList:
     columns: pa.RecordBatch
     """See ``COLUMNS``."""
     begins: bool = True
-    """Whether it starts with the first block of the crawl."""
+    """It starts with the first block of the crawl."""
     ends: bool = True
-    """Whether it ends with the last block of the crawl."""
+    """It ends with the last block of the crawl."""
 
     def __len__(self) -> int:
         count: int = self.columns.num_rows
@@ -130,7 +129,6 @@ class BlockList:
         return self._number("shard", place)
 
     def extent(self, place: int) -> ByteRange:
-        """Return where a block is in its shard."""
         offset = self._number("offset", place)
         return ByteRange(offset, offset + self._number("length", place))
 
@@ -142,11 +140,10 @@ class BlockList:
         return value
 
     def path(self, place: int) -> str:
-        """Return the path of a block's shard."""
         return f"{index_folder(self.crawl)}/cdx-{self.shard(place):05}.gz"
 
     def ends_shard(self, place: int) -> bool | None:
-        """Return whether a block is the last of its shard; None if the list does not tell."""
+        """Return whether a block is the last of its shard; None if unknown."""
         if place + 1 < len(self):
             return self.shard(place + 1) != self.shard(place)
         return True if self.ends else None
@@ -154,7 +151,7 @@ class BlockList:
     def blocks_for(self, interval: KeyInterval) -> Places:
         """Return the places of the blocks that may have keys of an interval.
 
-        Captures of a key can end the block before the first one that starts with it, so that block is included.
+        The block before the first one that starts with a key can end with captures of it, so it is included.
 
         Raises:
             ValueError: if the list does not have all of these blocks.
@@ -168,10 +165,7 @@ class BlockList:
         return range(max(0, start - 1), end)
 
     def share(self, key: bytes) -> float:
-        """Return the share of the blocks that start with a key less than ``key``.
-
-        Other crawls have similar shares; see ``list_search.Predictor``.
-        """
+        """Return the share of the blocks that start with a lesser key; it is similar in other crawls."""
         return bisect_left(range(len(self)), key, key=self.key) / len(self)
 
     def part(self, start: int, stop: int) -> "BlockList":
@@ -202,8 +196,8 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
         crawl: name of the crawl.
         data: the lines.
         start: offset of the first line in the file.
-        ends: whether the last line is the last of the file.
-        shards: number of shards of the crawl, if known; all must be in a complete list.
+        ends: the last line is the last of the file.
+        shards: number of shards of the crawl, if known; a complete list must have all.
 
     Raises:
         BadCdx: if it is not such a list, has gaps, or is not in order.
@@ -234,7 +228,6 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
 
 
 def format_blocks(blocks: BlockList) -> bytes:
-    """Return the lines of a list, from which ``parse_blocks`` makes the same list."""
     first, *numbers = blocks.columns.columns
     shard, *rest = (number.cast(pa.string()) for number in numbers)
     file = pc.binary_join_element_wise("cdx-", pc.utf8_lpad(shard, 5, "0"), ".gz", "")
@@ -244,14 +237,7 @@ def format_blocks(blocks: BlockList) -> bytes:
 
 
 def parse_file(crawl: str, file: BinaryIO, size: int, *, shards: int | None) -> Iterator[BlockList]:
-    """Parse and check a complete list in parts, in bounded memory; see ``parse_blocks``.
-
-    Args:
-        crawl: name of the crawl.
-        file: the list, read from its start.
-        size: bytes of the file.
-        shards: number of shards of the crawl, if known.
-    """
+    """Parse and check a complete list in parts, in bounded memory; see ``parse_blocks``."""
     at, last, rest = 0, b"", b""
     while at < size or not at:
         data = rest + file.read(_PART)
@@ -281,13 +267,12 @@ def _columns(data: bytes) -> pa.RecordBatch:
 
 
 def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert names of shards, ``cdx-NNNNN.gz``."""
     numbers = pc.utf8_slice_codeunits(batch.column("shard"), len("cdx-"), len("cdx-00000")).cast(pa.int32())
     return batch.set_column(COLUMNS.get_field_index("shard"), COLUMNS.field("shard"), numbers)
 
 
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
-    """Return where a line contradicts the one before it, and how."""
+    """Return the lines that contradict the line before them, and how."""
     firsts = columns.column("first")
     shard, offset, length, number = (integers(columns.column(name)) for name in COLUMNS.names[1:])
     same = shard[1:] == shard[:-1]

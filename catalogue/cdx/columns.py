@@ -1,4 +1,4 @@
-"""The columns of the columnar index that follow from lines of the CDX index, and their names in lines."""
+"""The columns that follow from lines of the CDX index, and their names in lines."""
 
 from catalogue.commoncrawl.schema import SCHEMA
 
@@ -20,4 +20,4 @@ COLUMNS = tuple(
     for name in SCHEMA.names
     if name in {*TEXTS, *NUMBERS, "url_surtkey", "fetch_time", "fetch_status", "warc_segment", "crawl", "subset"}
 )
-"""The columns of the columnar index that follow from a line, in its order."""
+"""In the order of the columnar index."""

@@ -36,7 +36,7 @@ class Fragment:
         return self.data[self.data.rfind(b"\n", 0, -1) + 1 :]
 
     def place(self, key: bytes) -> int:
-        """Return the offset of the first line with a key not less than ``key``; the end if there is none."""
+        """Return the offset of the first line with a key not less than ``key``, or the end."""
         return self.start + first_not_below(self.data, key)
 
 
@@ -46,7 +46,6 @@ class Gap:
 
     start: int
     end: int
-    """Offset after the last of them."""
     before: bytes | None
     """The line before them; None at the beginning of the file."""
     after: bytes | None
@@ -62,13 +61,7 @@ class KnownLines:
     def __init__(
         self, crawl: str, version: FileVersion, fragments: Iterable[Fragment] = (), *, shards: int | None = None
     ) -> None:
-        """Take parts of an earlier search.
-
-        Args:
-            crawl: name of the crawl.
-            version: the list's version.
-            fragments: the parts.
-            shards: number of shards of the crawl, if known; the list must end with the last of them.
+        """Take parts of an earlier search; with ``shards``, the list must end with the last of them.
 
         Raises:
             BadCdx: if they are not parts of one list.
@@ -87,12 +80,8 @@ class KnownLines:
     def add(self, start: int, data: bytes) -> None:
         """Add complete lines that are not known yet.
 
-        Args:
-            start: offset of the first line in the file.
-            data: the lines.
-
         Raises:
-            BadCdx: if they are not lines of a list, or contradict those before or after them.
+            BadCdx: if they are not lines of a list, or contradict the known lines around them.
         """
         size = self.version.size
         parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self.shards)
@@ -110,7 +99,7 @@ class KnownLines:
                     self._fragments[left : left + 2] = [Fragment(one.start, one.data + other.data)]
 
     def add_part(self, start: int, body: bytes) -> bool:
-        """Add the complete lines of a part of the file of which nothing is known; return whether there are any.
+        """Add the complete lines of an unknown part of the file; return whether there are any.
 
         Raises:
             BadCdx: see ``add``; or if the file, or a known line, does not start or end where a line does.
@@ -135,10 +124,10 @@ class KnownLines:
             raise BadCdx(f"{list_path(self.crawl)}, byte {other.start:,}: the lines are not in order: {lines}")
 
     def check_shards(self, shards: int) -> None:
-        """Compare the end of the list with the number of shards of the crawl.
+        """Compare the end of the list, which must be known, with the number of shards of the crawl.
 
         Raises:
-            BadCdx: if the last line, which must be known, is not of the last shard.
+            BadCdx: if the last line is not of the last shard.
         """
         last = self._fragments[-1]
         start = last.end - len(last.last)
@@ -148,8 +137,8 @@ class KnownLines:
     def border(self, key: bytes) -> int | Gap:
         """Return the offset of the first line with a key not less than ``key``, or the gap that may have it.
 
-        It is found if the line before it is known, too. It is the size of the file if there is no such line. The ends
-        of an interval without limits are found without any known line.
+        The line before it must be known, too. The end of the file is returned if there is no such line. The ends of an
+        interval without limits need no known line.
         """
         if not key or key >= END:
             return self.version.size if key else 0
@@ -168,7 +157,7 @@ class KnownLines:
         )
 
     def missing(self, part: ByteRange) -> list[ByteRange]:
-        """Return what is not known of a part of the file."""
+        """Return the unknown parts of a range."""
         found, at = [], part.start
         for fragment in self._fragments:
             if fragment.end > at and fragment.start < part.end:
@@ -178,10 +167,7 @@ class KnownLines:
         return [*found, ByteRange(at, part.end)] if at < part.end else found
 
     def list(self, start: int, end: int) -> BlockList:
-        """Return the blocks of known lines between two offsets, and the lines around them that their use needs.
-
-        These are the line before ``start`` and the line at ``end``, unless the file ends there.
-        """
+        """Return the blocks of known lines between two offsets, with the lines before and after them."""
         size = self.version.size
         fragment = self._fragments[bisect_right(self._fragments, start, key=_start) - 1]
         first = fragment.data.rfind(b"\n", 0, max(0, start - fragment.start - 1)) + 1
@@ -191,12 +177,11 @@ class KnownLines:
 
 
 def parse_line(line: bytes) -> tuple[bytes, int]:
-    """Return key and number of a valid line of a list."""
     return key_of(line), int(line[line.rfind(b"\t") :])
 
 
 def first_not_below(data: bytes, key: bytes) -> int:
-    """Return where the first line with a key not less than ``key`` starts in sorted lines, or their length."""
+    """Return the offset of the first of sorted lines with a key not less than ``key``, or their length."""
     low, high = 0, len(data)
     while low < high:
         middle = (low + high) // 2

@@ -19,7 +19,6 @@ class Output(enum.Enum):
     CDXJ = "text/x-cdxj"
     """Key, time and a JSON object."""
     JSON = "text/x-ndjson"
-    """A JSON object."""
     TEXT = "text/plain"
     """Values separated by blanks; ``-`` for missing ones."""
 
@@ -39,10 +38,10 @@ def time_of(line: str) -> str:
 
 
 def write_lines(lines: Iterable[str], output: Output, names: Sequence[str] | None = None) -> bytes:
-    """Write lines of ``lines_of``.
+    """Write lines of ``lines_of`` with the fields ``names``, or with all.
 
-    ``names`` are the fields in their order; None for all that a capture has. CDXJ always has key and time. Unknown
-    names are ``-`` in text and left out otherwise. ``charset`` is another name of ``encoding``.
+    CDXJ always has key and time. Unknown names are ``-`` in text and left out otherwise. ``charset`` is another name of
+    ``encoding``.
     """
     write = _WRITERS[output] if names is None else _selecting(output, names)
     return "".join([f"{write(line)}\n" for line in lines]).encode()
@@ -72,7 +71,7 @@ _WRITERS: dict[Output, Callable[[str], str]] = {
 
 
 def _served(text: str) -> str:
-    """Rename the charset in a JSON object, and move it to the end, without parsing the object."""
+    """Rename the charset in a JSON object, and move it to the end, without parsing."""
     found = _CHARSET.search(text)
     if not found:
         return text

@@ -21,24 +21,24 @@ _COLUMNS = {
     "truncated": "content_truncated",
     "redirect": "fetch_redirect",
 }
-"""Columns by the fields after key and time, in their order in the CDX index, see ``WarcCdxWriter`` in
-https://github.com/commoncrawl/nutch."""
+"""Columns by the fields after key and time, in the order of ``WarcCdxWriter`` in https://github.com/commoncrawl/nutch.
+"""
 _NAMES = [f"{json.dumps(name)}: " for name in _COLUMNS]
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
 _MEDIA_TYPE = _COLUMNS["mime"]
 UNKNOWN_TYPE = "unk"
-"""Media type of a capture for which the server sent none; each line of the CDX index has one."""
+"""Media type where the server sent none; each line of the CDX index has one."""
 _INVALID_STATUS = -1
-"""Status of a capture whose status was not a number."""
+"""Status that was not a number."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~:/")
 
 
 def lines_of(rows: pa.RecordBatch) -> list[str]:
     """Return the line of each row: ``KEY TIME {JSON}``, all values texts, missing ones left out.
 
-    The rows may have any columns of the index. A missing key or time is ``-``. URLs beyond ASCII are percent-encoded,
-    as pywb does, and so are blanks in keys: a line can be divided at its first two blanks.
+    The rows may have any columns of the index. A missing key or time is ``-``. URLs beyond ASCII, and blanks in keys,
+    are percent-encoded, as by pywb.
     """
     columns = {name: rows.column(name) for name in rows.schema.names}
     if _MEDIA_TYPE in columns:

@@ -1,8 +1,8 @@
 """Search a crawl's list of blocks by small ranges, where the list is not stored.
 
-A search needs the last line with a key less than an interval, the first line after the interval, and the lines between.
-Each is found by probes in a shrinking gap between known lines. What was read stays known for later searches. The first
-probe also tells size and version of the list. It is at the end, or where row groups of the same crawl predict the key.
+A search finds the last line before an interval, the first line after it, and the lines between, by probes in a
+shrinking gap between known lines. Lines stay known for later searches. The first probe also returns size and version of
+the list. It is at the end, or where row groups of the same crawl predict the key.
 """
 
 from bisect import bisect_left
@@ -24,20 +24,21 @@ from catalogue.surt import KeyInterval
 PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
 _PREDICTED_PROBE = 160 << 10
-"""The same where the list of another crawl predicts a key."""
+"""Bytes where the list of another crawl predicts a key."""
 _FIRST_BY_ROW_GROUPS, _BY_ROW_GROUPS = 4 << 10, 88 << 10
-"""The same where row groups predict a key. The first one is seldom right, because the size of the list is estimated,
-but its lines correct the next prediction, which is then wrong by less than 44 kB for 19 keys of 20."""
+"""Bytes where row groups predict a key. The first probe is seldom right, because the size of the list is estimated, but
+corrects the next prediction, which is wrong by less than 44 kB for 19 keys of 20.
+"""
 _SHARES = {"warc": 0.81, "crawldiagnostics": 0.16, "robotstxt": 0.03}
 """Usual share of each subset in the rows of a crawl."""
 _ESTIMATED = 0.98
-"""Share of an estimated size after which the end of the list is read instead, because the list may be shorter."""
+"""Share of an estimated size after which the end of the list is read, because the list may be shorter."""
 _ROWS, _LINE = 3000, 53
-"""Rows of a block, and bytes of a line of the list without its key; both are estimates."""
+"""Estimated rows of a block, and bytes of a line without its key."""
 _COMPLETE_GAP = 192 << 10
 """Gaps up to this size are read completely."""
 _PIECE = 8 << 20
-"""Largest range of one request."""
+"""Maximum bytes of a request."""
 _MAX_PROBES = 64
 """Bisection of the largest list needs fewer."""
 _TRUSTED = 4
@@ -45,7 +46,7 @@ _TRUSTED = 4
 
 
 class SearchCost(NamedTuple):
-    """What a search usually takes, at most, of a list of 100 MB."""
+    """The usual maximum cost of a search in a list of 100 MB."""
 
     requests: int
     bytes: int
@@ -55,13 +56,12 @@ class SearchCost(NamedTuple):
 
 
 START = SearchCost(3, 30_000)
-"""Cost of finding the list's end, and of the extra reads for a first key; the estimated size needs none."""
+"""Cost of the list's end, and of the extra reads for a first key; an estimated size needs none."""
 NEXT_SEARCH = SearchCost(9, 330_000)
-"""Cost of one key."""
 PREDICTED_SEARCH = SearchCost(3, 400_000)
-"""Cost of a key whose place the list of another crawl predicts."""
+"""Cost of a key that the list of another crawl predicts."""
 SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
-"""Cost of a key whose place row groups predict."""
+"""Cost of a key that row groups predict."""
 
 
 class Predictor(NamedTuple):
@@ -70,16 +70,17 @@ class Predictor(NamedTuple):
     share: Callable[[bytes], float]
     """Returns the share of the list before a key, from 0 to 1; it never decreases."""
     size: int | None = None
-    """Estimated bytes of the list; None if they cannot be estimated."""
+    """Estimated bytes of the list."""
 
 
 def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[str] = SUBSETS) -> Predictor:
     """Predict from row groups of the columnar index of the same crawl.
 
+    Half of a group that may have the key counts as before it. Lines of the list are as long as the bounds around them.
+
     Args:
-        groups: least key, greatest key and number of rows of each row group of some subsets, in any order. Half of a
-            group that may have the key counts as before it. Lines of the list are as long as the bounds around them.
-        subsets: the row groups' subsets; the rows of the others are estimated.
+        groups: least key, greatest key and number of rows of each row group, in any order.
+        subsets: the row groups' subsets; other subsets are estimated.
     """
     listed = [(first, last, rows * (2 * _LINE + len(first) + len(last))) for first, last, rows in groups]
     firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
@@ -114,8 +115,8 @@ class ClusterSearch:
             known: lines that earlier searches read.
             predict: makes searches shorter, and never wrong.
             shards: number of shards of the crawl, if known; a shorter list is an error.
-            check_end: if it is not known: before a block is taken for the last one, compare it with the list of the
-                crawl's files, which takes a request. A list without its last shards is an error then.
+            check_end: if it is unknown, count the shards by the list of files, in one request, when the last block is
+            used.
         """
         self.crawl = crawl
         self._path = list_path(crawl)
@@ -125,16 +126,15 @@ class ClusterSearch:
         self._shards = shards
         self._check_end = check_end
         self.bytes = 0
-        """Bytes received so far."""
 
     @property
     def lines(self) -> KnownLines | None:
-        """The lines read so far, to be stored; None if nothing was read."""
+        """The lines read so far."""
         return self._known
 
     @property
     def known(self) -> KnownLines:
-        """The lines read so far; the first use of a new search reads the end of the list."""
+        """The lines read so far; a new search reads the end of the list first."""
         return self._known or self._open(self._end())
 
     def find(self, interval: KeyInterval) -> BlockList:
@@ -169,15 +169,11 @@ class ClusterSearch:
         return start >= end or not self._known.missing(ByteRange(start, end))
 
     def locate(self, interval: KeyInterval) -> ByteRange | None:
-        """Return where the lines of the blocks that start inside an interval are; None if there are none.
-
-        This takes some probes. ``find`` then reads what is not known of it.
-        """
+        """Probe for the range of the lines of the blocks that start inside an interval."""
         start, end = self._border(interval.start), self._border(interval.end)
         return ByteRange(start, end) if start < end else None
 
     def _open(self, response: Response) -> KnownLines:
-        """Take the version of the list and the first lines from a response."""
         self.bytes += len(response.body)
         size = response.total_size
         if size > MAX_LIST:
@@ -194,7 +190,7 @@ class ClusterSearch:
             raise BadCdx(f"{self._path} is empty") from error
 
     def _around(self, key: bytes) -> Response:
-        """Read the list where a key is predicted; its end, if the size is not estimated or the key is near the end."""
+        """Read the list at a predicted key, or its end."""
         share, size = self.predict or (None, None)
         if share and size:
             start = max(0, int(share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)

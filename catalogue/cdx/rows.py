@@ -1,8 +1,8 @@
 """Lines of a CDX index as rows of the columnar index.
 
 Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table), with texts unchanged. Unknown
-values are null: missing and empty ones, ``-``, and statuses that are not positive numbers. Parts of the URL are not
-among the columns: they depend on the parser and the list of public suffixes of the time at which the table was written.
+values are null: missing and empty ones, ``-``, and statuses that are not positive numbers. Parts of the URL are
+missing: they depend on the list of public suffixes at the time of the conversion.
 """
 
 import json
@@ -26,7 +26,7 @@ from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, po
 _STATUS = "status"
 _REQUIRED = ("url", "filename")
 _UNKNOWN = ("", "-", "unk")
-"""Values of other fields that are unknown; the last one is a media type that the server did not send."""
+"""Unknown values; the last one is a media type that the server did not send."""
 _FIELDS = (*TEXTS.values(), *NUMBERS.values(), _STATUS)
 _JSON = pa.schema([(name, pa.string()) for name in _FIELDS])
 
@@ -40,8 +40,7 @@ _SEGMENT = re.compile("/segments?/([^/]+)/")
 _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
-"""Bytes that Arrow parses at once, a fifth of a block. Its allocator returns larger buffers to the system after each
-use, and new memory can take longer than parsing.
+"""Bytes that Arrow parses at once; larger buffers need new memory from the system, which can take longer than parsing.
 """
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
 _TYPES = frozenset([str, type(None)])
@@ -50,15 +49,15 @@ _SHORT = re.compile("0*([0-9]{1,5})")
 _GREATEST = (1 << 15) - 1
 _STAMP = len("YYYYMMDDHHMMSS")
 _PARTS = 3
-"""Parts of a line: key, time and JSON object, which may have blanks."""
+"""Key, time and JSON object, which may have blanks."""
 
 
 def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
     """Convert lines to rows with ``COLUMNS``, in the same order.
 
     Raises:
-        BadCdx: if a line has no valid key, time or JSON object, lacks a field, or is of another crawl. The message
-            names file, offset of the block, and line.
+        BadCdx: if a line has no valid key, time or JSON object, lacks a field, or is of another crawl; with file,
+        offset of the block, and line.
     """
     try:
         return _convert(crawl, b"".join(each.data for each in found))
@@ -71,7 +70,7 @@ class _Invalid(Exception):
 
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
-    """Convert lines by arrays; a Python list for each of them would start collections of garbage."""
+    """Convert lines by arrays; a Python list for each would start collections of garbage."""
     keys, times, objects = _parts(data)
     written = _objects(objects)
     if any(written[name].null_count for name in _REQUIRED):
@@ -92,7 +91,7 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
-    """Return the keys, times and JSON objects of lines; lines and objects each end with a line feed."""
+    """Return the keys, times and JSON objects of lines; lines and objects end with a line feed."""
     starts, _ = line_starts(data)
     lines = pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
     parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
@@ -106,9 +105,8 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
 def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
     """Parse JSON objects, one a line.
 
-    Arrow reads consecutive objects wherever their lines end. Each line starts and ends as an object, so it has at least
-    one; the number of rows tells whether one has more. Arrow reads in a thread of its own, and starting it takes longer
-    than parsing a few lines here.
+    Arrow reads consecutive objects wherever their lines end. Each line starts and ends as an object, so the number of
+    rows shows whether one has more. Arrow starts a thread, which takes longer than parsing a few lines here.
     """
     complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}\n"))
     if not pc.all(complete, min_count=0).as_py():
@@ -146,7 +144,6 @@ def _parse(text: bytes) -> dict[str, str | None]:
 
 
 def _known(values: pa.StringArray) -> pa.StringArray:
-    """Replace unknown values by null."""
     unknown = pc.is_in(values, value_set=texts(_UNKNOWN))
     return pc.if_else(unknown, pa.nulls(1, pa.string())[0], values) if pc.any(unknown, min_count=0).as_py() else values
 
@@ -172,7 +169,7 @@ def _numbers(digits: pa.StringArray) -> pa.Int64Array:
 
 
 def _times(stamps: pa.BinaryArray) -> pa.Array:
-    """Convert times. NumPy's conversion of texts crashes the process if one of more than 500 is invalid."""
+    """Convert times; NumPy's conversion of texts crashes the process if one of more than 500 is invalid."""
     bounds, data = bounds_and_bytes(stamps)
     digits = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] - ord("0")
     if (np.diff(bounds) != _STAMP).any() or (digits > 9).any():  # noqa: PLR2004 - below 0 they wrap around
@@ -211,7 +208,7 @@ def _decoded(text: bytes) -> list[tuple[str, Any]]:
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
-    """Return the error of the first invalid line; None if each is valid on its own."""
+    """Return the error of the first line that is invalid alone."""
     for each in found:
         lines = [line + b"\n" for line in each.data.split(b"\n")[:-1]]
         start, stop = 0, len(lines)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress

@@ -34,9 +34,8 @@ from catalogue.harvest.snapshot import (
 )
 from catalogue.harvest.snapshot_lists import store_list
 from catalogue.harvest.tails import undamaged
-from catalogue.parquet.footer import MAGIC, TRAILER
-from catalogue.parquet.key_column import examine_footer
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.footer import MAGIC, TRAILER, examine_footer
+from catalogue.parquet.page_index import Indexes
 from catalogue.progress import Progress
 from catalogue.selection import several
 from catalogue.session import Session

@@ -9,10 +9,9 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
-from catalogue.parquet.key_column import examine_footer
+from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
-from catalogue.parquet.stored_indexes import Indexes, cut_indexes
+from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail

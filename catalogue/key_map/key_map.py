@@ -1,4 +1,4 @@
-"""The layout of a key map: where files, row groups and pages lie among a crawl's keys, and which of them a plan reads.
+"""The layout of a key map: files, row groups and pages among a crawl's keys, and which a plan reads.
 
 Positions are shares of an axis, from 0 to 1, scaled by rank: each interval between two bounds is one step, and gaps
 have no width.
@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from catalogue.formatting import plural
-from catalogue.parquet.stored_indexes import ColumnIndex
+from catalogue.parquet.page_index import ColumnIndex
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from catalogue.plan.plan import ReadPlan
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
-"""Files whose row groups are shown, and row groups whose pages are shown."""
+"""Files and row groups that are shown in detail."""
 MAX_ROWS = 40
-"""Rows of a lane; bars that need more are put into the last one."""
+"""Rows of a lane; the last one has all further bars."""
 _COMPARED_BYTES = 8
 """Bytes after the shared prefix of two bounds that place a key between them."""
 
@@ -33,11 +33,11 @@ class Extent:
 
     name: str
     keys: tuple[str, str] | None
-    """The least and the greatest key, or bounds of them; None if unknown."""
+    """Bounds of the keys, if known."""
 
     @classmethod
     def of(cls, name: str, least: str | None, greatest: str | None) -> "Extent":
-        """Return an extent; old writers compared signed bytes, so that the lesser bound may come last."""
+        """Return an extent; the lesser bound may come last, in the signed order of old writers."""
         return cls(name, None if least is None or greatest is None else (min(least, greatest), max(least, greatest)))
 
 
@@ -50,9 +50,8 @@ class FileExtent:
     extent: Extent
     row_groups: int
     without_bounds: int
-    """Row groups without known bounds."""
     groups: tuple[tuple[int, Extent], ...] = ()
-    """Row groups by ordinal; only in files that are shown in detail."""
+    """By ordinal, in files that are shown in detail."""
 
 
 class State(enum.Enum):
@@ -65,16 +64,16 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The keys of a file, a row group or a page on an axis."""
+    """The place of a file, a row group or a page on an axis."""
 
     start: float
     end: float
     state: State
     label: str
     row: int = 0
-    """Bars of one row do not overlap, but in the last of ``MAX_ROWS``."""
+    """Bars of one row do not overlap, except in the last of ``MAX_ROWS``."""
     bounded: bool = True
-    """False if its bounds are unknown; then it takes the whole axis."""
+    """If its bounds are unknown, it takes the whole axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +84,19 @@ class Lane:
     bars: tuple[Bar, ...]
 
     def count(self, *states: State) -> int:
-        """Count files, row groups or pages in some states."""
         return sum(bar.state in states for bar in self.bars)
 
     @property
     def size(self) -> int:
-        """Number of files, row groups or pages."""
         return len(self.bars)
 
     @property
     def unbounded(self) -> int:
-        """Number of those without known bounds."""
         return sum(not bar.bounded for bar in self.bars)
 
     @property
     def depth(self) -> int:
-        """Number of rows: one key can be in so many of them."""
+        """Number of rows, in which one key can be."""
         return max((bar.row + 1 for bar in self.bars if bar.bounded), default=0)
 
 
@@ -110,7 +106,7 @@ class Axis:
 
     name: str
     low: str
-    """The lowest key; empty if no bounds are known."""
+    """Empty if no bounds are known."""
     high: str
     lanes: tuple[Lane, ...]
     marks: tuple[tuple[float, float], ...]
@@ -127,15 +123,13 @@ class KeySpace:
     groups: tuple[Axis, ...]
     """Row groups of the first ``MAX_FILES`` files that are read."""
     pages: tuple[Axis, ...]
-    """Pages of the first ``MAX_ROW_GROUPS`` row groups that are read and whose page index is stored."""
+    """Pages of the first ``MAX_ROW_GROUPS`` row groups that are read and have a stored page index."""
     read_files: int
     read_groups: int
     read_pages: int | None
-    """Pages of the key column; None if not known for all row groups."""
+    """Pages of the key column, if known for all row groups."""
     all_groups: int
-    """Row groups of the crawl."""
     without_bounds: int
-    """Row groups of the crawl without known bounds."""
 
     def sentences(self, *, limited: bool = False) -> list[str]:
         """Describe the map; ``limited`` says that a limit ended the read early."""
@@ -275,7 +269,7 @@ def _axis(
     *,
     outside: bool = False,
 ) -> Axis:
-    """Lay out lanes; ``outside`` marks requested keys outside of the axis too, at its ends."""
+    """Lay out lanes; ``outside`` also marks requested keys outside of the axis, at its ends."""
     known = [extent.keys for extents in lanes.values() for extent, _ in extents if extent.keys]
     scale = _Scale(known)
     low, high = (scale.keys[0], scale.keys[-1]) if known else ("", "")

@@ -19,11 +19,11 @@ WIDTH = 720
 _BAND_UNITS = 10_000
 _TITLE, _HEADING, _LINE, _GAP = 28, 24, 16, 8
 _ROW_HEIGHTS = {1: 14, 6: 9, 99: 6}
-"""Pixels of a row of bars, by the number of rows up to which they apply."""
+"""Pixels of a row of bars, by the greatest number of rows."""
 _KEY_CHARACTERS, _LINE_CHARACTERS = 20, 100
 """Characters of a key, two of which fit side by side on a telephone; and of a line of a document."""
 _DENSE = 60
-"""Bars in a lane above which they are drawn as one path, without lines between them."""
+"""Bars of a lane above which they are one path, without lines between them."""
 _MIN_WIDTH = 1 / 200
 """The narrowest bar, as a share of the width."""
 
@@ -119,7 +119,6 @@ class Picture:
         return self.document()
 
     def save(self, path: str | Path) -> None:
-        """Write an SVG document."""
         Path(path).write_text(self.document(), encoding="utf-8")
 
     def element(self) -> str:
@@ -127,7 +126,7 @@ class Picture:
         return self._svg(f'width="100%" height="{self.height}"', self.body)
 
     def document(self) -> str:
-        """Return an SVG document with a visible title, a description and its own colours for light and dark screens."""
+        """Return an SVG document with a visible title, a description and colours for light and dark screens."""
         lines = wrap(printable(" ".join(self.sentences)), _LINE_CHARACTERS)
         top = _TITLE + _LINE * len(lines) + _GAP
         height = top + self.height + _GAP
@@ -179,7 +178,6 @@ def draw_query(space: KeySpace, plan: ReadPlan, *, limited: bool = False) -> Pic
 
 
 def draw_crawl(crawl: str, axis: Axis) -> Picture:
-    """Draw the files of a crawl and their row groups along its keys; see ``crawl_axis``."""
     canvas = _Canvas()
     canvas.axis(axis, "", count=_depth)
     return canvas.picture(crawl, ["The keys in its files and row groups."])
@@ -191,7 +189,7 @@ def short_path(path: str) -> str:
 
 
 def shorten(key: str, other: str = "", *, width: int = _KEY_CHARACTERS) -> str:
-    """Shorten a key by an ellipsis, so that it differs from another one where they allow it; ``width`` at least 8."""
+    """Shorten a key by an ellipsis, so that it differs from another one if possible; ``width`` is at least 8."""
     if len(key) <= width:
         return key
     alike = shared_prefix(key, other)
@@ -250,7 +248,6 @@ class _Canvas:
         self._y += _GAP
 
     def rest(self, count: int, noun: str) -> None:
-        """Say how many are not drawn."""
         if count > 0:
             self._write("0", "start", "note", f"and {plural(count, noun)}, not drawn", _LINE)
             self._y += _GAP
@@ -335,7 +332,7 @@ def _depth(lane: Lane) -> str:
 
 
 def _label_place(start: float, end: float) -> tuple[str, str]:
-    """Return where to write a text next to a span, and which of its ends is there."""
+    """Return place and anchor of a text next to a span."""
     middle = (start + end) / 2
     if middle < 0.3:  # noqa: PLR2004 - a third at each side
         return _percent(start), "start"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -32,10 +33,18 @@ class Build:
     """Adds to a database what is new in the tables and the store."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, crawls: StoredCrawls, dataset: Dataset, *, new: bool
+        self,
+        db: duckdb.DuckDBPyConnection,
+        folder: Path,
+        store: Store,
+        crawls: StoredCrawls,
+        dataset: Dataset,
+        *,
+        new: bool,
     ) -> None:
-        """Prepare an update of the database in use; ``new``: it is empty."""
+        """Prepare an update of the database in use; ``new``: it is empty; ``folder`` is for temporary files."""
         self._db = db
+        self._folder = folder
         self._store = store
         self._crawls = crawls
         self._dataset = dataset
@@ -60,7 +69,9 @@ class Build:
                 self._load(crawl, column_chunks=chunks)
                 indexes, last_index = "", 0
             if indexes != each.stored_indexes:
-                last_index = show_pages(self._db, self._store, self._crawls, self._dataset, crawl, last_index)
+                last_index = show_pages(
+                    self._db, self._folder, self._store, self._crawls, self._dataset, crawl, last_index
+                )
             row = (crawl, each.checksum, each.stored_indexes, last_index, chunks)
             tables.append(dict(zip(("crawl", "checksum", "indexes", "last_index", "column_chunks"), row, strict=True)))
         self._replace("tables", tables)
@@ -92,7 +103,7 @@ class Build:
         path = literal(str(self._crawls.checked_path(crawl)))
         self._run("views/_load_table.sql", table=path)
         if column_chunks:
-            show_column_chunks(self._db, self._crawls, self._dataset, crawl)
+            show_column_chunks(self._db, self._folder, self._crawls, self._dataset, crawl)
 
     def _make_views(self, lists: list[str]) -> None:
         """Define the views; ``blocks`` reads the files of the stored lists of blocks."""

@@ -1,27 +1,24 @@
 """Show the column chunks of a crawl, from the footers of its files."""
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.metadata_db.queries import statement
+from catalogue.metadata_db.load_rows import load_rows
 from catalogue.parquet.model import Bounds
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.stored_crawls import StoredCrawls
 
-_FEW = 50
-"""Files whose column chunks are in memory at once."""
 
-
-def show_column_chunks(db: duckdb.DuckDBPyConnection, crawls: StoredCrawls, dataset: Dataset, crawl: str) -> None:
-    """Add the column chunks of all stored files of a crawl."""
-    files = crawls.files(crawl)
-    for start in range(0, len(files), _FEW):
-        rows = [row for file in files[start : start + _FEW] for row in _rows(file)]
-        db.execute(statement("views/_load_column_chunks.sql", dataset), {"rows": json.dumps(rows)})
+def show_column_chunks(
+    db: duckdb.DuckDBPyConnection, folder: Path, crawls: StoredCrawls, dataset: Dataset, crawl: str
+) -> None:
+    """Add the column chunks of all stored files of a crawl; ``folder`` is for a temporary file."""
+    rows = (row for file in crawls.files(crawl) for row in _rows(file))
+    load_rows(db, folder, "views/_load_column_chunks.sql", dataset, rows)
 
 
 def _rows(file: FileMetadata) -> Iterator[dict[str, Any]]:

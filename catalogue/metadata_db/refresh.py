@@ -93,7 +93,7 @@ def refresh(
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
-                Build(db, store, crawls, table, new=is_new).run(made_from, requested)
+                Build(db, folder, store, crawls, table, new=is_new).run(made_from, requested)
             _swap(building, path)
 
 

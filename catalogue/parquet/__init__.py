@@ -1,1 +1,1 @@
-"""Parquet's metadata: thrift, footers, page indexes, page headers, key ranges, and spliced files."""
+"""Parquet's metadata, decoded with bounds, and spliced files."""

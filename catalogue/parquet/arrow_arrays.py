@@ -1,7 +1,7 @@
 """Convert between Arrow and Python values without importing pandas.
 
-``pyarrow.array``, ``pyarrow.scalar``, ``to_numpy``, and ``to_pylist`` of times with a zone import it, which takes
-longer than a query.
+``pyarrow.array``, ``scalar``, ``to_numpy``, and ``to_pylist`` of times with a zone import it, which takes longer than a
+query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,23 +26,17 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def texts(values: Sequence[str | None]) -> pa.StringArray:
-    """Return texts, of which some may be missing, as an array."""
-    _, ends, data = binaries([value.encode() if value else b"" for value in values]).buffers()
-    valid = None
-    if None in values:
-        valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), len(values), [valid, ends, data])
+    return array_of(pa.string(), values)
 
 
 def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return texts, binaries, integers or booleans, of which some may be None, as an array."""
-    if kind == pa.string():
-        return texts(values)
+    """Convert texts, binaries, integers or booleans, each possibly None."""
     valid = None
     if None in values:
         valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    if kind == pa.binary():
-        _, ends, data = binaries([value or b"" for value in values]).buffers()
+    if kind in {pa.string(), pa.binary()}:
+        encoded = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        _, ends, data = binaries(encoded).buffers()
         return pa.Array.from_buffers(kind, len(values), [valid, ends, data])
     known = [0 if value is None else value for value in values]
     if kind == pa.bool_():
@@ -53,7 +47,6 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:
-    """Return keys, which are valid UTF-8 and not null, as texts."""
     _, ends, data = keys.buffers()
     return pa.StringArray.from_buffers(len(keys), ends, data, offset=keys.offset)
 
@@ -67,20 +60,19 @@ def integer(value: int, kind: pa.DataType) -> pa.Scalar:
 
 
 def integers(values: pa.Array) -> np.ndarray:
-    """Return integers without nulls as a NumPy array."""
+    """Return integers without nulls."""
     kind = np.dtype(f"i{values.type.bit_width // 8}")
     return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
 
 
 def bounds_and_bytes(keys: pa.BinaryArray) -> tuple[np.ndarray, memoryview]:
-    """Return where each key starts and the last one ends, and the bytes in which they do."""
+    """Return the start of each key and the end of the last one, and the data."""
     _, offsets, data = keys.buffers()
     bounds = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
     return bounds, memoryview(data or b"")
 
 
 def moment(milliseconds: int) -> pa.Scalar:
-    """Return a timestamp from milliseconds since 1970 UTC."""
     return pa.Array.from_buffers(pa.timestamp("ms", "UTC"), 1, [None, pa.py_buffer(pack("<q", milliseconds))])[0]
 
 
@@ -102,19 +94,18 @@ def flags(values: np.ndarray) -> pa.BooleanArray:
 
 
 def booleans(values: pa.BooleanArray) -> np.ndarray:
-    """Return values without nulls as a NumPy array."""
+    """Return values without nulls."""
     bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
     return bits[values.offset : values.offset + len(values)].astype(bool)
 
 
 def numbers(values: pa.ChunkedArray) -> np.ndarray:
-    """Return 8-byte integers, without nulls, as a NumPy array."""
-    pieces = [np.frombuffer(p.buffers()[1], np.int64)[p.offset : p.offset + len(p)] for p in values.chunks if len(p)]
-    return np.concatenate([np.arange(0), *pieces])
+    """Return 8-byte integers without nulls."""
+    return np.concatenate([np.arange(0), *(integers(piece) for piece in values.chunks if len(piece))])
 
 
 def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return times with a zone as times in UTC without one."""
+    """Replace times with a zone by times in UTC without one."""
     columns = [
         column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
         for column in batch.columns
@@ -123,11 +114,11 @@ def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:
-    """Return the least and the greatest of keys, some of which may be null; None if all are."""
+    """Return the least and the greatest key; None if all are null."""
     if len(keys) < _FEW:
         known = [key for key in keys.to_pylist() if key is not None]
         return (min(known), max(known)) if known else None
-    if len(keys) > _MANY and _ascends(keys[:_FEW]) and _ascends(keys):  # as nearly all do; a sixth of the time
+    if len(keys) > _MANY and _ascends(keys[:_FEW]) and _ascends(keys):  # a sixth of the time
         return keys[0].as_py(), keys[-1].as_py()
     least, greatest = pc.min_max(keys).values()
     return (least.as_py(), greatest.as_py()) if least.is_valid else None
@@ -141,7 +132,7 @@ def _ascends(keys: pa.BinaryArray) -> bool:
 
 
 def ascending(keys: pa.BinaryArray) -> tuple[pa.BinaryArray, np.ndarray | None]:
-    """Return keys, some of which may be null, in ascending order without nulls, and their places; None for the same."""
+    """Return keys in ascending order, without nulls, and their places; None for the same order."""
     if _ascends(keys[:_FEW]) and _ascends(keys):
         return keys, None
     order = pc.sort_indices(keys)[: len(keys) - keys.null_count]
@@ -149,10 +140,9 @@ def ascending(keys: pa.BinaryArray) -> tuple[pa.BinaryArray, np.ndarray | None]:
 
 
 def sorted_pieces(keys: pa.BinaryArray, rows: int) -> Iterator[tuple[pa.Int64Array, pa.BinaryArray]]:
-    """Yield the places of keys in ascending order, of equal ones the first one first, and the keys at these places.
+    """Yield the places of keys in ascending order, and the keys there, about ``rows`` at a time; the order is stable.
 
-    They come about ``rows`` at a time. They are sorted by their first eight bytes before they are compared whole,
-    because keys that are close together in memory are compared, and copied, in half the time.
+    Sorting by the first eight bytes first halves the time: compared and copied keys are then close together in memory.
     """
     first = _first_bytes(keys)
     nearly = np.argsort(first, kind="stable")
@@ -160,7 +150,7 @@ def sorted_pieces(keys: pa.BinaryArray, rows: int) -> Iterator[tuple[pa.Int64Arr
     stops = np.append(np.flatnonzero(inorder[1:] != inorder[:-1]) + 1, len(inorder))
     start = 0
     while start < len(keys):
-        last = np.searchsorted(stops, start + rows, side="right") - 1  # within the number of rows, if there is one
+        last = np.searchsorted(stops, start + rows, side="right") - 1
         stop = int(stops[max(last, np.searchsorted(stops, start, side="right"))])
         some = nearly[start:stop]
         together = keys.take(positions(some))
@@ -191,7 +181,7 @@ def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
 
 
 def _words(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the eight bytes from each of some places on as numbers in the same order."""
+    """Return the eight bytes from each start as numbers in the same order."""
     anywhere: np.ndarray = np.ndarray(max(0, len(data) - _WORD + 1), ">u8", data, strides=(1,))
     found: np.ndarray = anywhere[starts]
     return found

@@ -1,8 +1,7 @@
 """Decode the ``ColumnChunk`` structs of a footer, and check each against its column and the file.
 
-Decoding has two steps. The first reads and checks all fields, and keeps where the chunk is in the footer. The second
-reads and interprets those of one chunk when they are used: few are, and bounds need the end of the footer, which states
-how they were compared.
+Decoding a footer checks all fields. A chunk is interpreted when it is used: few are, and its bounds depend on the end
+of the footer.
 """
 
 import re
@@ -27,11 +26,9 @@ _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9]
 """Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
 
 _FIRST_BYTE: Final = 4
-"""Offset of the first page at least: after the magic."""
 _MISSING: Final = -(1 << 40)
-"""Stands for a number that was not written."""
+"""A number that was not written."""
 _NUMBERS: Final = 14
-"""Fields of either struct are below it."""
 
 # Fields of ColumnChunk
 _FILE_PATH: Final = 1
@@ -65,7 +62,7 @@ _MAX_VALUE: Final = 5
 _MIN_VALUE: Final = 6
 _IS_EXACT: Final = (7, 8)
 
-# PageEncodingStats in seven bytes: the headers of three numbers, each followed by the number, and the struct's end
+# PageEncodingStats in seven bytes: three headers, each followed by its number, and the end of the struct
 _HEADER: Final = 1 << 4 | I32
 _SHORT_STATS: Final = 7
 _SHORT_STATS_HEADERS: Final = bytes([_HEADER, _HEADER, _HEADER, 0])
@@ -83,15 +80,14 @@ class ChunkFields:
         self.numbers = _NO_NUMBERS.copy()
         """Numbers of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
         self.encodings = 0
-        """Offset of the list in the footer; 0 without."""
+        """Offset of the list in the footer; 0 if missing."""
         self.path = b""
         self.elsewhere = False
-        """Whether it claims to be in another file."""
+        """The chunk claims to be in another file."""
         self.encrypted = False
         self.statistics = 0
-        """Offset of the struct in the footer; 0 without."""
+        """Offset of the struct in the footer; 0 if missing."""
         self.dictionary_coded: int | None = None
-        """See ``ColumnChunk``."""
 
     @property
     def codec(self) -> int:
@@ -99,23 +95,16 @@ class ChunkFields:
 
     @property
     def start(self) -> int:
-        """Return the offset of the first page in the file."""
-        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
+        # parquet-mr before 1.13 omits the offset of the dictionary, to which data_page_offset then points.
         data_page, dictionary_page = self.numbers[_DATA_PAGE], self.numbers[_DICTIONARY_PAGE]
         return dictionary_page if 0 < dictionary_page < data_page else data_page
 
     @property
     def size(self) -> int:
-        """Return the bytes of all pages, compressed."""
         return self.numbers[_COMPRESSED_SIZE]
 
     def check(self, column: Column, num_rows: int, data_end: int) -> int:
-        """Check it against its column and row group, and the end of the file's data; return ``start``.
-
-        Raises:
-            BadFooter: if it contradicts them.
-            Encrypted: if the column is encrypted.
-        """
+        """Check a chunk against its column, its row group and the end of the file's data; return ``start``."""
         name, numbers = column.name, self.numbers
         if self.encrypted:
             message = f"column {name} is encrypted"
@@ -140,11 +129,6 @@ class ChunkFields:
 
 
 def read_chunk(reader: Reader) -> ChunkFields:
-    """Decode the fields of a ``ColumnChunk``.
-
-    Raises:
-        ThriftError: if it is invalid.
-    """
     fields = ChunkFields()
     field = 0
     while reader.next_other_field(field, fields.numbers, _NUMBERS):
@@ -178,17 +162,13 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
 
 
 def _read_encoding_stats(reader: Reader) -> int:
-    """Return the number of data pages with dictionary indices.
-
-    Writers that give up a dictionary never return to it.
-    """
     kind, count = reader.list_header()
     if count and kind != STRUCT:
         message = f"a list at byte {reader.position} has elements of type {kind} instead of structs"
         raise ThriftError(message)
     coded = 0
     for _ in range(count):
-        # Nearly always three numbers of a byte each, which take a third of the time without a call.
+        # Nearly always three numbers of a byte each; a third of the time without calls.
         start = reader.position
         short = reader.data[start : start + _SHORT_STATS]
         if short[::2] == _SHORT_STATS_HEADERS and short.isascii():
@@ -210,57 +190,84 @@ def _read_encoding_stats(reader: Reader) -> int:
 
 
 class ChunkContext:
-    """What is the same for all column chunks of a footer."""
+    """The values that all column chunks of a footer share."""
 
-    def __init__(
-        self, data: bytes, data_end: int, columns: Mapping[str, Column], created_by: bytes, *, ordered: bool
-    ) -> None:
-        self._data = data
-        self._columns = columns
-        self._data_end = data_end
-        self._trusted = _TRUSTWORTHY_DEPRECATED.match(created_by) is not None
-        self._ordered = ordered
+    def __init__(self, data: bytes, data_end: int) -> None:
+        self.data = data
+        self.data_end = data_end
+        """The end of the column chunks in the file."""
+        self.columns: Mapping[str, Column] = {}
+        self.created_by = b""
+        self.ordered = False
+        """See ``Footer``."""
 
     def chunk(self, name: str, offset: int) -> ColumnChunk:
-        """Interpret a column's chunk, whose fields were checked, at an offset in the footer."""
-        column, fields = self._columns[name], read_chunk(Reader(self._data, offset))
-        statistics = _Statistics(Reader(self._data, fields.statistics)) if fields.statistics else None
+        """Interpret a checked chunk at an offset in the footer."""
+        column, fields = self.columns[name], read_chunk(Reader(self.data, offset))
         numbers, start = fields.numbers, fields.start
+        bounds, null_count = None, None
+        if fields.statistics:
+            statistics = _Statistics(Reader(self.data, fields.statistics))
+            bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
         return ColumnChunk(
             column=column,
             range=ByteRange(start, start + fields.size),
             codec=fields.codec,
-            encodings=tuple(Reader(self._data, fields.encodings).integers()) if fields.encodings else (),
+            encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
             total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],
             data_page_offset=numbers[_DATA_PAGE],
             dictionary_page_offset=start if start != numbers[_DATA_PAGE] else None,
             dictionary_coded=fields.dictionary_coded,
-            null_count=statistics.null_count(numbers[_NUM_VALUES]) if statistics else None,
-            bounds=self._bounds(column, statistics) if statistics else None,
-            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH]),
+            null_count=null_count,
+            bounds=bounds,
+            # Without a known order, bounds of pages mean nothing, too.
+            column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH])
+            if self.ordered
+            else None,
             offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
-        """Return where a page index is; an invalid one counts as missing, since it is only a shortcut."""
-        if offset < _FIRST_BYTE or not 0 < length <= self._data_end - offset:
+        """Return the range of a page index; an invalid one counts as missing."""
+        if offset < _FIRST_BYTE or not 0 < length <= self.data_end - offset:
             return None
         return ByteRange(offset, offset + length)
 
-    def _bounds(self, column: Column, statistics: "_Statistics") -> Bounds | None:
-        texts, order = statistics.texts, Order.UNSIGNED
+    def _conclusions(
+        self, column: Column, statistics: "_Statistics", num_values: int
+    ) -> tuple[Bounds | None, int | None]:
+        """Return the bounds and the number of nulls; None for both if the statistics contradict each other."""
+        texts, null_count = statistics.texts, statistics.null_count
+        has_bounds = any(text is not None for text in texts)
+        if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
+            return None, None
+        order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
-        if low is None or high is None or not self._ordered:
+        if low is None or high is None or not self.ordered:
             low, high = texts[_DEPRECATED_MIN], texts[_DEPRECATED_MAX]
             if column.physical_type == "BYTE_ARRAY":
                 order = Order.SIGNED
-                if not self._trusted:
-                    return None
+                if not _TRUSTWORTHY_DEPRECATED.match(self.created_by):
+                    return None, null_count
         if low is None or high is None:
-            return None
+            return None, null_count
         bounds = Bounds(low, high, order, cut=statistics.cut)
-        return bounds if _plausible(column.physical_type, bounds) else None
+        if not _comparable(column.physical_type, bounds):
+            return None, null_count
+        return (bounds, null_count) if _ascend(column.physical_type, bounds) else (None, None)
+
+
+def agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
+    """Return whether the statistics of a column chunk or page can be true together.
+
+    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
+    """
+    if null_count is None:
+        return True
+    if not 0 <= null_count <= num_values or (null_count and not optional):
+        return False
+    return not (has_bounds and null_count == num_values)
 
 
 class _Statistics:
@@ -270,7 +277,6 @@ class _Statistics:
         self._numbers = [_MISSING] * (_NULL_COUNT + 1)
         self.texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
         self.cut = False
-        """See ``Bounds``."""
         field = 0
         while reader.next_other_field(field, self._numbers):
             field, kind = reader.number, reader.kind
@@ -280,16 +286,16 @@ class _Statistics:
                 self.cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
                 reader.skip(kind)
 
-    def null_count(self, num_values: int) -> int | None:
+    @property
+    def null_count(self) -> int | None:
         count = self._numbers[_NULL_COUNT]
-        return count if 0 <= count <= num_values else None
+        return None if count == _MISSING else count
 
 
 class LazyChunks(Mapping[str, ColumnChunk]):
     """The column chunks of a row group, each made at first use."""
 
     def __init__(self, places: Mapping[str, int], make: Callable[[str, int], ColumnChunk]) -> None:
-        """Prepare chunks; ``make`` makes one by the name of its column and its place, such as an offset."""
         self._places = places
         self._make = make
         self._chunks: dict[str, ColumnChunk] = {}
@@ -309,17 +315,21 @@ class LazyChunks(Mapping[str, ColumnChunk]):
         return name in self._places
 
 
-def _plausible(physical_type: str, bounds: Bounds) -> bool:
-    """Return whether bounds are valid; invalid ones count as missing."""
+def _comparable(physical_type: str, bounds: Bounds) -> bool:
+    """Return whether the order of such bounds is known here."""
     if physical_type == "BYTE_ARRAY":
         try:
             bounds.min.decode()
             bounds.max.decode()
         except UnicodeDecodeError:
             return False
-        # In signed order only ASCII compares as everything else here does, and keys are ASCII in practice.
-        if bounds.order is Order.SIGNED and not (bounds.min.isascii() and bounds.max.isascii()):
-            return False
+        # Only ASCII has the same order signed and unsigned; keys are ASCII in practice.
+        return bounds.order is Order.UNSIGNED or (bounds.min.isascii() and bounds.max.isascii())
+    return number(physical_type, bounds.min) is not None and number(physical_type, bounds.max) is not None
+
+
+def _ascend(physical_type: str, bounds: Bounds) -> bool:
+    if physical_type == "BYTE_ARRAY":
         return bounds.min <= bounds.max
     low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
     return low is not None and high is not None and low <= high

@@ -1,8 +1,8 @@
 """Column types as words, for columns that are not in a dataset's schema.
 
 ``int64``, ``uint64``, ``double``, ``bool``, ``string``, ``binary``, ``date``, ``decimal(precision,scale)``,
-``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` for a type without values, and ``nested``. Narrow numbers are
-widened, since files of one dataset differ (apache/parquet-format, LogicalTypes.md).
+``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` and ``nested``. Narrow numbers are widened, since files of one
+dataset differ (apache/parquet-format, LogicalTypes.md).
 """
 
 import re
@@ -32,7 +32,6 @@ _MOST_DIGITS = 38
 
 @lru_cache(1024)  # the files of a crawl have the same columns
 def kind_of(column: Column) -> str:
-    """Return the type of a column."""
     if not column.flat:
         return NESTED
     element: Struct = Reader(column.element).struct()
@@ -76,12 +75,11 @@ def _of_integers(column: Column, logical: Struct) -> str:
 
 
 def _struct(value: object) -> Struct:
-    """Return a value if it is a struct; footers may be damaged."""
     return value if isinstance(value, dict) else {}
 
 
 def wider(one: str, other: str) -> str:
-    """Return a type for the values of both; text if there is no other."""
+    """Return a type for the values of both, text if necessary."""
     if one == other:
         return one
     both = {one, other}
@@ -110,7 +108,7 @@ def wider(one: str, other: str) -> str:
 
 
 def arrow_type(kind: str) -> "pa.DataType":
-    """Return the Arrow type of a word; text if it is unknown."""
+    """Return the Arrow type of a word, text if unknown."""
     import pyarrow as pa
 
     plain = {

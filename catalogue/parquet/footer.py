@@ -1,28 +1,29 @@
 """Decode a Parquet footer, checked against itself and the size of the file.
 
 A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, little-endian, and ``PAR1``
-(apache/parquet-format, README and parquet.thrift). Fields have the format's names. Decoding is bounded in depth,
-containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
+(apache/parquet-format, README and parquet.thrift). pyarrow can abort on malicious footers, so it never gets one.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
+from catalogue.parquet.column_types import kind_of
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name
 from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
-"""Bytes after the footer: its length and the magic."""
+"""Bytes of the length and the magic after the footer."""
 MAX_FOOTER = 4 << 20
-"""Bytes; Common Crawl's footers have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
+"""Common Crawl's footers have 10 to 100 kB; 15 MB can claim gigabytes of memory."""
 
 MAX_ROWS = 1 << 25
-"""Rows of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
+"""Writers use about a million; row numbers take 15 bytes each."""
 
 # Fields of FileMetaData
 _SCHEMA: Final = 2
@@ -32,13 +33,16 @@ _CREATED_BY: Final = 6
 _COLUMN_ORDERS: Final = 7
 _ENCRYPTION_ALGORITHM: Final = 8
 
+# Field of ColumnOrder
+_TYPE_DEFINED_ORDER: Final = 1
+
 # Fields of RowGroup, besides _NUM_ROWS
 _COLUMNS: Final = 1
 _TOTAL_BYTE_SIZE: Final = 2
 
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
-"""Bytes; each column repeats the names of its groups, so a few megabytes could claim gigabytes."""
+"""Columns repeat the names of their groups, so a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
 
@@ -66,23 +70,18 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
 
 
 def with_trailer(footer: bytes) -> bytes:
-    """Return a footer with its length and the magic."""
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
 def decode_footer(data: bytes, file_size: int) -> Footer:
-    """Decode and check a footer; statistics of column chunks are interpreted when they are used.
-
-    Args:
-        data: the footer without length and magic.
-        file_size: bytes of the file; every column chunk must be inside.
+    """Decode and check a footer, without length and magic; all column chunks must be inside the file.
 
     Raises:
         BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
     try:
-        return _FooterDecoder(data, file_size).footer()
+        return _FooterDecoder(ChunkContext(data, file_size - TRAILER - len(data))).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
@@ -93,14 +92,14 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
 def decode_chunks(
     data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
 ) -> LazyChunks:
-    """Decode the column chunks of one row group of a footer that was decoded and checked before.
+    """Decode the column chunks of one row group of a footer that was checked before.
 
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file.
-        offset: the offset of the row group's struct in the footer.
+        offset: see ``RowGroup``.
         columns: see ``Footer``.
-        created_by: see ``Footer``.
+        created_by: the writer of the file.
         ordered: see ``Footer``.
 
     Raises:
@@ -116,8 +115,8 @@ def decode_chunks(
                 for _ in range(reader.list_header()[1]):
                     offsets.append(reader.position)
                     read_chunk(reader)
-                data_end = file_size - TRAILER - len(data)
-                context = ChunkContext(data, data_end, columns, created_by.encode(), ordered=ordered)
+                context = ChunkContext(data, file_size - TRAILER - len(data))
+                context.columns, context.created_by, context.ordered = columns, created_by.encode(), ordered
                 return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
             reader.skip(reader.kind, 2)
     except (ThriftError, ValueError, IndexError) as error:
@@ -127,120 +126,83 @@ def decode_chunks(
     raise BadFooter(message)
 
 
-class _RowGroup:
-    """A row group whose chunks lack what only the end of the footer tells."""
-
-    __slots__ = ("chunks", "compressed", "num_rows", "offset", "ordinal", "start", "uncompressed")
-
-    def __init__(self, ordinal: int, offset: int) -> None:
-        self.ordinal = ordinal
-        self.offset = offset
-        self.num_rows = -1
-        self.uncompressed = 0
-        self.compressed = 0
-        self.start = 0
-        self.chunks: dict[str, int] = {}
-        """Offsets in the footer, by name of the column."""
-
-
 class _FooterDecoder:
-    """The state for decoding one footer."""
-
-    def __init__(self, data: bytes, file_size: int) -> None:
-        self.data = data
-        self.data_end = file_size - TRAILER - len(data)
-        self.columns: Mapping[str, Column] = {}
-        self.top: Struct = {}
-        """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
+    def __init__(self, context: ChunkContext) -> None:
+        self.context = context
         self.extents: list[tuple[int, int]] = []
         """Start and end of each column chunk."""
         self.codecs: dict[int, None] = {}
         """Codecs of column chunks, in the order of their first use."""
 
     def footer(self) -> Footer:
-        reader = self._reader()
-        groups: list[_RowGroup] = []
+        data, context = self.context.data, self.context
+        if context.data_end < len(MAGIC):
+            message = f"a footer of {len(data):,} bytes does not fit into the file"
+            raise BadFooter(message)
+        reader = Reader(data)
+        top: Struct = {}
+        groups: list[RowGroup] | None = None
         row_groups = field = 0
-        decoded = False
         while reader.next_field(field):
             field = reader.number
             if field == _ROW_GROUPS and reader.kind == LIST:
                 row_groups = reader.position
-                if self.columns and _NUM_ROWS in self.top:
+                if context.columns:
                     groups = self._row_groups(reader)
-                    decoded = True
                 else:
                     reader.skip(LIST, 1)
-            else:
-                self._read_field(reader)
+            elif field == _SCHEMA and reader.kind == LIST:
+                start = reader.position
+                reader.skip(LIST, 1)
+                context.columns = _schema(data[start : reader.position])
+            elif field in (_NUM_ROWS, _CREATED_BY, _COLUMN_ORDERS):
+                top[field] = reader.field(reader.kind, 1)
+            else:  # its presence is enough to know
+                top[field] = None
+                reader.skip(reader.kind, 1)
         if not row_groups:
             message = "the footer has no list of row groups"
             raise BadFooter(message)
-        if not decoded:  # they come before what is needed to decode them
-            groups = self._row_groups(Reader(self.data, row_groups))
-        return self._footer(groups)
+        if groups is None:  # they precede the schema
+            groups = self._row_groups(Reader(data, row_groups))
+        return self._footer(top, groups)
 
-    def _read_field(self, reader: Reader) -> None:
-        """Decode a field of ``FileMetaData`` other than the row groups."""
-        if reader.number == _SCHEMA and reader.kind == LIST:
-            start = reader.position
-            reader.skip(LIST, 1)
-            self.columns = _schema(self.data[start : reader.position])
-        elif reader.number in (_NUM_ROWS, _CREATED_BY):
-            self.top[reader.number] = reader.field(reader.kind, 1)
-        else:
-            self.top[reader.number] = None
-            reader.skip(reader.kind, 1)
-
-    def _reader(self) -> Reader:
-        if self.data_end < len(MAGIC):
-            message = f"a footer of {len(self.data):,} bytes does not fit into the file"
-            raise BadFooter(message)
-        return Reader(self.data)
-
-    def _footer(self, groups: list[_RowGroup]) -> Footer:
-        if _ENCRYPTION_ALGORITHM in self.top:
+    def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
+        if _ENCRYPTION_ALGORITHM in top:
             message = "columns are encrypted"
             raise Encrypted(message)
-        num_rows = typed(self.top[_NUM_ROWS], int)
+        num_rows = typed(top[_NUM_ROWS], int)
         if num_rows != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
             raise BadFooter(message)
-        self._check_extents()
-        created_by = typed(self.top.get(_CREATED_BY, b""), bytes)
-        # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        ordered = _COLUMN_ORDERS in self.top
-        context = ChunkContext(self.data, self.data_end, self.columns, created_by, ordered=ordered)
+        last = 0
+        for start, end in sorted(self.extents):
+            if start < last:
+                message = f"two column chunks overlap at byte {start}"
+                raise BadFooter(message)
+            last = end
+        context = self.context
+        context.created_by = typed(top.get(_CREATED_BY, b""), bytes)
+        context.ordered = _are_ordered(top.get(_COLUMN_ORDERS), context.columns)
         return Footer(
             num_rows,
-            created_by.decode("utf-8", "replace"),
-            self.columns,
-            tuple(
-                RowGroup(
-                    ordinal=group.ordinal,
-                    num_rows=group.num_rows,
-                    total_byte_size=group.uncompressed,
-                    total_compressed_size=group.compressed,
-                    start=group.start,
-                    offset=group.offset,
-                    chunks=LazyChunks(group.chunks, context.chunk),
-                )
-                for group in groups
-                if group.num_rows
-            ),
+            context.created_by.decode("utf-8", "replace"),
+            context.columns,
+            tuple(group for group in groups if group.num_rows),
             codecs=tuple(codec_name(codec) for codec in self.codecs),
-            ordered=ordered,
+            ordered=context.ordered,
         )
 
-    def _row_groups(self, reader: Reader) -> list[_RowGroup]:
+    def _row_groups(self, reader: Reader) -> list[RowGroup]:
         kind, count = reader.list_header()
         if kind != STRUCT:
             message = "the list of row groups is invalid"
             raise BadFooter(message)
         return [self._row_group(reader, ordinal) for ordinal in range(count)]
 
-    def _row_group(self, reader: Reader, ordinal: int) -> _RowGroup:
-        group = _RowGroup(ordinal, reader.position)
+    def _row_group(self, reader: Reader, ordinal: int) -> RowGroup:
+        offset = reader.position
+        num_rows, uncompressed = -1, 0
         chunks: list[ChunkFields] = []
         offsets: list[int] = []
         field = 0
@@ -256,35 +218,46 @@ class _FooterDecoder:
                     offsets.append(reader.position)
                     chunks.append(read_chunk(reader))
             elif field == _TOTAL_BYTE_SIZE:
-                group.uncompressed = reader.integer()
+                uncompressed = reader.integer()
             elif field == _NUM_ROWS:
-                group.num_rows = reader.integer()
+                num_rows = reader.integer()
             else:
                 reader.skip(reader.kind, 2)
-        if group.num_rows:  # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them
-            self._check_row_group(group, chunks)
-            group.chunks = dict(zip(self.columns, offsets, strict=True))
-        return group
+        # pyarrow writes chunks without a place for empty row groups.
+        start, compressed = self._check_chunks(chunks, ordinal, num_rows) if num_rows else (0, 0)
+        places = dict(zip(self.context.columns, offsets, strict=True)) if num_rows else {}
+        lazy = LazyChunks(places, self.context.chunk)
+        return RowGroup(ordinal, num_rows, uncompressed, compressed, start, lazy, offset)
 
-    def _check_row_group(self, group: _RowGroup, chunks: list[ChunkFields]) -> None:
-        if not 0 < group.num_rows <= MAX_ROWS or len(chunks) != len(self.columns):
-            rows = f"{group.num_rows:,} rows and {len(chunks)} of {len(self.columns)} columns"
-            message = f"row group {group.ordinal} has {rows}"
+    def _check_chunks(self, chunks: list[ChunkFields], ordinal: int, num_rows: int) -> tuple[int, int]:
+        """Return the start of a row group and its compressed bytes."""
+        columns, data_end = self.context.columns, self.context.data_end
+        if not 0 < num_rows <= MAX_ROWS or len(chunks) != len(columns):
+            message = f"row group {ordinal} has {num_rows:,} rows and {len(chunks)} of {len(columns)} columns"
             raise BadFooter(message)
-        for column, chunk in zip(self.columns.values(), chunks, strict=True):
-            start, length = chunk.check(column, group.num_rows, self.data_end), chunk.size
+        first = compressed = 0
+        for column, chunk in zip(columns.values(), chunks, strict=True):
+            start, length = chunk.check(column, num_rows, data_end), chunk.size
             self.extents.append((start, start + length))
             self.codecs[chunk.codec] = None
-            group.start = start if not group.start or start < group.start else group.start
-            group.compressed += length
+            first = start if not first or start < first else first
+            compressed += length
+        return first, compressed
 
-    def _check_extents(self) -> None:
-        last = 0
-        for start, end in sorted(self.extents):
-            if start < last:
-                message = f"two column chunks overlap at byte {start}"
-                raise BadFooter(message)
-            last = end
+
+def _are_ordered(orders: object, columns: Mapping[str, Column]) -> bool:
+    """Return whether column_orders gives each column the order of its type; others leave undefined what bounds mean.
+
+    Floating-point columns may have another order: their bounds are not used.
+    """
+    return (
+        isinstance(orders, list)
+        and len(orders) == len(columns)
+        and all(
+            isinstance(order, dict) and (_TYPE_DEFINED_ORDER in order or column.physical_type in {"FLOAT", "DOUBLE"})
+            for order, column in zip(orders, columns.values(), strict=True)
+        )
+    )
 
 
 @lru_cache(maxsize=4)  # files of a crawl have the same one
@@ -327,10 +300,12 @@ def _leaves(
         timestamp = element.get(10, {}).get(8, {})
         if element.get(5):
             yield from _leaves(walk, element[5], name, flat=False)
+        elif element[1] < 0:  # an index from the end
+            raise IndexError(element[1])
         else:
             yield Column(
                 name=".".join(name),
-                physical_type=_physical_type(element[1]),
+                physical_type=PHYSICAL_TYPES[element[1]],
                 optional=repetition == 1,
                 flat=flat and repetition != _REPEATED,
                 element=raw,
@@ -341,11 +316,40 @@ def _leaves(
 
 
 def _known(value: object) -> int | None:
-    """Return a number if it is one; like pyarrow, treat anything else as missing."""
+    """Treat anything but a number as missing, like pyarrow."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _physical_type(number: int) -> str:
-    if number < 0:  # which would count from the end
-        raise IndexError(number)
-    return PHYSICAL_TYPES[number]
+SIGNED = "footer (signed)"
+"""Origin of bounds in the order of signed bytes."""
+
+
+def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer:
+    """Decode a footer from outside, and check its key column.
+
+    Raises:
+        BadFooter: if it is invalid, or the key column is not text.
+        Encrypted: if it or a column is encrypted.
+    """
+    footer = decode_footer(data, file_size)
+    # Not all files of Common Crawl declare that keys are text.
+    texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
+    if (column := footer.columns.get(key)) and kind_of(column) not in texts:
+        message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
+        raise BadFooter(message)
+    return footer
+
+
+def key_bounds(group: RowGroup, key: str = KEY_COLUMN) -> tuple[str | None, str | None, str]:
+    """Return the least and greatest key of a row group by its footer, and ``footer``, ``SIGNED`` or ``missing``."""
+    chunk = group.chunks.get(key)
+    bounds = chunk.bounds if chunk else None
+    if bounds is None:
+        return None, None, "missing"
+    return bounds.min.decode(), bounds.max.decode(), SIGNED if bounds.order is Order.SIGNED else "footer"
+
+
+def has_page_index(footer: Footer, key: str = KEY_COLUMN) -> bool:
+    """Return whether the key column has a page index in each row group."""
+    keys = [group.chunks.get(key) for group in footer.row_groups]
+    return bool(keys) and all(each and each.column_index and each.offset_index for each in keys)

@@ -1,4 +1,4 @@
-"""Make the footer of a file that consists of the row groups of other files, whose pages are copied unchanged."""
+"""Make the footer of a file that consists of row groups of other files, whose pages are copied unchanged."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
@@ -8,17 +8,17 @@ from catalogue.parquet.thrift import LIST, STRUCT, Reader, ThriftError
 from catalogue.parquet.thrift_encode import encode_integer, encode_list
 
 _Changes: TypeAlias = Mapping[int, "_Changes | None"]
-"""Fields that change, by number: those of structs within, or None for an offset in the file."""
+"""Fields that change: those of a struct, or None for an offset in the file."""
 _UNCHANGED: Final[_Changes] = {}
 # FileMetaData
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
 _META_DATA: Final[_Changes] = dict.fromkeys((9, 10, 11, 14))
-"""The offsets of data pages, index pages, dictionary page and Bloom filter."""
+"""Offsets of data pages, index pages, dictionary page and Bloom filter."""
 _COLUMN_CHUNK: Final[_Changes] = {2: None, 3: _META_DATA, 4: None, 6: None}
-"""The offsets of the chunk, its offset index and its column index."""
+"""Offsets of the chunk, its offset index and its column index."""
 _LEFT_OUT: Final[_Changes] = {}
 _ROW_GROUP: Final[_Changes] = {1: _COLUMN_CHUNK, 5: None, 7: _LEFT_OUT}
-"""The column chunks, the offset of the first page, and the number of the row group, which only encryption needs."""
+"""Column chunks, offset of the first page, and the number of the row group, which only encryption needs."""
 
 
 def merge_footers(footers: Sequence[bytes], shifts: Sequence[int]) -> bytes:
@@ -26,7 +26,7 @@ def merge_footers(footers: Sequence[bytes], shifts: Sequence[int]) -> bytes:
 
     Args:
         footers: footers of the same schema; without length and magic.
-        shifts: number of bytes by which each file's pages are further from the start.
+        shifts: bytes by which each file's pages move.
 
     Raises:
         BadFooter: if a footer is invalid, or the schemas differ.
@@ -91,6 +91,5 @@ class _Footer:
         return bytes(out) + self._data[start : reader.position]
 
     def with_row_groups(self, row_groups: Sequence[bytes], num_rows: int) -> bytes:
-        """Return the footer with other row groups."""
         changed = {_NUM_ROWS: encode_integer(num_rows), _ROW_GROUPS: encode_list(STRUCT, row_groups)}
         return b"".join([header + changed.get(number, value) for number, header, value in self._fields]) + b"\0"

@@ -21,24 +21,24 @@ _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
 
 
 class Order(enum.Enum):
-    """How bounds were compared."""
+    """The order in which bounds were compared."""
 
     UNSIGNED = "unsigned"
-    """Bytes as 0 to 255: ``min_value`` and ``max_value``."""
+    """Bytes are 0 to 255: ``min_value`` and ``max_value``."""
     SIGNED = "signed"
-    """Bytes as -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
+    """Bytes are -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Bounds:
-    """All values are between ``min`` and ``max``, which need not occur. It is not changed; see ``ByteRange``."""
+    """Outer bounds of values, which need not occur; immutable, see ``ByteRange``."""
 
     min: bytes
     """Plain-encoded: little-endian for numbers."""
     max: bytes
     order: Order = Order.UNSIGNED
     cut: bool = False
-    """Whether the writer stated that it shortened them."""
+    """The writer stated that it shortened them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Column:
     physical_type: str
     optional: bool
     flat: bool
-    """Whether each row has at most one value."""
+    """Each row has at most one value."""
     element: bytes
     """Its encoded ``SchemaElement``."""
     converted_type: int | None
@@ -58,11 +58,11 @@ class Column:
     timestamp_unit: int | None
     """Unit of a logical timestamp: 1 is MILLIS."""
     utc: bool
-    """Whether it is declared an instant."""
+    """It is declared an instant."""
 
     @property
     def plain_integer(self) -> bool:
-        """Return whether it contains signed integers and not, for example, decimals."""
+        """Return whether the values are signed integers and not, for example, decimals."""
         logical = Reader(self.element).struct().get(10)
         integer = logical.get(10) if isinstance(logical, dict) else None
         signed = not logical or (isinstance(integer, dict) and bool(integer.get(2, False)))
@@ -71,7 +71,7 @@ class Column:
 
 @dataclass(slots=True, unsafe_hash=True)
 class ColumnChunk:
-    """The values of one column in one row group. It is not changed; see ``ByteRange``."""
+    """The values of one column in one row group; immutable, see ``ByteRange``."""
 
     column: Column
     range: ByteRange
@@ -83,7 +83,7 @@ class ColumnChunk:
     data_page_offset: int
     dictionary_page_offset: int | None
     dictionary_coded: int | None
-    """Number of data pages that need the dictionary page, from the first; None if unknown."""
+    """Number of data pages, from the first, that need the dictionary page; None if unknown."""
     null_count: int | None
     bounds: Bounds | None
     column_index: ByteRange | None
@@ -91,8 +91,8 @@ class ColumnChunk:
 
     @property
     def milliseconds(self) -> tuple[int, int] | None:
-        """Return inclusive bounds in milliseconds since 1970; None if unknown or outside the years 1 to 9999."""
-        # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
+        """Return inclusive bounds since 1970; None if unknown or outside the years 1 to 9999."""
+        # Writers use either TIMESTAMP_MILLIS or a logical type with unit MILLIS.
         declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
         if not (declared and self.bounds):
             return None
@@ -113,12 +113,12 @@ class RowGroup:
     ordinal: int
     num_rows: int
     total_byte_size: int
-    """Bytes of all pages, uncompressed."""
+    """Uncompressed bytes of all pages."""
     total_compressed_size: int
     start: int
     """Offset of its first page in the file."""
     chunks: Mapping[str, ColumnChunk]
-    """Chunks by column name, in the order of the schema."""
+    """In the order of the schema."""
     offset: int = field(compare=False)
     """Offset of its struct in the footer."""
 
@@ -131,15 +131,13 @@ class Footer:
     created_by: str
     columns: Mapping[str, Column]
     row_groups: tuple[RowGroup, ...]
-    """Row groups in ascending order, except empty ones."""
+    """In ascending order, without empty ones."""
     codecs: tuple[str, ...]
-    """Names of the codecs of its column chunks."""
     ordered: bool
-    """Whether it states how ``min_value`` and ``max_value`` were compared."""
+    """The footer states how ``min_value`` and ``max_value`` were compared."""
 
 
 def codec_name(codec: int) -> str:
-    """Return a codec's name, ``UNKNOWN(n)`` for a later one."""
     return CODECS[codec] if 0 <= codec < len(CODECS) else f"UNKNOWN({codec})"
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
-from catalogue.parquet.stored_indexes import OffsetIndex
+from catalogue.parquet.page_index import OffsetIndex
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 _V1 = DATA_PAGES[0]
@@ -35,7 +35,7 @@ _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
 
 @dataclass(init=False, slots=True)
 class PageHeader:
-    """A decoded page header. It is not changed; see ``ByteRange``."""
+    """A decoded page header; immutable, see ``ByteRange``."""
 
     data_page: bool
     size: int
@@ -45,10 +45,10 @@ class PageHeader:
     num_values: int
     """Values, including nulls; rows of a flat column."""
     encoding: int | None
-    """Encoding of the values; None for other pages, or if unknown."""
+    """Encoding of the values; None if unknown, and for other pages."""
     has_crc: bool
     levels: int | None
-    """Encoding of the definition levels, in a data page of version 1."""
+    """Encoding of the definition levels, in version 1."""
 
     def __init__(
         self,
@@ -71,7 +71,6 @@ class PageHeader:
 
     @property
     def needs_dictionary(self) -> bool:
-        """Return whether the values are dictionary indices."""
         return self.encoding in DICTIONARY_ENCODINGS
 
 
@@ -127,7 +126,7 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
 
 
 def _details(reader: Reader, last: int) -> list[int]:
-    """Decode the first fields of a struct by number, up to ``last``, which must be integers."""
+    """Decode the integers at the start of a struct, by number up to ``last``."""
     found = _NO_DETAILS.copy()
     number = 0
     while reader.next_field(number):
@@ -142,11 +141,7 @@ def _details(reader: Reader, last: int) -> list[int]:
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
-    """Yield the headers of consecutive pages until ``num_values`` are complete, as decoders do.
-
-    Raises:
-        BadPageIndex: if one is invalid.
-    """
+    """Yield the headers of consecutive pages until ``num_values`` are complete, as decoders do."""
     position = values = 0
     while position < len(data) and values < num_values:
         header = page_header(data, position)
@@ -156,12 +151,7 @@ def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
 
 
 def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: int) -> None:
-    """Check page headers against each other and the footer; a page's checksum does not cover its header.
-
-    Args:
-        headers: headers of the pages to decode, in order.
-        chunk: their column chunk.
-        num_rows: rows in these pages.
+    """Check page headers against each other and the footer; checksums of pages do not cover them.
 
     Raises:
         BadPageIndex: if they contradict, or only some pages have a checksum.
@@ -183,12 +173,6 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> list[PageHeader]:
     """Check consecutive pages against the offset index, and return their headers.
-
-    Args:
-        data: bytes of the pages.
-        index: the column's index.
-        pages: their numbers.
-        dictionary: whether the dictionary page is available.
 
     Raises:
         BadPageIndex: if a page has another length or other rows, or needs a missing dictionary.

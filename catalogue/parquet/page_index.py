@@ -1,24 +1,184 @@
-"""Decode and check page indexes."""
+"""Page indexes: stored, decoded and checked."""
 
-from collections.abc import Iterator, Sequence
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
+from catalogue.parquet.column_chunk import agree
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
 from catalogue.parquet.thrift import Reader, ThriftError, typed
+from catalogue.source.byte_ranges import ByteRange
 
 _OFFSET_INDEXES, _COLUMN_INDEXES = 1024, 128
-"""Decoded indexes, of about 6 and 20 kB each, that are cached: queries for one site need the same ones."""
+"""Cached indexes, of about 6 and 20 kB each: queries for one site need the same ones."""
+LONGEST_BOUND = 256
+"""Bytes; parquet-mr cuts at 64."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """Places of the data pages of a column chunk; pages are numbered from 0."""
+
+    offsets: tuple[int, ...]
+    """Offset of each page in the file, and the end."""
+    first_rows: tuple[int, ...]
+    """First row of each page in the row group, and the number of rows."""
+
+    def __reduce__(self) -> tuple[type["OffsetIndex"], tuple[object, ...]]:  # see ByteRange
+        return OffsetIndex, (self.offsets, self.first_rows)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def extent(self, pages: range) -> ByteRange:
+        return ByteRange(self.offsets[pages.start], self.offsets[pages.stop])
+
+    def rows(self, pages: range) -> range:
+        return range(self.first_rows[pages.start], self.first_rows[pages.stop])
+
+    def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
+        """Return the runs of pages that contain rows, given as ascending, disjoint runs."""
+        runs: list[range] = []
+        for run in filter(None, rows):
+            first = bisect_right(self.first_rows, run.start) - 1
+            after = bisect_left(self.first_rows, run.stop)
+            if runs and first <= runs[-1].stop:
+                runs[-1] = range(runs[-1].start, after)
+            else:
+                runs.append(range(first, after))
+        return tuple(runs)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIndex:
+    """Bounds of the data pages of a column chunk."""
+
+    bounds: tuple[Bounds | None, ...]
+    """Bounds by page, often cut; None for a page of nulls."""
+    null_counts: tuple[int, ...] | None
+    """Counts by page, if the writer counted."""
+
+    def __reduce__(self) -> tuple[type["ColumnIndex"], tuple[object, ...]]:
+        return ColumnIndex, (self.bounds, self.null_counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """The encoded page indexes of one row group, and the bounds of its keys if a backfill read them."""
+
+    column_index: bytes | None = None
+    """Index of the key column."""
+    offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
+    bounds: Bounds | None = None
+    """Bounds of all keys, where the footer has none."""
+
+    def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
+        return Indexes, (self.column_index, self.offset_indexes, self.bounds)
+
+    def joined(self, other: "Indexes") -> "Indexes":
+        """Return the union; ``other`` wins."""
+        merged = {**self.offset_indexes, **other.offset_indexes}
+        return Indexes(other.column_index or self.column_index, merged, other.bounds or self.bounds)
+
+    @property
+    def written(self) -> "Indexes | None":
+        """Return the part that is in the file."""
+        return Indexes(self.column_index, self.offset_indexes) if self.column_index or self.offset_indexes else None
+
+    def parts(self) -> list[bytes]:
+        """Return the column index or empty bytes, then the offset indexes."""
+        return [self.column_index or b"", *self.offset_indexes.values()]
+
+    def pack(self) -> bytes:
+        """Encode for the store: a line of JSON, then the indexes."""
+        header: dict[str, object] = {
+            "own": False,
+            "column_index": len(self.column_index or b""),
+            "offset_indexes": [[name, len(data)] for name, data in self.offset_indexes.items()],
+        }
+        if self.bounds:
+            header["bounds"] = [self.bounds.min.decode("latin-1"), self.bounds.max.decode("latin-1")]
+        return json.dumps(header).encode() + b"\n" + b"".join(self.parts())
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> "Indexes":
+        """Decode what ``pack`` returned.
+
+        Earlier versions stored page indexes derived from pages: only their bounds are used, as those of the row group.
+
+        Raises:
+            BadPageIndex: if it is invalid.
+        """
+        head, _, body = packed.partition(b"\n")
+        try:
+            header = json.loads(head)
+            derived, position = typed(header["own"], bool), typed(header["column_index"], int)
+            sizes = [(typed(name, str), typed(size, int)) for name, size in header["offset_indexes"]]
+            lengths = [position, *(size for _, size in sizes)]
+            if min(lengths) < 0 or sum(lengths) != len(body):
+                raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
+            if derived:
+                return cls(bounds=_bounds_of_pages(body[:position]) if position else None)
+            bounds = _decoded_bounds(*header["bounds"]) if "bounds" in header else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ThriftError) as error:
+            message = f"a page index of the store cannot be read: {error}"
+            raise BadPageIndex(message) from error
+        column_index, pieces = body[:position] or None, {}
+        for name, size in sizes:
+            pieces[name] = body[position : position + size]
+            position += size
+        return cls(column_index, pieces, bounds)
+
+
+def _decoded_bounds(least: str, greatest: str) -> Bounds:
+    bounds = Bounds(least.encode("latin-1"), greatest.encode("latin-1"))
+    if bounds.min > bounds.max:
+        raise ValueError(least)
+    return bounds
+
+
+def _bounds_of_pages(column_index: bytes) -> Bounds | None:
+    """Return the bounds of all pages of a column index, without pages of nulls."""
+    fields = Reader(column_index).struct()
+    pages = [
+        (typed(least, bytes), typed(greatest, bytes))
+        for null, least, greatest in zip(fields[1], fields[2], fields[3], strict=True)
+        if not typed(null, bool)
+    ]
+    return Bounds(min(least for least, _ in pages), max(greatest for _, greatest in pages)) if pages else None
+
+
+def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
+    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index."""
+    stored = ByteRange(start, start + len(body))
+    found = {}
+    for group in footer.row_groups:
+        located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
+        inside = {n: body[at.start - start : at.end - start] for n, at in located.items() if at and at in stored}
+        at = group.chunks[key_column].column_index if key_column in group.chunks else None
+        bounds = body[at.start - start : at.end - start] if at and at in stored else None
+        if inside or bounds:
+            found[group.ordinal] = Indexes(bounds, inside)
+    return found
+
+
+def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
+    if len(greatest) > LONGEST_BOUND:
+        prefix = greatest[:LONGEST_BOUND].rstrip(b"\xff")
+        greatest = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else greatest
+    return Bounds(least[:LONGEST_BOUND], greatest)
 
 
 @lru_cache(_OFFSET_INDEXES)
 def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Decode an ``OffsetIndex`` and check it against its column chunk.
 
-    All writers place data pages consecutively up to the end of the chunk; anything else is refused.
+    All writers place data pages consecutively up to the end of the chunk.
 
     Raises:
         BadPageIndex: if it is invalid or contradicts the footer.
@@ -31,7 +191,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
         raise BadPageIndex(message) from error
     offsets.append(chunk.range.end)
     first_rows.append(num_rows)
-    # Only a dictionary page of which the footer does not tell may lie before the first data page.
+    # Only a dictionary page without an offset in the footer may precede the first data page.
     untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
     fits = (
         len(sizes) > 0
@@ -48,7 +208,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
 
 
 @lru_cache(_COLUMN_INDEXES)
-def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> ColumnIndex:
+def decode_column_index(data: bytes, chunk: ColumnChunk, pages: OffsetIndex) -> ColumnIndex:
     """Decode a ``ColumnIndex`` of texts and check it against its column chunk.
 
     Raises:
@@ -58,14 +218,14 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> Colu
         index = Reader(data).struct()
         nulls, mins, maxs, order = index[1], index[2], index[3], index[4]
         counts = index.get(5)
-        if any(len(each) != num_pages for each in (nulls, mins, maxs, nulls if counts is None else counts)):
-            raise ValueError(num_pages)  # noqa: TRY301
+        if any(len(each) != len(pages) for each in (nulls, mins, maxs, nulls if counts is None else counts)):
+            raise ValueError(len(pages))  # noqa: TRY301
         bounds = tuple(
             None if typed(null, bool) else Bounds(typed(low, bytes), typed(high, bytes))
             for null, low, high in zip(nulls, mins, maxs, strict=True)
         )
         null_counts = None if counts is None else tuple(typed(count, int) for count in counts)
-        first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk), None)
+        first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk, pages), None)
     except (ThriftError, KeyError, TypeError, ValueError) as error:
         message = f"the column index of {chunk.column.name} cannot be decoded: {error}"
         raise BadPageIndex(message) from error
@@ -76,23 +236,23 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> Colu
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
-    """Return bounds and rows of each page of a text column, without pages of nulls.
-
-    Returns:
-        Nothing if the indexes are missing or invalid.
-    """
+    """Return bounds and rows of each page of a text column, except pages of nulls."""
     located = indexes.offset_indexes.get(chunk.column.name)
     if located is None or indexes.column_index is None:
         return []
     with suppress(BadPageIndex):
         offsets = decode_offset_index(located, chunk, num_rows)
-        bounds = decode_column_index(indexes.column_index, chunk, len(offsets)).bounds
+        bounds = decode_column_index(indexes.column_index, chunk, offsets).bounds
         return [(each, len(offsets.rows(range(page, page + 1)))) for page, each in enumerate(bounds) if each]
     return []
 
 
 def _doubts(
-    bounds: Sequence[Bounds | None], null_counts: Sequence[int] | None, order: int, chunk: ColumnChunk
+    bounds: Sequence[Bounds | None],
+    null_counts: Sequence[int] | None,
+    order: int,
+    chunk: ColumnChunk,
+    pages: OffsetIndex,
 ) -> Iterator[str]:
     known = [each for each in bounds if each]
     if any(each.min > each.max for each in known):
@@ -101,37 +261,42 @@ def _doubts(
     for claimed, sign in ((ascending, 1), (descending, -1)):
         if order == claimed and any(a.min > b.min or a.max > b.max for a, b in pairwise(known[::sign])):
             yield "claims an order that its pages do not have"
-    if null_counts is not None and any(count < 0 for count in null_counts):
-        yield "counts less than no nulls"
-    if null_counts is not None and chunk.null_count not in {None, sum(null_counts)}:
-        yield "counts other nulls than the footer"
-    nulls = null_counts or [1] * len(bounds)
-    if any(each is None and (chunk.null_count == 0 or count == 0) for each, count in zip(bounds, nulls, strict=True)):
+    if null_counts is not None:
+        yield from _doubtful_counts(bounds, null_counts, chunk, pages)
+    if chunk.null_count == 0 and None in bounds:
         yield "has a page of nothing but nulls without any"
     if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
         yield from _contradictions(known, chunk.bounds)
 
 
+def _doubtful_counts(
+    bounds: Sequence[Bounds | None], null_counts: Sequence[int], chunk: ColumnChunk, pages: OffsetIndex
+) -> Iterator[str]:
+    for each, nulls, (first, after) in zip(bounds, null_counts, pairwise(pages.first_rows), strict=True):
+        rows = after - first
+        is_possible = agree(nulls, rows, optional=chunk.column.optional, has_bounds=each is not None)
+        if not is_possible or (each is None and nulls < rows):
+            yield f"counts {nulls:,} nulls in a page of {rows:,} values, which contradicts what else it has"
+    if chunk.null_count not in {None, sum(null_counts)}:
+        yield "counts other nulls than the footer"
+
+
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
-    """Yield what contradicts page bounds, given those of their chunk."""
+    """Yield contradictions of page bounds with those of their chunk."""
     if not known:
         yield "knows no values where the footer does"
         return
     if not whole.cut and (min(each.min for each in known) > whole.min or max(each.max for each in known) < whole.max):
         yield "leaves out values that the footer knows"
-    if any(_below(each.min, whole.min) or _above(each.max, whole.max) for each in known):
+    # Bounds of pages may be cut.
+    if any(each.min < whole.min[: len(each.min)] or _above(each.max, whole.max) for each in known):
         yield "knows values that the footer leaves out"
-
-
-def _below(cut: bytes, least: bytes) -> bool:
-    """Return whether a bound cannot be a cut value of ``least`` or above."""
-    return cut < least[: len(cut)]
 
 
 def _above(cut: bytes, greatest: bytes) -> bool:
     """Return whether a bound cannot be a cut and incremented value of ``greatest`` or below.
 
-    The character after the last of ASCII has more bytes, so writers increment the one before it. Keys are ASCII.
+    The character after the last of ASCII has more bytes, so writers increment the one before it.
     """
     raised = cut.rstrip(b"\x7f")[:-1]
     return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]

@@ -1,12 +1,10 @@
 """Thrift's compact protocol: bounded decoding; see ``thrift_encode`` for the other direction.
 
-Only what Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift). A struct is
-decoded to a dict by field number, so that unknown fields survive: integers as int, binary as bytes, lists and sets as
-list, structs as dict, maps as a list of pairs.
+The part that Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md). A struct is decoded to a
+dict by field number, a map to a list of pairs.
 """
 
 import struct as _struct
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -30,9 +28,7 @@ MAX_DEPTH = 16
 MAX_ELEMENTS = 20_000
 """Elements of one container."""
 MAX_VALUES = 1_500_000
-"""Decoded by one ``Reader`` by default, which bounds the memory that a few megabytes can claim. A footer has about one
-value in four bytes.
-"""
+"""Values of one ``Reader``; a footer has about one in four bytes."""
 
 Struct = dict[int, Any]
 
@@ -43,7 +39,6 @@ _SMALL_LIST: Final = 15
 _LONGEST_VARINT: Final = 63
 _LONGEST_VARINT_BYTES: Final = 10
 _LONGEST_SHIFT: Final = 49
-"""A byte's shift in a varint whose value fits into 64 bits with a sign."""
 _MAX_FIELD: Final = 1 << 40
 """The specification has 16 bits."""
 
@@ -81,7 +76,7 @@ class Reader:
                 return fields
             kind = header & 0x0F
             number = number + (header >> 4) if header >> 4 else self._zigzag()
-            # Nearly all fields are numbers and texts; without the calls that others need they take half the time.
+            # Nearly all fields are numbers and texts; without calls they take half the time.
             if (I16 <= kind <= I64 or kind == BINARY) and depth < MAX_DEPTH and self._budget > 0:
                 self._budget -= 1
                 value = self._varint()
@@ -90,11 +85,7 @@ class Reader:
                 fields[number] = self.field(kind, depth + 1)
 
     def next_field(self, previous: int) -> bool:
-        """Decode the header of a struct's next field into ``number`` and ``kind``; False at the end of the struct.
-
-        Args:
-            previous: number of the field before; 0 for the first.
-        """
+        """Decode the header of the field after ``previous``, at first 0; return False at the end of the struct."""
         try:
             header = self.data[self.position]
         except IndexError:
@@ -108,17 +99,14 @@ class Reader:
         return True
 
     def next_other_field(self, previous: int, numbers: list[int], first: int = 0) -> bool:
-        """Decode integer fields into ``numbers``, by field number, up to the next field of another kind.
+        """Decode integer fields, up to the next field of another kind; False at the end of the struct.
 
         Integer fields are most of a footer, so they are decoded here without calls.
 
         Args:
             previous: number of the field before; 0 for the first.
-            numbers: fields beyond its end are passed over.
+            numbers: values by field number; fields beyond its end are skipped.
             first: position in ``numbers`` of field 0.
-
-        Returns:
-            Whether there is another field, see ``next_field``; False at the end of the struct.
         """
         data = self.data
         position: i64 = self.position
@@ -177,7 +165,6 @@ class Reader:
         return number
 
     def integer(self) -> int:
-        """Decode the value of the current field, which must be an integer."""
         if not I16 <= self.kind <= I64:
             message = f"field {self.number} at byte {self.position} is of type {self.kind} instead of a number"
             raise ThriftError(message)
@@ -185,7 +172,6 @@ class Reader:
         return (number >> 1) ^ -(number & 1)
 
     def integers(self) -> list[int]:
-        """Decode a list of integers."""
         kind, count = self.list_header()
         if count and not I16 <= kind <= I64:
             message = f"a list at byte {self.position} has elements of type {kind} instead of numbers"
@@ -206,7 +192,7 @@ class Reader:
         return self.binary() if count == 1 else b".".join([self.binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """Pass over the value of a struct's field.
+        """Skip the value of a struct's field.
 
         Raises:
             ThriftError: if it is invalid or nested too deeply.
@@ -244,7 +230,7 @@ class Reader:
                     self._field_number()
                     position = self.position
                 kind = header & 0x0F
-                # What most fields are, without calls.
+                # Most fields, without calls.
                 if I16 <= kind <= I64:
                     start = position
                     while data[position] > 0x7F:  # noqa: PLR2004 - the continuation bit
@@ -264,26 +250,15 @@ class Reader:
             raise ThriftError(message) from None
         self.position = position
 
-    def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
-        """Yield (number, kind) of each field of a struct; the caller decodes it before the next one.
-
-        Args:
-            after: the last field number, to continue in the middle of a struct.
-        """
-        number = after
-        while (header := self._byte()) != _STOP:
-            number = number + (header >> 4) if header >> 4 else self._zigzag()
-            yield number, header & 0x0F
-
     def field(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
-        """Decode the value of a struct's field, where a boolean is its kind."""
+        """Decode a field's value; a boolean is its kind."""
         if BOOLEAN_TRUE <= kind <= BOOLEAN_FALSE:
             self._spend(depth)
             return kind == BOOLEAN_TRUE
         return self.value(kind, depth)
 
     def value(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401
-        """Decode a value, where a boolean is one byte, as in a list."""
+        """Decode a value; a boolean is one byte, as in a list."""
         self._spend(depth)
         match kind:
             case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
@@ -310,7 +285,7 @@ class Reader:
         """Decode the kind and the number of a list's elements."""
         start = self.position
         try:
-            header = self.data[start]  # as by _byte; a footer has more than a thousand lists
+            header = self.data[start]  # _byte inlined: a footer has over a thousand lists
         except IndexError:
             message = f"cut short at byte {start}"
             raise ThriftError(message) from None
@@ -337,13 +312,12 @@ class Reader:
         return [(self.value(kinds >> 4, depth + 1), self.value(kinds & 0x0F, depth + 1)) for _ in range(count)]
 
     def _check_count(self, count: int) -> None:
-        # Every element takes a byte at least, so a count beyond what is left is a lie.
+        # Every element takes at least a byte.
         if count > MAX_ELEMENTS or count > len(self.data) - self.position:
             message = f"a container of {count} elements at byte {self.position}"
             raise ThriftError(message)
 
     def binary(self) -> bytes:
-        """Decode the value of the current field, which must be binary."""
         return self._take(self._varint())
 
     def _take(self, length: int) -> bytes:

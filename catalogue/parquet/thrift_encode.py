@@ -33,7 +33,7 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
 
 
 def encode_list(kind: int, values: Sequence[Any]) -> bytes:
-    """Encode a list of values of one kind; those of a STRUCT are encoded."""
+    """Encode a list of values of one kind; structs must be encoded already."""
     out = bytearray()
     if len(values) < _SMALL_LIST:
         out.append(len(values) << 4 | kind)
@@ -46,7 +46,6 @@ def encode_list(kind: int, values: Sequence[Any]) -> bytes:
 
 
 def encode_integer(number: int) -> bytes:
-    """Encode a value of I16, I32 or I64."""
     out = bytearray()
     _add_integer(out, number)
     return bytes(out)

@@ -18,11 +18,11 @@ from catalogue.store.stored_lists import listed_crawls
 
 AnyList: TypeAlias = StoredList | ClusterSearch
 Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]
-"""Returns the stored row groups of a crawl by subset; see ``list_search.predict_from``."""
+"""Row groups of a crawl by subset; see ``list_search.predict_from``."""
 
 
 class BlockLists:
-    """Lists of blocks by crawl. What searches read is kept, and stored by ``save``."""
+    """Lists of blocks by crawl. ``save`` stores what searches read."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class BlockLists:
 
         Args:
             source: returns the source.
-            store: returns the store; None if there is none.
+            store: returns the store, if there is one.
             create_store: returns the store, a new one if there is none, or raises StoreError.
-            extents: returns row groups, for predictions.
-            notify: called with a sentence if a stored list is damaged, which is then searched like others.
+            extents: returns stored row groups, for predictions.
+            notify: called with a sentence if a stored list is damaged; it is then searched at the source.
         """
         self._source = source
         self._store = store
@@ -53,23 +53,21 @@ class BlockLists:
         self._versions: dict[str, dict[str, FileVersion]] = {}
         """Versions of the files with blocks, by crawl and path."""
         self._unsaved: set[str] = set()
-        """Crawls of which new versions are known."""
+        """Crawls with new versions."""
         self._state = ""
 
     @property
     def stored(self) -> list[str]:
-        """The crawls whose lists are stored completely, newest first."""
+        """Crawls with complete stored lists, newest first."""
         self._update()
         return [*self._stored]
 
     @property
     def listed(self) -> list[str]:
-        """The crawls of the stored list of crawls, newest first; none if it is not stored."""
         store = self._store()
         return listed_crawls(store) if store else []
 
     def _update(self) -> Store | None:
-        """Note what was stored or deleted since the last call."""
         store = self._store()
         state = store.state() if store else ""
         if state != self._state:
@@ -97,7 +95,7 @@ class BlockLists:
         return known
 
     def predictor(self, crawl: str) -> Predictor | None:
-        """Return where keys are in the list of a crawl, by its row groups or by the stored list of another crawl."""
+        """Predict places in the list of a crawl by its row groups or the stored list of another crawl."""
         self._update()
         if crawl not in self._predictors:
             self._predictors[crawl] = self._new_predictor(crawl)
@@ -115,7 +113,7 @@ class BlockLists:
         return None
 
     def search(self, crawl: str) -> ClusterSearch:
-        """Begin to search the list of a crawl, of which nothing is known; for any thread."""
+        """Begin to search an unknown list; thread-safe."""
         search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
         return search
 
@@ -128,14 +126,13 @@ class BlockLists:
                 save_lines(self._create_store(), self._source().url, known)
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
-        """Return the version of a file with blocks; None if nothing was read of it yet."""
+        """Return the known version of a file with blocks."""
         known = self._versions.setdefault(crawl, {})
         if path not in known and (store := self._store()):  # other threads and processes store versions too
             self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known
         return known.get(path)
 
     def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
-        """Note the version of a file with blocks; ``save_versions`` stores it."""
         if self.version(crawl, path) != version:
             self._versions[crawl][path] = version
             self._unsaved.add(crawl)
@@ -148,7 +145,7 @@ class BlockLists:
                 save_versions(self._create_store(), self._source().url, versions)
 
     def drop(self, crawl: str) -> None:
-        """Forget what is known of an index by searching, because it is another version now."""
+        """Forget a version of an index that was replaced."""
         self._lists.pop(crawl, None)
         self._versions.pop(crawl, None)
         if store := self._store():

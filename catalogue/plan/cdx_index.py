@@ -1,4 +1,4 @@
-"""The CDX index of a crawl: search its list of blocks, and plan which blocks are read."""
+"""The CDX index of a crawl: search its list of blocks, and plan the blocks to read."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -40,9 +40,9 @@ from catalogue.surt import KeyInterval
 
 _end = attrgetter("end")
 _MOST_LISTED = 4 << 20
-"""Largest part of a list, in bytes, that is read for one interval: some 50,000 blocks of 0.2 MB."""
+"""Bytes of a list that are read for one interval, at most: some 50,000 blocks of 0.2 MB."""
 _MOST_BLOCKS = 50_000
-"""The same of a stored list, in blocks."""
+"""The same limit for a stored list, in blocks."""
 _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
 
@@ -55,13 +55,12 @@ class _IntervalRun(NamedTuple):
     first_number: int
     last_number: int
     first: tuple[int, int]
-    """Shard and offset of the first block."""
+    """Shard and offset."""
     end: tuple[int, int]
-    """Shard and end of the last block."""
+    """Shard and offset of the end."""
 
     @classmethod
     def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_IntervalRun":
-        """Take some intervals and their blocks in a part of the list."""
         first, last = blocks[0], blocks[-1]
         begin, end = found.extent(first).start, found.extent(last).end
         return cls(
@@ -69,7 +68,7 @@ class _IntervalRun(NamedTuple):
         )
 
     def joined(self, after: "_IntervalRun", gap: int) -> "list[_IntervalRun]":
-        """Return this run and the next one, as one if no more than some bytes of a shard are between them."""
+        """Join both runs if at most ``gap`` bytes of a shard are between them."""
         is_near = self.end[0] == after.first[0] and after.first[1] - self.end[1] <= gap
         if after.first_number > self.last_number + 1 and not is_near:
             return [self, after]
@@ -78,7 +77,7 @@ class _IntervalRun(NamedTuple):
 
 
 def uncovered_columns(query: ResolvedQuery) -> list[str]:
-    """Return the columns that a query reads and that lines of the CDX index do not have."""
+    """Return the columns of a query that lines of the CDX index do not have."""
     read = [*query.read_columns, *query.of(untyped=True).read_columns]
     return [name for name in dict.fromkeys(read) if name not in COLUMNS]
 
@@ -89,22 +88,13 @@ class CdxIndex:
     def __init__(
         self, crawl: str, subsets: Sequence[str], lists: BlockLists, source: Callable[[], AnySource], cost: Cost
     ) -> None:
-        """Prepare a plan.
-
-        Args:
-            crawl: name of the crawl.
-            subsets: subsets in the order of the result.
-            lists: the lists of blocks.
-            source: returns the source of blocks.
-            cost: cost of the source.
-        """
         self.crawl = crawl
         self._subsets = tuple(subsets)
         self._lists = lists
         self._source = source
         self._cost = cost
         self._failure: CatalogueError | None = None
-        """Why a search failed; the next plan raises it."""
+        """An error of a search, which the next plan raises."""
         self._predict: Predictor | None = None
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
@@ -133,7 +123,7 @@ class CdxIndex:
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
     def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
-        """Return the estimated search of the list; None if everything needed of it is known."""
+        """Return the estimated search; None if the needed part of the list is known."""
         known = self._lists.get(self.crawl)
         if isinstance(known, StoredList):
             return None
@@ -152,7 +142,7 @@ class CdxIndex:
         )
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
-        """Yield the blocks to read; intervals whose blocks are read by one request together."""
+        """Yield the blocks to read, joining intervals whose blocks one request reads."""
         search, intervals = self._lists.get(self.crawl), query.intervals
         assert search is not None  # noqa: S101 - everything needed of it is known
         runs: list[_IntervalRun] = []
@@ -197,7 +187,7 @@ class CdxIndex:
             yield PlannedRequest(read.path, read.range, (), cached=cached)
 
     def search(self, query: ResolvedQuery) -> int:
-        """Search the list for a query that was planned; return about the bytes that were received. For any thread.
+        """Search the list for a planned query; return about the received bytes. Thread-safe.
 
         The next plan raises an error that concerns this list alone.
 
@@ -226,7 +216,7 @@ class CdxIndex:
         search.find(interval)
 
     def no_index(self, query: ResolvedQuery, error: NotFound) -> QueryError:
-        """Return the error that no index can answer, because the source has no CDX index of the crawl."""
+        """Return the error that no index can answer."""
         crawl = self.crawl
         if not has_columnar_index(crawl):
             message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"

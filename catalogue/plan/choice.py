@@ -13,7 +13,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000
 """Usual cost of a harvest of the footers of one subset of a crawl."""
 _MUCH_CHEAPER = 2
-"""How many times as much a request to each file must cost as the CDX index, so that no file is planned."""
+"""A plan by blocks is chosen without planning files if requests to them cost so many times as much."""
 
 
 @dataclass(slots=True)
@@ -25,20 +25,14 @@ class CrawlIndexes:
     cdx: CdxIndex | None
     """None if it does not have a column of the query, or the query names the other index."""
     is_named: bool
-    """Whether the query names the index."""
+    """The query names the index."""
     notify: Callable[[str], None]
-    """Called with a sentence when the CDX index cannot answer, and the other one does."""
+    """Called with a sentence when the columnar index must answer instead."""
     refusal: CatalogueError | None = field(default=None, init=False)
-    """Why the CDX index cannot answer."""
 
 
 def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:
-    """Plan a query of a crawl by the cheaper index.
-
-    Args:
-        indexes: indexes of the crawl.
-        query: the query.
-        explain: whether the cost of the other index is always found.
+    """Plan a query of a crawl by the cheaper index; ``explain`` always finds the cost of both.
 
     Raises:
         CatalogueError: if no index can answer.
@@ -69,11 +63,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
 
 
 def _refuse(indexes: CrawlIndexes, columnar: ColumnarIndex, error: CatalogueError) -> None:
-    """Note that the CDX index cannot answer.
-
-    Raises:
-        QueryError: if the CDX index refuses the query, and not all footers are stored, as without footers.
-    """
+    """Note the refusal of the CDX index, or raise it if not all footers are stored."""
     if isinstance(error, QueryError):
         if columnar.scope.missing:
             raise error
@@ -84,7 +74,7 @@ def _refuse(indexes: CrawlIndexes, columnar: ColumnarIndex, error: CatalogueErro
 
 
 def _why_cdx(plan: CrawlPlan, columnar: ColumnarIndex, *, explain: bool) -> str:
-    """Return why the CDX index answers, whatever the columnar one costs; empty if that is not certain."""
+    """Return why the CDX index answers whatever the columnar one costs; empty if that is uncertain."""
     if columnar.scope.missing:
         return "not all footers of the columnar index are stored"
     if plan.requests <= 1 and plan.bytes <= plan.cost.max_gap and not explain:
@@ -97,7 +87,6 @@ def _why_cdx(plan: CrawlPlan, columnar: ColumnarIndex, *, explain: bool) -> str:
 
 
 def _without_footers(plan: CrawlPlan) -> CrawlPlan:
-    """Return a plan of a crawl without footers, with the advice to harvest them if that is cheaper."""
     why = "no footers are stored"
     if plan.price <= plan.cost.price(HARVEST_REQUESTS, HARVEST_BYTES):
         return replace(plan, why=why)

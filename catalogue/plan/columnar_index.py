@@ -9,8 +9,7 @@ from operator import attrgetter
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_index import page_bounds
-from catalogue.parquet.stored_indexes import Indexes, cut_indexes
+from catalogue.parquet.page_index import Indexes, cut_indexes, page_bounds
 from catalogue.plan.cost import Cost
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.planner import plan_files
@@ -27,17 +26,17 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.tables.file_metadata import FileMetadata
 
 _INDEXES = 256
-"""Row groups whose page indexes, of some 20 kB each, are in memory."""
+"""Cached row groups, of some 20 kB each."""
 
 
 class PageIndexes:
-    """Stored page indexes; queries of one site need the same ones repeatedly."""
+    """A cache of stored page indexes: queries of one site need the same ones."""
 
     def __init__(self, store: Store, dataset: Dataset = COMMON_CRAWL) -> None:
         self.store = store
         self.dataset = dataset
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
-        """Indexes by path, row group, version of the file and states of the store; None if there are none."""
+        """Indexes by path, row group, version of the file and states of the store."""
 
     @property
     def states(self) -> tuple[str, str]:
@@ -47,7 +46,6 @@ class PageIndexes:
     def of(
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
     ) -> dict[int, Indexes]:
-        """Return the stored page indexes of row groups of a file, by ordinal."""
         keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
         found: dict[int, Indexes | None] = {}
         for ordinal, key in keys.items():
@@ -70,14 +68,14 @@ class Scope:
     candidates: tuple[FileMetadata, ...]
     """Files that may contain matching rows."""
     considered: int
-    """Number of row groups of the requested subsets."""
+    """Row groups of the requested subsets."""
     missing: tuple[str, ...] = ()
-    """A sentence for each subset that is not completely stored."""
+    """A sentence for each incompletely stored subset."""
     drawn: Mapping[str, Mapping[int, DrawnRows]] | None = field(default=None, compare=False)
-    """Drawn rows of a sample, by path and row group; None for all."""
+    """Drawn rows by path and row group; None for all."""
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
-        """Return the files and row groups of which rows are drawn."""
+        """Keep the files and row groups with drawn rows."""
         chosen = (each.among(drawn[each.path]) for each in self.candidates if each.path in drawn)
         return replace(self, candidates=tuple(sorted(chosen, key=attrgetter("path"))), missing=(), drawn=drawn)
 
@@ -92,12 +90,11 @@ class ColumnarIndex:
         self._source = source
         self._cost = cost
         self._files: dict[str, FileMetadata] = {}
-        """The files of the last plan, by path."""
+        """Files of the last plan, by path."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
         """Indexes by path and row group, in case they cannot be stored."""
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        """Plan a query."""
         return plan_files(
             query,
             self.crawl,
@@ -108,7 +105,7 @@ class ColumnarIndex:
         )
 
     def _metadata(self) -> list[FileMetadata]:
-        """Return the files with the row groups of the candidates, and with what is stored now."""
+        """Return the candidates with what is stored now."""
         source, states = self._source(), self._indexes.states
         found = [self._file(each, source, states) for each in self.scope.candidates]
         self._files = {each.path: each for each in found}
@@ -138,10 +135,9 @@ class ColumnarIndex:
         return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
 
     def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
-        """Return bounds and number of rows of the pages of each row group, or of row groups, as the files state them.
+        """Return bounds and number of rows of all pages, by row group, or of row groups alone.
 
-        Missing page indexes are fetched. Where a file has none, or an invalid one, the result has the complete row
-        group.
+        Missing page indexes are fetched. Where a file has no valid one, the result has the row group.
 
         Raises:
             SourceError: if page indexes cannot be fetched.
@@ -173,12 +169,12 @@ class ColumnarIndex:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def fetch(self, request: PlannedRequest) -> Response:
-        """Make a request for page indexes of the last plan, in any thread."""
+        """Request page indexes; thread-safe."""
         with requests_for("page index"):
             return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
-        """Store the page indexes of a response; they stay in memory if they cannot be stored."""
+        """Store the page indexes of a response, or keep them in memory."""
         file = self._files[request.path]
         found = cut_indexes(file.footer, self._indexes.dataset.key, answer.body, request.range.start)
         for ordinal, indexes in found.items():

@@ -1,4 +1,4 @@
-"""The cost of requests and bytes. Common Crawl's hosts limit requests; in its cloud region bytes cost more."""
+"""The cost of requests and bytes: Common Crawl's hosts limit requests; in its cloud region bytes cost more."""
 
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -11,29 +11,28 @@ class Cost:
     rate: float | None = 5.0
     """Requests a second; None for no limit."""
     burst: int = 10
-    """Requests that do not wait for the rate limit."""
+    """Requests before the rate limit applies."""
     bandwidth: float = 10e6
     """Bytes a second."""
     latency: float = 0.1
     """Seconds until the first byte."""
     connections: int = 4
-    """Requests at the same time."""
+    """Concurrent requests."""
 
     @property
     def request(self) -> float:
-        """Seconds of one more request among many."""
+        """Seconds of one more request."""
         return 1 / self.rate if self.rate else self.latency / self.connections
 
     @property
     def max_gap(self) -> int:
-        """Bytes between two ranges up to which one request is cheaper than two."""
+        """Bytes that cost as much as a request."""
         return int(self.request * self.bandwidth)
 
     def quickest(self, size: int) -> int:
         """Return the size of the requests that read ``size`` bytes in the shortest time.
 
-        Several connections have more bandwidth than one, so reads are divided where requests are not limited. Other
-        estimates count the bandwidth of one, so they do not show what is gained.
+        Without a rate limit, several connections have more bandwidth than one, which other estimates do not count.
         """
         if self.rate:
             return size
@@ -41,7 +40,7 @@ class Cost:
         return ceil(size / max(1, round(min(several, self.connections))))
 
     def price(self, requests: float, size: float) -> float:
-        """Return the seconds that requests and bytes add to a plan of many requests."""
+        """Return the seconds that requests and bytes add to a larger plan."""
         return requests * self.request + size / self.bandwidth
 
     def seconds(self, requests: int, size: int, waves: int) -> float:

@@ -1,4 +1,4 @@
-"""The plan of a crawl: what is read of its files, row groups and columns or of its blocks, in which requests."""
+"""The plan of a crawl: which chunks, pages or blocks are read, in which requests."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
 from catalogue.query.key_intervals import KeyIntervals
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRead:
-    """What is read of a column chunk: all of it, or some pages."""
+    """The read of a column chunk or of some of its pages."""
 
     chunk: ColumnChunk
     index: OffsetIndex | None = None
@@ -29,7 +29,7 @@ class ColumnRead:
     pages: tuple[range, ...] = ()
     """Runs of consecutive pages, ascending."""
     later: bool = False
-    """Whether it is read in the second wave, after the first has decided which pages match."""
+    """It waits until the first wave has decided which pages match."""
 
     @property
     def dictionary(self) -> ByteRange | None:
@@ -50,7 +50,6 @@ class ColumnRead:
 
     @property
     def ranges(self) -> list[ByteRange]:
-        """The bytes to read: the dictionary page and runs of pages, or the whole chunk."""
         if self.index is None:
             return [self.chunk.range]
         pages = [self.index.extent(run) for run in self.pages]
@@ -58,7 +57,6 @@ class ColumnRead:
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
         return sum(map(len, self.ranges))
 
     def parts(self, row_group: int) -> list[Part]:
@@ -69,7 +67,7 @@ class ColumnRead:
         return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """Yield the pages one by one, of which the second wave may need some."""
+        """Yield the pages one by one; the second wave may need some of them."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -89,20 +87,20 @@ class PlannedRowGroup:
     least: bytes
     """A lower bound of the keys that may match."""
     rows: tuple[range, ...]
-    """The rows that may match, as ascending runs; others are skipped."""
+    """The rows that may match, as ascending runs."""
     columns: tuple[ColumnRead, ...]
     """The key first."""
     key_index: ColumnIndex | None
-    """The page index by which rows were chosen; it is compared with the keys that are read."""
+    """The index that chose the rows; it is compared with the keys that are read."""
     bounded: bool
-    """Whether the bounds of its keys are known."""
+    """The bounds of its keys are known."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
     drawn: DrawnRows | None = field(default=None, compare=False)
-    """The drawn rows of a sample; None otherwise. ``rows`` are those that no index excludes."""
+    """The drawn rows of a sample; ``rows`` are those that no index excludes."""
 
     untyped: bool = False
-    """Whether the group has no detected media types; see ``Query.of``."""
+    """See ``ResolvedQuery.of``."""
 
     @property
     def later(self) -> bool:
@@ -111,7 +109,7 @@ class PlannedRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """The row groups that are read of one file."""
+    """A file and its row groups to read."""
 
     file: IndexFile
     pin: FileVersion
@@ -122,7 +120,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A row group whose page index is not stored yet, with the estimated cost of reading it."""
+    """A row group whose page index is not stored yet; the costs are estimates."""
 
     file: IndexFile
     row_group: int
@@ -134,22 +132,20 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class ListSearch:
-    """A search in a crawl's list of blocks, before it can be planned which blocks are read; all are estimates."""
+    """The estimated cost of a search in a list of blocks, with the blocks."""
 
     requests: int
-    """Requests for the list and the blocks."""
     bytes: int
-    """Bytes of the list and the blocks."""
     round_trips: int
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBlocks:
-    """Neighbouring blocks of a crawl's CDX index, and the keys that are looked for in them."""
+    """Neighbouring blocks of a CDX index, and the keys to find in them."""
 
     crawl: str
     subsets: tuple[str, ...]
-    """The subsets whose rows are returned, in the order of the result."""
+    """In the order of the result."""
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
     intervals: KeyIntervals
@@ -166,23 +162,23 @@ class CrawlPlan:
     """``columnar`` or ``cdx``."""
     cost: Cost
     files: tuple[PlannedFile, ...] = ()
-    """Files of the columnar index, in the order of the result."""
+    """In the order of the result."""
     blocks: tuple[PlannedBlocks, ...] = ()
-    """Blocks of the CDX index, by key."""
+    """In the order of their keys."""
     waves: tuple[tuple[PlannedRequest, ...], ...] = ()
-    """Requests that can be sent at the same time; the second wave is what may be needed after the first."""
+    """Concurrent requests; the second wave is what may be needed after the first."""
     considered: int = 0
-    """Number of row groups of the requested subsets."""
+    """Row groups of the requested subsets."""
     counted: int = 0
-    """Rows that match without being read, of a query that counts."""
+    """Rows that a count need not read."""
     certain: int = 0
-    """Rows that are known to match, up to the limit of the query."""
+    """Rows that certainly match, up to the limit of the query."""
     indexes: tuple[PlannedRequest, ...] = ()
-    """Page indexes to fetch first; then the crawl is planned again."""
+    """Page indexes to fetch before the crawl is planned again."""
     awaited: tuple[Awaited, ...] = ()
-    """The row groups they belong to, not among ``files`` yet."""
+    """Their row groups, which are not in ``files`` yet."""
     search: ListSearch | None = None
-    """A search of the list of blocks to make first; then the crawl is planned again."""
+    """A search to make before the crawl is planned again."""
     missing: tuple[str, ...] = ()
     """Sentences about what is not stored and may match."""
     defects: tuple[str, ...] = ()
@@ -190,9 +186,9 @@ class CrawlPlan:
     why: str = ""
     """Why this index answers; empty if the query names it."""
     other: "CrawlPlan | None" = None
-    """The plan of the other index; None if it cannot answer, or its cost was not needed for the choice."""
+    """The plan of the other index, if the choice needed it."""
     suggests_harvest: bool = False
-    """Whether a harvest of the footers takes less than this plan, and later queries of the crawl too."""
+    """A harvest of the footers costs less than this plan."""
 
     @property
     def requests(self) -> int:
@@ -221,7 +217,7 @@ class CrawlPlan:
 
     @property
     def price(self) -> float:
-        """The seconds that the crawl adds to a plan of many requests, with its round trips."""
+        """The seconds that the crawl adds to a plan, with its round trips."""
         requests = self.requests
         return self.cost.price(requests, self.bytes) + (self.round_trips if requests else 0) * self.cost.latency
 
@@ -229,7 +225,7 @@ class CrawlPlan:
         return f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
 
     def costs(self) -> dict[str, Any]:
-        """Return index and cost for ``plan --json``."""
+        """Return a part of ``plan --json``."""
         seconds = round(self.seconds, 1)
         return {"index": self.index, "requests": self.requests, "bytes": self.bytes, "seconds": seconds}
 

@@ -19,7 +19,7 @@ from catalogue.query.resolved_query import ResolvedQuery, schema_of
 
 _NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
 _MOST_SHOWN = 10
-"""Crawls whose index is shown one by one."""
+"""Crawls that are shown one by one."""
 
 READS = pa.schema(
     [
@@ -43,18 +43,17 @@ class ReadPlan(ReprMixin):
     query: ResolvedQuery
     schema: pa.Schema
     row_schema: pa.Schema
-    """Schema before the residual filter: everything that is read."""
+    """Schema before the residual filter."""
     cost: Cost
     crawls: tuple[CrawlPlan, ...]
-    """Crawls, newest first. A limit leaves out crawls that may not be needed."""
+    """Newest first; a limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
-    """Sentences about crawls that may exist and are not known."""
+    """Sentences about crawls that may exist."""
 
     @classmethod
     def of(
         cls, query: ResolvedQuery, cost: Cost, crawls: Iterable[CrawlPlan], unlisted: tuple[str, ...] = ()
     ) -> "ReadPlan":
-        """Join the plans of crawls, newest first."""
         read = (*query.read_columns, *query.of(untyped=True).read_columns)
         return cls(query, schema_of(query, query.columns), schema_of(query, read), cost, tuple(crawls), unlisted)
 
@@ -70,48 +69,48 @@ class ReadPlan(ReprMixin):
 
     @property
     def waves(self) -> tuple[tuple[PlannedRequest, ...], ...]:
-        """Requests that can be sent at the same time; the second wave is what may be needed after the first."""
+        """Concurrent requests; the second wave is what may be needed after the first."""
         numbered = zip_longest(*(each.waves for each in self.crawls), fillvalue=())
         return tuple(tuple(fetch for wave in number for fetch in wave) for number in numbered)
 
     @property
     def indexes(self) -> tuple[PlannedRequest, ...]:
-        """Page indexes to fetch first; then the query is planned again."""
+        """Page indexes to fetch before the query is planned again."""
         return tuple(fetch for each in self.crawls for fetch in each.indexes)
 
     @property
     def awaited(self) -> tuple[Awaited, ...]:
-        """The row groups they belong to, not among ``files`` yet."""
+        """Their row groups, which are not in ``files`` yet."""
         return tuple(awaited for each in self.crawls for awaited in each.awaited)
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Crawls whose lists of blocks are searched first; then the query is planned again."""
+        """Crawls whose lists of blocks are searched before the query is planned again."""
         return tuple(each.crawl for each in self.crawls if each.search)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be read: all page indexes are fetched, and all searches are made."""
+        """Whether all page indexes are fetched, and all searches are made."""
         return not any(each.indexes or each.search for each in self.crawls)
 
     @property
     def considered(self) -> int:
-        """Number of row groups of the requested subsets of crawls that the columnar index answers."""
+        """Row groups of the requested subsets in the columnar index."""
         return sum(each.considered for each in self.crawls)
 
     @property
     def counted(self) -> dict[str, int]:
-        """Rows that match without being read, by crawl, of a query that counts."""
+        """Rows by crawl that a count need not read."""
         return {each.crawl: each.counted for each in self.crawls if each.counted}
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Sentences about what is not stored and may match; if any, the result may be incomplete."""
+        """Sentences about what is not stored; if any, the result may be incomplete."""
         return (*self.unlisted, *(sentence for each in self.crawls for sentence in each.missing))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about invalid page indexes, and about what makes the plan expensive."""
+        """Sentences about invalid page indexes and expensive reads."""
         return (*(sentence for each in self.crawls for sentence in each.defects), *self._warnings())
 
     def _warnings(self) -> Iterator[str]:
@@ -146,12 +145,12 @@ class ReadPlan(ReprMixin):
 
     @property
     def is_columnar(self) -> bool:
-        """Whether files of the columnar index are read or counted."""
+        """Whether the columnar index answers for a crawl."""
         return any(each.files or each.awaited or each.counted for each in self.crawls)
 
     @property
     def index_files(self) -> tuple[str, ...]:
-        """The paths of the files of the columnar index."""
+        """Paths of the files of the columnar index."""
         return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.file.path for each in self.awaited]))
 
     @property
@@ -162,23 +161,23 @@ class ReadPlan(ReprMixin):
 
     @property
     def pages(self) -> int:
-        """Number of data pages that are read, without whole column chunks; an estimate or a maximum."""
+        """Data pages to read outside of whole column chunks; an estimate or a maximum."""
         known = sum(len(run) for group in self._row_groups() for column in group.columns for run in column.pages)
         return known + math.ceil(sum(each.pages for each in self.awaited))
 
     @property
     def chunks(self) -> int:
-        """Number of column chunks that are read whole."""
+        """Column chunks that are read whole."""
         return sum(column.index is None for group in self._row_groups() for column in group.columns)
 
     @property
     def block_count(self) -> int:
-        """Number of blocks of the CDX index that are read."""
+        """Blocks of the CDX index to read."""
         return sum(len(read.blocks) for planned in self.blocks for read in planned.reads)
 
     @property
     def rows(self) -> int:
-        """Number of rows that are read or counted; the maximum size of the result."""
+        """Rows that are read or counted; the maximum size of the result."""
         looked_at = sum(len(run) for group in self._row_groups() for run in group.rows)
         return sum(self.counted.values()) + looked_at + sum(each.num_rows for each in self.awaited)
 
@@ -213,7 +212,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def estimated(self) -> bool:
-        """Whether the cost is an estimate, because page indexes or places of blocks must be found first."""
+        """Whether page indexes or places of blocks must be found before the cost is exact."""
         return any(each.awaited or each.search for each in self.crawls)
 
     @property
@@ -264,7 +263,7 @@ class ReadPlan(ReprMixin):
         yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
 
     def choices(self) -> Iterator[str]:
-        """Yield which index answers for which crawl, for people, if the query does not name it."""
+        """Yield sentences about the chosen indexes, unless the query names one."""
         chosen = [each for each in self.crawls if each.why]
         if len(chosen) > _MOST_SHOWN:
             counts = Counter(each.index for each in chosen)
@@ -277,7 +276,7 @@ class ReadPlan(ReprMixin):
                 yield f"{each.crawl} by the {_NAMES[each.index]}: {each.why}."
 
     def to_arrow(self) -> pa.Table:
-        """Return the plan as a table, a row for each byte range of a column; see ``READS``. Ranges are half-open."""
+        """Return a row for each half-open byte range of a column; see ``READS``."""
         rows: list[tuple[object, ...]] = []
         for read in self.files:
             for group in read.row_groups:
@@ -324,17 +323,17 @@ class ReadPlan(ReprMixin):
 
 
 class Section(NamedTuple):
-    """The files of a subset of a crawl, or the blocks of a crawl, which have the rows of all subsets."""
+    """The files of a subset of a crawl, or the blocks of a crawl with all subsets."""
 
     crawl: str
     subsets: tuple[str, ...]
-    """Subsets in the order of the result."""
+    """In the order of the result."""
     files: tuple[PlannedFile, ...] = ()
     blocks: tuple[PlannedBlocks, ...] = ()
 
 
 def sections(plan: ReadPlan) -> list[Section]:
-    """Return the sections of a plan; all rows of one come before those of the next."""
+    """Return the sections of a plan; rows of one precede those of the next."""
     found: list[Section] = []
     for each in plan.crawls:
         of_subsets = groupby(each.files, lambda file: file.file.subset)

@@ -19,13 +19,12 @@ from catalogue.surt import END
 from catalogue.tables.file_metadata import FileMetadata
 
 HOLDERS = 2.0
-"""Expected pages or row groups that contain keys of an interval: its first and its last; in zipped files, one of each
-stream."""
+"""Expected units that contain keys of an interval: its first and its last; in zipped files, one of each stream."""
 SELECTIVITY = 0.5
 """Assumed share of pages with a matching key that also match other conditions."""
 
 _APART = 64
-"""Separate pages of a column that an estimate simulates."""
+"""Separate pages that an estimate simulates."""
 
 
 def plan_files(
@@ -44,8 +43,8 @@ def plan_files(
         crawl: name of the crawl.
         metadata: files that may contain matching rows.
         cost: cost of the source.
-        considered: number of row groups of the requested subsets.
-        missing: sentences about subsets that are not completely stored.
+        considered: row groups of the requested subsets.
+        missing: sentences about incomplete subsets.
     """
     files = list(metadata)
     keyless = tuple(
@@ -140,7 +139,7 @@ def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
 def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
     """Return the choices and units that certainly have the first rows of the result, and the number of these rows.
 
-    Rows are certain to be among the first ones if their keys are less than every key of the units after them.
+    Rows are certain if their keys are less than all keys of the units after them.
     """
     left = limit
     found: list[Choice] = []
@@ -169,11 +168,7 @@ def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
 
 
 class _Odds:
-    """The probability that a unit that may match does.
-
-    In a sorted file it is nearly 1. In zipped files, or without bounds, far more units may match than can contain the
-    keys.
-    """
+    """The probability that a unit that may match does: nearly 1 in sorted files, else far less."""
 
     def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int) -> None:
         holders = HOLDERS * len(query.intervals)
@@ -231,7 +226,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
 def _cheapest(
     choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
-    """Return which columns are read in the first wave and which later, and the price in seconds if it matters."""
+    """Return the columns with their wave, and the price in seconds if it matters."""
     shares = ({query.table.key}, 1.0), ({*query.deciding_columns}, 1.0 if query.keys_decide else SELECTIVITY)
     # Of the other columns so many units would then be needed.
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
@@ -248,7 +243,7 @@ def _cheapest(
 
 
 def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
-    """Return the price of a row group of which so many units are needed in a second wave."""
+    """Price a row group of which ``likely`` units are needed in a second wave."""
     first, later = ([read for read in reads if read.later is when] for when in (False, True))
     seconds = _fetching(choice, (part for read in first for part in read.parts(0)), cost)
     requested = _requests(choice, (part for read in later for part in read.parts(0)), cost)
@@ -269,7 +264,7 @@ def _fetching(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
 
 
 def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tuple[Awaited, float]:
-    """Estimate reading a row group by its page index; return the price in seconds, with the index."""
+    """Estimate a read by the page index; return the price in seconds, with the index."""
     path, group = choice.metadata.file.path, choice.group
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
     share = min(1.0, units / expected_pages(group.chunks[query.table.key]))
@@ -316,7 +311,6 @@ def _first_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
 
 
 def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
-    """Yield what may be requested after the first wave; see ``plan_second_wave``."""
     for group in file.row_groups:
         reads = [read for read in group.columns if read.later]
         pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))

@@ -8,8 +8,7 @@ import numpy as np
 
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
@@ -18,7 +17,7 @@ from catalogue.surt import END
 from catalogue.tables.file_metadata import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
-"""Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
+"""Maximum size of an uncompressed data page of parquet-mr; an estimate where an index is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +26,12 @@ class Unit:
 
     rows: range
     certain: bool
-    """Whether all of them match, except those without a key."""
+    """All of them match, except those without a key."""
     nulls: int | None
-    """Number of rows without a key; None if unknown."""
+    """Rows without a key; None if unknown, or if only the footer counts them."""
     least: bytes = b""
     """A lower bound of the keys that may match."""
     greatest: bytes = END
-    """An upper bound of the keys."""
 
     @property
     def sure_rows(self) -> int:
@@ -51,15 +49,15 @@ class Choice:
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
     least: bytes = b""
-    """A lower bound of the keys that may match; by the bounds in the footer, if it has them, which reading checks."""
+    """A lower bound of the keys that may match, from the footer if possible, whose bounds reading checks."""
     key_index: ColumnIndex | None = None
     offset_indexes: dict[str, OffsetIndex] = field(default_factory=dict)
     """Indexes of the columns to read; empty if pages are not read."""
     missing: tuple[Part, ...] = ()
-    """Page indexes that the file has and that are not stored."""
+    """Page indexes that are not stored."""
     defect: str = ""
     counted: int = 0
-    """Rows that match for certain, and are not in ``units``."""
+    """Certain matches outside of ``units``."""
     drawn: DrawnRows | None = field(default=None, compare=False)
     """The drawn rows in ``units``; None for all."""
 
@@ -79,7 +77,7 @@ class Choice:
 
 
 def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Choice:
-    """Choose the pages of a row group that may match, as far as page indexes are stored.
+    """Choose the pages of a row group that may match, by the stored page indexes.
 
     Raises:
         BadFooter: if a column has more than one value a row.
@@ -89,7 +87,9 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     bounds = key.bounds or (metadata.indexes(group.ordinal) or Indexes()).bounds
     intervals = query.intervals.near(bounds)
     least = intervals.least_match(bounds)
-    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), key.null_count, least, _greatest(bounds))
+    # Some writers count nulls once for each page, so a count of the footer alone is not used.
+    nulls = 0 if key.null_count == 0 or not key.column.optional else None
+    whole = Unit(range(group.num_rows), intervals.contain_all(bounds), nulls, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
     choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
@@ -111,7 +111,6 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
 
 
 def _greatest(bounds: Bounds | None) -> bytes:
-    """Return an upper bound of the keys between bounds."""
     return bounds.max if bounds and bounds.order is Order.UNSIGNED else END
 
 
@@ -163,14 +162,14 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
 
 def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes) -> Choice:
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
-    if located is None or indexes.column_index is None:
+    if located is None or indexes.column_index is None or key.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
-    key_index = decode_column_index(indexes.column_index, key, len(offset_index))
+    key_index = decode_column_index(indexes.column_index, key, offset_index)
     units = []
     for page, of_page in _pages_near(choice.intervals, key_index):
         if some := choice.intervals.near(of_page):
-            nulls = key_index.null_counts[page] if key_index.null_counts else None
+            nulls = key_index.null_counts[page] if key_index.null_counts and key.null_count is not None else None
             rows = offset_index.rows(range(page, page + 1))
             is_certain = choice.intervals.contain_all(of_page)
             units.append(Unit(rows, is_certain, nulls, some.least_match(of_page), _greatest(of_page)))
@@ -180,7 +179,7 @@ def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: 
 
 
 def _pages_near(intervals: KeyIntervals, index: ColumnIndex) -> Iterator[tuple[int, Bounds]]:
-    """Yield the pages with keys that may be between the first and the last of ascending intervals."""
+    """Yield the pages between the first and the last interval."""
     first, last = intervals[0].start, intervals[-1].end
     for page, bounds in enumerate(index.bounds):
         if bounds and (bounds.order is not Order.UNSIGNED or (bounds.max >= first and bounds.min < last)):

@@ -1,4 +1,4 @@
-"""A query and the indexes of its crawls: plan it crawl by crawl, and make the requests that a plan needs first."""
+"""Plan a query crawl by crawl, and make the requests that a plan needs first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,11 +36,11 @@ class Question:
         Args:
             query: the query.
             crawls: names of the crawls, newest first.
-            indexes_of: returns the indexes that can answer for a crawl; called once, when they are needed.
+            indexes_of: returns the indexes that can answer for a crawl; called once.
             source: returns the source.
             lists: the lists of blocks.
             cost: cost of the source.
-            unlisted: sentences about crawls that may exist and are not known.
+            unlisted: sentences about crawls that may exist.
         """
         self.query = query
         self.crawls = tuple(crawls)
@@ -52,7 +52,6 @@ class Question:
         self._unlisted = unlisted
 
     def limited(self, limit: int) -> "Question":
-        """Return the query with a limit."""
         known = self.query.limit
         return self._with(replace(self.query, limit=limit if known is None else min(limit, known)), self.crawls)
 
@@ -67,7 +66,6 @@ class Question:
         return other
 
     def indexes(self, crawl: str) -> CrawlIndexes:
-        """Return the indexes that can answer for a crawl."""
         if crawl not in self._indexes:
             self._indexes[crawl] = self._indexes_of(crawl)
         return self._indexes[crawl]
@@ -79,16 +77,16 @@ class Question:
 
     @property
     def candidate_row_groups(self) -> int:
-        """The number of row groups of the columnar index that may match."""
+        """The number of row groups that may match."""
         columnar = (self.indexes(crawl).columnar for crawl in self.crawls)
         return sum(len(file.ordinals) for each in columnar if each for file in each.scope.candidates)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
-        """Plan the query, or one that counts its captures.
+        """Plan the query.
 
         Args:
-            counts: whether only the number of captures is needed.
-            explain: whether the cost of the other index is found for each crawl that both can answer.
+            counts: only the number of captures is needed.
+            explain: find the cost of both indexes where possible.
 
         Raises:
             CatalogueError: if a crawl cannot be answered.
@@ -104,11 +102,10 @@ class Question:
         return self._divided(self.joined(query, plans))
 
     def joined(self, query: ResolvedQuery, plans: Iterable[CrawlPlan]) -> ReadPlan:
-        """Join the plans of crawls, newest first."""
         return ReadPlan.of(query, self._cost, plans, self._unlisted)
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
-        """Divide reads of blocks into as many requests as take the least time, unless a limit may end them early."""
+        """Divide reads of blocks for the shortest time, unless a limit may end them early."""
         most = self._cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))
         if plan.stops_early or not plan.blocks:
             return plan
@@ -119,7 +116,7 @@ class Question:
         return replace(plan, crawls=tuple(crawls))
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
-        """Fetch the page indexes and make the searches that a plan needs; ``report`` is called with received bytes.
+        """Fetch the page indexes and make the searches that a plan needs; ``report`` gets received bytes.
 
         Raises:
             SourceError: if a request fails.
@@ -145,14 +142,14 @@ class Question:
             self._lists.save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
-        """Note the version of a file with blocks that was read; None if it is another than expected."""
+        """Note the version of a file with blocks; None if it is not the expected one."""
         if version:
             self._lists.note_version(crawl, path, version)
         else:
             self._lists.drop(crawl)
 
     def finish(self) -> None:
-        """Store the versions of the files with blocks that were read."""
+        """Store the noted versions."""
         self._lists.save_versions()
 
 

@@ -23,7 +23,7 @@ class RecordFetch:
 
 
 def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
-    """Return the requests for records, by archive and offset; records near each other share one."""
+    """Return the requests for records, by archive and offset; near records share one."""
     for path, group in groupby(sorted(captures, key=_place), key=_filename):
         waiting = list(group)
         at = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from catalogue.source.byte_ranges import ByteRange, coalesce
 
 MAX_FETCH = 64 << 20
-"""Maximum bytes of a merged request; a failed one is repeated whole."""
+"""Maximum bytes of a merged request."""
 
 
 class Purpose(enum.Enum):
@@ -40,13 +40,12 @@ class PlannedRequest(NamedTuple):
     parts: tuple[Part, ...]
     """All within ``range``; bytes between them are dropped."""
     cached: bool = False
-    """Whether it is in the cache, so that no request is made."""
     most: int = 1
-    """Maximum number of requests if only some of its pages are needed."""
+    """Maximum number of requests if only some pages are needed."""
 
     @property
     def reason(self) -> str:
-        """What is read: kinds of content and columns."""
+        """Kinds of content and columns."""
         kinds = dict.fromkeys(f"{part.purpose.value}s" for part in self.parts)
         columns = dict.fromkeys(part.column for part in self.parts)
         return f"{' and '.join(kinds)} of {', '.join(columns)}"
@@ -55,7 +54,7 @@ class PlannedRequest(NamedTuple):
 def plan_requests(
     path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
 ) -> Iterator[PlannedRequest]:
-    """Yield the requests for disjoint parts of one file, in ascending order; a cached range is read at once, too."""
+    """Yield the requests for disjoint parts of one file, in ascending order; a cached range is one read."""
     by_cached: dict[ByteRange | None, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.range):
         for piece, inside in _cut(part.range, cached):
@@ -78,7 +77,7 @@ def _merged(parts: Sequence[Part], max_gap: int) -> Iterator[tuple[ByteRange, li
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
-    """Cut a range into pieces that are in a cached range, which is returned with them, or missing."""
+    """Cut a range by cached ranges, which are returned with their pieces."""
     at = range_.start
     for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
         if each.start >= range_.end:
@@ -93,7 +92,7 @@ def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteR
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
-    """Return the maximum number of requests for any selection of these ascending, disjoint ranges."""
+    """Return the maximum number of requests for any selection of ascending, disjoint ranges."""
     count, end = 0, None
     for each in ranges:
         if end is None or each.start - end > max_gap:

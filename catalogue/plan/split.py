@@ -11,10 +11,9 @@ from catalogue.surt import END
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
-    """Return parts of a plan, in the order of its sections, of about ``size`` bytes.
+    """Divide a plan whose page indexes have been fetched into parts of about ``size`` bytes, in its order.
 
-    Row groups that share a request stay together. The page indexes of the plan have been fetched. Each part has the
-    keys of the query that it needs.
+    Row groups that share a request stay together.
     """
     for each in plan.crawls:
         crawl = replace(each, counted=0, missing=(), defects=(), other=None)
@@ -23,7 +22,6 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
 
 
 def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
-    """Yield parts of the plan of a crawl, and the intervals of keys that they read."""
     by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(crawl.waves):
         for fetch in wave:
@@ -43,13 +41,12 @@ def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tup
 
 
 def _intervals(every: KeyIntervals, groups: Sequence[PlannedRowGroup]) -> KeyIntervals:
-    """Return the intervals from the first to the last that row groups may contain."""
+    """Return the intervals that row groups may contain."""
     starts, stops = zip(*(every.span(group.columns[0].chunk.bounds) for group in groups), strict=True)
     return every.part(min(starts), max(stops))
 
 
 def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
-    """Yield parts of some neighbouring blocks, each with a part of their list."""
     start, received = 0, 0
     for number, read in enumerate(planned.reads, 1):
         received += len(read.range)
@@ -71,7 +68,7 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
 
 
 def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
-    """Yield runs of row groups of a file, cut where no request is shared."""
+    """Yield runs of row groups of a file that share no request."""
     sizes: dict[int, int] = {}
     goes_on: set[int] = set()
     for fetch in (fetch for wave in waves for fetch in wave):

@@ -1,1 +1,1 @@
-"""Queries: what a user asks, filters, ``--where``, deduplication."""
+"""Queries, filters, ``--where``, deduplication."""

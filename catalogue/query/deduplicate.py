@@ -12,22 +12,20 @@ from catalogue.parquet.arrow_arrays import flags, numbers, positions
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Which captures are duplicates, and which one is kept."""
+    """Which duplicates are kept."""
 
     by: str
     """Column of equal values; rows without a value are all kept."""
     time: str | None
-    """Column by which the latest is kept; None to keep the first, which streams."""
+    """Column by which the latest is kept; None for the first, which streams."""
     limit: int | None
-    """Maximum rows that are kept."""
     columns: tuple[str, ...]
-    """Columns of the result."""
 
     def limited(self, limit: int) -> "Distinct":
         return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
 
     def of(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are kept, in their order; with ``time`` all rows are in memory."""
+        """Yield the rows that are kept, in their order; ``time`` needs all rows in memory."""
         left = self.limit
         if left == 0:
             return

@@ -1,4 +1,4 @@
-"""Filters by status, media type and language: one grammar for the command line, Python, the web form and the JSON API.
+"""Filters by status, media type and language.
 
 ====================  =========================================================
 status                ``200``, ``40x``, ``2xx``
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from catalogue.query.resolved_query import Where
 
 Values = str | int | Iterable[str | int] | None
-"""Values of a filter; None for no filter."""
 
 STATUS = "[1-9](?:[0-9]{2}|[0-9][xX]|[xX]{2})"
 MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,127}\\*?)?"
-"""The pattern of a media type; ``unk`` selects captures without one."""
+"""``unk`` selects captures without a media type."""
 LANGUAGE = "[A-Za-z]{3}"
 
 _UNKNOWN_TYPE = "unk"
 _DETECTED_TYPE, _DECLARED_TYPE = "content_mime_detected", "content_mime_type"
-"""The media type as detected, absent from the first crawls, and as declared by the server."""
+"""The media type as detected, absent from the first crawls, and as declared."""
 
 _TWO_LETTERS = (
     "af:afr am:amh ar:ara as:asm az:aze be:bel bg:bul bn:ben bs:bos ca:cat cs:ces cy:cym da:dan de:deu el:ell en:eng "
@@ -46,12 +45,12 @@ _TWO_LETTERS = (
     "so:som sq:sqi sr:srp su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha tk:tuk tl:tgl tr:tur tt:tat ug:uig uk:ukr "
     "ur:urd uz:uzb vi:vie xh:xho yi:yid yo:yor zh:zho zu:zul"
 )
-"""ISO 639-1 codes and the ISO 639-3 codes that the index has instead."""
+"""ISO 639-1 codes, and ISO 639-3 codes, which the index has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Filters in their normal form: lower case, prefixes with an asterisk."""
+    """Filters in lower case; prefixes end with an asterisk."""
 
     status: tuple[str, ...] = ()
     mime: tuple[str, ...] = ()
@@ -97,7 +96,6 @@ def statuses(values: Values) -> tuple[str, ...]:
 
 
 def media_types(values: Values) -> tuple[str, ...]:
-    """Parse a media type filter; a prefix ends with an asterisk."""
     found = _parsed(values, MIME, "media type", _media_type_hint)
     return tuple(f"{each}*" if each.endswith("/") else each for each in found)
 
@@ -134,7 +132,7 @@ def _any_of(
     *,
     unknown: str = "",
 ) -> str:
-    """Return a condition for any of the values; values that end with ``wildcard`` are prefixes, ``unknown`` is null."""
+    """Return a condition for any of the values; ``wildcard`` ends a prefix, ``unknown`` is null."""
     exact = [constant(value) for value in values if not value.endswith(wildcard) and value != unknown]
     parts = [range_(column, value) for value in values if value.endswith(wildcard)]
     if unknown in values:

@@ -1,4 +1,4 @@
-"""The keys of a query: disjoint ascending intervals in a tuple, or many single keys in Arrow arrays."""
+"""The keys of a query: disjoint ascending intervals in a tuple, or single keys in Arrow arrays."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from catalogue.parquet.model import Bounds, Order
 from catalogue.surt import EVERYTHING, KeyInterval, covers, exact_interval
 
 _FEW = 64
-"""Maximum intervals for which comparing all keys is faster than searching each key."""
+"""Maximum intervals for which comparing all keys is faster than searching each."""
 _start, _end = attrgetter("start"), attrgetter("end")
 
 
@@ -38,26 +38,25 @@ class KeyIntervals(ABC):
 
     @abstractmethod
     def count_ended(self, key: bytes) -> int:
-        """Return how many intervals contain only keys less than ``key``."""
+        """Count the intervals that contain only keys less than ``key``."""
 
     @abstractmethod
     def count_started(self, key: bytes) -> int:
-        """Return how many intervals contain ``key`` or a lesser one."""
+        """Count the intervals that contain ``key`` or a lesser one."""
 
     @property
     @abstractmethod
     def not_ascii(self) -> range:
-        """The places from the first to the last interval whose start or end is not ASCII; empty if all are."""
+        """The places from the first to the last interval that is not ASCII."""
 
     @abstractmethod
     def mask(self, keys: pa.BinaryArray) -> pa.BooleanArray:
-        """Return which keys are in one of the intervals; false or null for null."""
+        """Return which keys are in an interval; false or null for null."""
 
     def span(self, bounds: Bounds | None) -> tuple[int, int]:
         """Return the places, the second exclusive, of the intervals that may contain keys between the bounds.
 
-        All intervals may if the bounds are unknown. Bounds in the signed order of old writers are safe as well: the
-        strings with a prefix are consecutive in that order too, and for ASCII both orders are the same.
+        The signed order of old writers is safe: it keeps strings with a prefix consecutive, and the order of ASCII.
         """
         if bounds is None:
             return 0, len(self)
@@ -67,26 +66,26 @@ class KeyIntervals(ABC):
         return first, stop
 
     def near(self, bounds: Bounds | None) -> Self:
-        """Return the intervals that may contain keys between the bounds, and maybe others; see ``span``."""
+        """Return at least the intervals with keys between the bounds."""
         return self.part(*self.span(bounds))
 
     def between(self, least: bytes, greatest: bytes) -> Self:
-        """Return the intervals that contain keys between two keys, inclusive."""
+        """Return the intervals with keys between two keys, inclusive."""
         return self.part(self.count_ended(least), self.count_started(greatest))
 
     def overlap(self, least: bytes, greatest: bytes) -> bool:
-        """Return whether an interval contains keys between two keys, inclusive."""
+        """Return whether there are such intervals; see ``between``."""
         return self.count_ended(least) < self.count_started(greatest)
 
     def contain_all(self, bounds: Bounds | None) -> bool:
-        """Return whether all keys between the bounds are in one of the intervals."""
+        """Return whether one interval contains all keys between the bounds."""
         if bounds is None or bounds.order is not Order.UNSIGNED:
             return False
         place = self.count_ended(bounds.min)
         return place < len(self) and (interval := self[place]).start <= bounds.min and bounds.max < interval.end
 
     def least_match(self, bounds: Bounds | None) -> bytes:
-        """Return a lower bound of the keys that are in one of the intervals and between the bounds."""
+        """Return a lower bound of the keys in the intervals and between the bounds."""
         start = self[0].start if len(self) else b""
         return max(start, bounds.min) if bounds and is_lower_bound(bounds) else start
 
@@ -94,7 +93,7 @@ class KeyIntervals(ABC):
 def is_lower_bound(bounds: Bounds | None) -> bool:
     """Return whether no key is less than ``min``, compared byte by byte.
 
-    A key that is not less than ASCII text in the signed order of old writers is not less in the order of bytes either.
+    Keys that follow ASCII text in the signed order of old writers follow it in the order of bytes too.
     """
     return bounds is not None and (bounds.order is Order.UNSIGNED or bounds.min.isascii())
 
@@ -152,7 +151,7 @@ class KeyTexts(Sequence[bytes]):
 
 
 class KeyBatches(ABC):
-    """Ascending keys in Arrow arrays, which may be read when they are needed. Some keys may be equal."""
+    """Ascending keys, not necessarily distinct, in Arrow arrays, which may be read when they are needed."""
 
     def __init__(self, starts: Sequence[int], firsts: Sequence[bytes], *, is_ascii: bool) -> None:
         """Describe the arrays.
@@ -160,16 +159,16 @@ class KeyBatches(ABC):
         Args:
             starts: number of the first key of each array, and the number of keys.
             firsts: the least key of each array.
-            is_ascii: whether all keys are known to be ASCII.
+            is_ascii: all keys are known to be ASCII.
         """
         self.starts, self.firsts, self.is_ascii = starts, firsts, is_ascii
 
     @abstractmethod
     def keys(self, number: int) -> pa.BinaryArray:
-        """Return an array, which has no nulls."""
+        pass
 
     def parts(self, rows: range) -> Iterator[tuple[range, pa.BinaryArray]]:
-        """Yield consecutive keys array by array, with their numbers."""
+        """Yield keys array by array, with their numbers."""
         first = rows.start
         while first < rows.stop:
             number = bisect_right(self.starts, first) - 1
@@ -178,7 +177,7 @@ class KeyBatches(ABC):
             first = stop
 
     def place(self, key: bytes) -> int:
-        """Return how many keys are less than ``key``."""
+        """Count the keys less than ``key``."""
         number = bisect_left(self.firsts, key) - 1
         return self.starts[number] + bisect_left(KeyTexts(self.keys(number)), key) if number >= 0 else 0
 
@@ -196,12 +195,10 @@ class SingleKeys(KeyIntervals):
     """Single keys, without a Python object for each."""
 
     def __init__(self, batches: KeyBatches, rows: range) -> None:
-        """Use the keys with consecutive numbers."""
         self._batches, self.rows = batches, rows
 
     @staticmethod
     def of(keys: pa.BinaryArray) -> "SingleKeys":
-        """Use ascending keys without nulls."""
         return SingleKeys(_OneArray(keys), range(len(keys)))
 
     def __len__(self) -> int:
@@ -245,7 +242,7 @@ class SingleKeys(KeyIntervals):
         return flags(is_there)
 
     def meet(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, range, pa.BinaryArray]]:
-        """Compare ascending keys with these: yield places of keys, and the numbers and texts of the keys near them."""
+        """Yield slices of ascending keys, each with the keys of the query near it and their numbers."""
         if not len(keys):
             return
         texts, first = KeyTexts(keys), 0

@@ -1,7 +1,6 @@
 """Values as SQL literals.
 
-DuckDB imports pandas as soon as a statement has a parameter, which takes longer than most queries; our own statements
-have literals instead.
+DuckDB imports pandas for a statement with a parameter, which takes longer than most queries.
 """
 
 import re
@@ -9,11 +8,6 @@ from collections.abc import Iterable
 
 
 def literal(value: object) -> str:
-    """Return None, a bool, a number, a text, bytes, or a list or tuple of these as an SQL literal.
-
-    Raises:
-        TypeError: for another type.
-    """
     match value:
         case None:
             return "NULL"
@@ -35,5 +29,5 @@ def literals(values: Iterable[object]) -> str:
 
 
 def with_literals(sql: str, *parameters: object) -> str:
-    """Return one of our own statements with literals instead of ``$1``, ``$2`` and so on."""
+    """Replace ``$1``, ``$2`` and so on by literals."""
     return re.sub(r"\$([0-9]+)", lambda found: literal(parameters[int(found[1]) - 1]), sql)

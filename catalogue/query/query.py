@@ -1,4 +1,4 @@
-"""A query as users write it, whether by options, Python parameters, JSON parameters or form fields."""
+"""A query as users write it: options, Python parameters, JSON parameters or form fields."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -58,9 +58,9 @@ class Query:
     unique: str | None = None
     latest: bool = False
     index: str = AUTO
-    """Name of the index that answers, of ``INDEXES``; ``auto`` for the cheaper one for each crawl."""
+    """One of ``INDEXES``, or ``auto`` for the cheaper one of each crawl."""
     within: tuple[KeyInterval, ...] | None = None
-    """Disjoint ascending intervals in which keys must be, as well as in those of the patterns; None for no others."""
+    """Disjoint ascending intervals that limit the keys of the patterns."""
 
     @classmethod
     def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":

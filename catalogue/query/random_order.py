@@ -1,7 +1,7 @@
 """All rows of some row groups in a random order, which the seed and the row groups decide.
 
 The first rows are drawn one by one, without replacement, so that a few of billions of rows are found at once. After
-half of all rows, or ``MOST_SINGLE``, the order of the rest is drawn row group by row group.
+half of all rows, or ``MOST_SINGLE``, the rest is drawn row group by row group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 RowGroupId = tuple[str, int]
-"""Path of a file and ordinal of a row group in it."""
 
 MOST_SINGLE = 1 << 20
-"""Maximum rows drawn one by one, and about the rows of the rest that are returned at a time."""
+"""Maximum rows drawn one by one, and about the rows of the rest at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,18 +20,13 @@ class DrawnRows:
     """Drawn rows of one row group."""
 
     rows: np.ndarray
-    """Row numbers in the row group, ascending."""
+    """Ascending row numbers in the row group."""
     order: np.ndarray
     """Place of each row in the random order."""
 
 
 class RandomOrder:
-    """Rows in random order; each row comes once.
-
-    Args:
-        sizes: number of rows of each row group.
-        seed: the same seed and row groups give the same order.
-    """
+    """Rows in random order; each row comes once. The same seed and row groups give the same order."""
 
     def __init__(self, sizes: Mapping[RowGroupId, int], seed: int) -> None:
         self._groups = sorted(sizes)
@@ -43,7 +37,6 @@ class RandomOrder:
         self._drawn = np.empty(0, np.int64)
         self.rows = int(self._sizes.sum())
         self.single = min(self.rows // 2, MOST_SINGLE)
-        """Number of rows that are drawn one by one."""
         self.drawn = 0
 
     def next(self, count: int) -> dict[RowGroupId, DrawnRows]:
@@ -61,7 +54,7 @@ class RandomOrder:
         return found
 
     def rest(self) -> Iterator[dict[RowGroupId, DrawnRows]]:
-        """Yield all rows that were not returned yet, some row groups at a time."""
+        """Yield all other rows, some row groups at a time."""
         earlier = np.sort(self._drawn)
         order = np.arange(self.drawn, self.single, dtype=np.float64)
         single = self._draw(len(order))
@@ -89,7 +82,7 @@ class RandomOrder:
             yield some
 
     def _draw(self, count: int) -> np.ndarray:
-        """Draw numbers of rows, counted over all row groups, without replacement."""
+        """Draw numbers of rows, over all row groups, without replacement."""
         start = self.drawn
         self.drawn += count
         while len(self._drawn) < start + count:

@@ -1,7 +1,6 @@
 """A resolved query, and pruning of row groups by their statistics.
 
-Row groups with missing or doubtful statistics might match. The residual filter is always applied to the rows that were
-read.
+Row groups with missing or doubtful statistics might match; the residual filter decides.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +17,7 @@ from catalogue.query.key_intervals import KeyIntervals
 _NO_SCHEMA = pa.schema([])
 
 DRAWN_ORDER = "__drawn_order"
-"""Column with the place of a drawn row in the random order of a sample."""
+"""Column with the place of a row in the random order of a sample."""
 
 CDX_COLUMNS = (
     "url_surtkey",
@@ -36,7 +35,7 @@ CDX_COLUMNS = (
     "fetch_redirect",
     "content_truncated",
 )
-"""The columns of a CDX line, and the default columns of a query."""
+"""The columns of a CDX line; by default, those of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +56,38 @@ class Where:
     sql: str
     columns: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    """Conditions that hold for every matching row."""
+    """They hold for every matching row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """Which rows and columns a query reads."""
+    """The rows and columns of a query."""
 
     intervals: KeyIntervals
     patterns: tuple[str, ...]
-    """Patterns in the user's spelling, for messages."""
+    """As written, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
     """The condition for row groups without detected media types."""
     from_ms: int | None = None
-    """First ``fetch_time``, in milliseconds since 1970 UTC."""
+    """Milliseconds since 1970 UTC."""
     to_ms: int | None = None
     """End of ``fetch_time``, exclusive."""
     urls: tuple[str, ...] = ()
-    """URLs of which ``url`` must be one; empty for all."""
+    """Accepted values of ``url``; empty for all."""
     limit: int | None = None
     ordered: bool = False
-    """Whether the rows of all crawls are sorted by key, time and crawl."""
+    """Rows of all crawls are sorted by key, time and crawl."""
     any_order: bool = False
-    """Whether rows may be returned as they lie."""
+    """Rows may be returned as they lie."""
     counts: bool = False
-    """Whether only their number is requested."""
+    """Only their number is requested."""
     draws: bool = False
-    """Whether only drawn rows are read, and the result has ``DRAWN_ORDER``."""
+    """Only drawn rows are read; the result has ``DRAWN_ORDER``."""
     table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
-    """Types of columns that are not in the schema of the dataset."""
+    """Columns that are not in the schema of the dataset."""
 
     def of(self, *, untyped: bool) -> "ResolvedQuery":
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
@@ -101,7 +100,7 @@ class ResolvedQuery:
 
     @property
     def tested_columns(self) -> tuple[str, ...]:
-        """The columns that other conditions than those of keys are about."""
+        """The columns of conditions, except of those on keys."""
         tested = [*self.where.columns] if self.where else []
         if self.table.time and (self.from_ms is not None or self.to_ms is not None):
             tested.append(self.table.time)
@@ -114,13 +113,13 @@ class ResolvedQuery:
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns that are read from the files, the key first."""
+        """The columns of the files that are read, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
         return self._of_files([*self.deciding_columns, *times, *self.columns])
 
     @property
     def is_inorder(self) -> bool:
-        """Whether rows are returned crawl by crawl, in a crawl subset by subset, in a subset by key.
+        """Whether rows are returned crawl by crawl, then by subset and key.
 
         Other rows are counted, sorted later, or returned as they lie.
         """
@@ -128,7 +127,7 @@ class ResolvedQuery:
 
     @property
     def ranking(self) -> tuple[str, ...]:
-        """The columns by which rows of a crawl and subset with equal keys are sorted."""
+        """The columns that order rows of a crawl and subset with equal keys."""
         others = [name for name in self.columns if name not in {*self.table.path_columns, self.table.key}]
         return tuple(sorted(others, key=lambda name: name != self.table.time))
 
@@ -138,7 +137,6 @@ class ResolvedQuery:
 
     @property
     def stops_early(self) -> bool:
-        """Whether reading ends when there are enough rows."""
         return self.limit is not None and not self.ordered
 
     def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -146,13 +144,12 @@ class ResolvedQuery:
 
 
 def is_untyped(group: RowGroup) -> bool:
-    """Return whether a row group has no detected media types."""
     chunk = group.chunks.get("content_mime_detected")
     return chunk is None or chunk.null_count == chunk.num_values
 
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
-    """Return whether rows of a row group might match by all of its statistics."""
+    """Return whether rows might match by all statistics of their row group."""
     key = group.chunks.get(query.table.key)
     if key is None or not query.intervals.near(key.bounds):
         return False  # rows without keys do not match
@@ -213,7 +210,7 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
-    """Return each name once, spelled as in the files, whose columns are ``known``; case does not matter.
+    """Return each name once, in the spelling of the files, whose columns are ``known``.
 
     Raises:
         UnknownColumn: with the closest name.
@@ -234,7 +231,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 
 
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
-    """Return the types of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
+    """Return the schema of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
     every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
     fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
     return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)

@@ -8,7 +8,6 @@ from catalogue.errors import QueryError
 
 _DIGITS = len("YYYYMMDDhhmmss")
 Moment = str | int | date
-"""A time as typed, or of Python's datetime module."""
 
 _ISO = re.compile(
     r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
@@ -19,8 +18,8 @@ _ISO = re.compile(
 def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
     """Convert ``--from`` and ``--to`` to milliseconds since 1970, the end exclusive.
 
-    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), which mean every time that
-    starts with them, or an ISO date or time, in UTC unless it has a zone; a date means the day.
+    Both are inclusive as typed: the first 1 to 14 digits of a time as in the CDX API (``2022``, ``20220131``), or an
+    ISO date or time, in UTC unless it has a zone; a date means the day.
     """
     from_ms = None if first is None else _milliseconds(_span(str(first))[0])
     to_ms = None if last is None else _milliseconds(_span(str(last))[1])
@@ -55,7 +54,7 @@ def _span(text: str) -> tuple[datetime, datetime]:
 
 
 def _from_digits(digits: str) -> datetime:
-    """Return 14 digits as a time, each part brought within its limits."""
+    """Return 14 digits as a time, each part within its limits."""
     year = min(max(int(digits[:4]), 1000), 9998)
     month = min(max(int(digits[4:6]), 1), 12)
     day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])

@@ -1,7 +1,7 @@
 """``--where``: parsed by DuckDB's parser, applied to rows by DuckDB.
 
-Conditions for pruning come from the syntax tree that is executed, so the two cannot disagree. Unknown shapes of trees,
-as of another version of DuckDB, only mean less pruning.
+Conditions for pruning come from the syntax tree that is executed, so the two cannot disagree. Unknown shapes of trees
+only mean less pruning.
 """
 
 import json
@@ -31,7 +31,7 @@ _COMPARISONS = {
 }
 _LONGEST_NUMBER = 40
 _POSITION = " position"
-"""A column of row numbers, under a name that no expression may use."""
+"""A column of row numbers; no expression may use this name."""
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
@@ -40,7 +40,7 @@ _MORE_THAN_A_ROW = {
     "POSITIONAL_REFERENCE": "a column's number",
     "PARAMETER": "a parameter",
 }
-"""Names by class of syntax node: what an expression over one row may not contain."""
+"""Names of what an expression over one row may not contain."""
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -51,7 +51,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 @cache
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
-    """Return the empty database of this process; opening one takes longer than most queries."""
+    """Return the empty database of this process, which takes longer to open than most queries."""
     database = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -67,7 +67,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMON_CRAWL) -> Where:
-    """Parse a boolean expression over the columns of a dataset, and ``newer`` ones that its schema does not have.
+    """Parse a boolean expression over the columns of a dataset, and ``newer`` ones.
 
     Raises:
         QueryError: if it is invalid, with DuckDB's reason.
@@ -99,13 +99,13 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
 
 
 def check_expression(sql: str) -> None:
-    """Raise QueryError for a text that is not one boolean expression, and so cannot be joined with others."""
+    """Raise QueryError unless the text is one boolean expression."""
     with connect() as connection, _bounded_depth():
         _parse(sql, connection)
 
 
 def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the positions, ascending, of the rows for which the expression is true."""
+    """Return the ascending positions of the rows for which the expression is true."""
     position = _POSITION
     while position in where.columns:
         position += "'"
@@ -195,7 +195,6 @@ def _columns(node: object) -> Iterator[str]:
 
 
 def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:
-    """Return the parts of a conjunction that compare a column with constants."""
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:

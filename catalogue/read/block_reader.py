@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _ALL_TYPED = "CC-MAIN-2018-39"
-"""The first crawl with languages, which are newer than detected media types: a later block has none only by chance."""
+"""The first crawl with languages, which are newer than detected media types: its blocks lack them only by chance."""
 
 
 class BlockRequest(NamedTuple):
@@ -53,13 +53,6 @@ def block_pieces(
 ) -> Generator[Piece, None, None]:
     """Yield the rows of a plan's blocks, of all subsets, by section.
 
-    Args:
-        plan: the plan, whose searches are done.
-        source: reads the blocks.
-        executor: threads that make requests.
-        connection: evaluates ``where``.
-        events: callbacks.
-
     Raises:
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
@@ -76,7 +69,7 @@ def block_pieces(
 def fetch_blocks(
     plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents
 ) -> Generator[tuple[BlockRequest, Response], None, None]:
-    """Yield the requests for the blocks of a plan and their responses, in order, and report versions of files.
+    """Yield the requests for the blocks of a plan and their responses, in order.
 
     Raises:
         SourceError: if a request fails.
@@ -111,7 +104,7 @@ def fetch_blocks(
 
 
 def _least_after(request: BlockRequest) -> bytes:
-    """Return a lower bound of the keys in the blocks of the crawl that are read next; ``END`` if there are none."""
+    """Return a lower bound of the keys in the next blocks; ``END`` if there are none."""
     stop, planned = request.read.blocks.stop, request.planned
     return planned.blocks.key(stop) if stop < planned.reads[-1].blocks.stop else request.after
 
@@ -124,7 +117,7 @@ def _check_version(path: str, version: FileVersion, first: FileVersion) -> None:
 def _matching(
     request: BlockRequest, response: Response, residuals: dict[bool, Residual]
 ) -> Iterator[tuple[pa.Table, bytes]]:
-    """Yield the rows of blocks that match, with the last key of their block."""
+    """Yield the matching rows of blocks, with the last key of their block."""
     planned, read = request.planned, request.read
     subsets = texts(planned.subsets)
     for block in inflate_blocks(planned.blocks, read, response.body, response.total_size, planned.intervals):

@@ -13,24 +13,20 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.read.prefetch import LoadedRowGroup
 
 MOST_ROW_GROUPS = 64
-"""Size of a bundle. The first has one, each later one at most twice as many, so that the first rows come early."""
+"""Bundles grow from one row group, at most twofold, so that the first rows come early."""
 MOST_ROWS = 1 << 16
-"""Rows that may match in a bundle; a larger row group is a separate bundle."""
+"""Rows of a bundle that may match; a larger row group is a separate bundle."""
 MOST_BYTES = 2 << 20
-"""Uncompressed bytes of these rows, about; a larger row group is a separate bundle."""
+"""Uncompressed bytes of these rows."""
 
 
 class Bundle:
-    """Row groups that are decoded together.
-
-    They have the same columns, from the same version of the same writer. Their rows are numbered consecutively: first
-    all rows of the first row group, then those of the next.
-    """
+    """Row groups with the same columns and writer, and consecutive numbers of rows."""
 
     def __init__(self, groups: Sequence[LoadedRowGroup]) -> None:
         self.groups = groups
         self.starts = np.cumsum([0, *(group.read.num_rows for group in groups)])
-        """Number of the first row of each row group, and the number of rows."""
+        """First row of each row group, and the number of rows."""
 
     @property
     def columns(self) -> list[tuple[ColumnRead, ...]]:
@@ -53,11 +49,11 @@ class Bundle:
         return f"{self.groups[0].where} and {more} more" if more else self.groups[0].where
 
     def parts(self, rows: np.ndarray) -> list[slice]:
-        """Return where the rows of each row group are in ascending numbers of rows."""
+        """Divide ascending numbers of rows by row group."""
         return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
 
     def path_column(self, name: str, rows: np.ndarray) -> pa.StringArray:
-        """Return a column that is derived from the paths of the files, for ascending numbers of rows."""
+        """Return a column derived from the paths of the files."""
         values = texts([getattr(group.file.file, name) for group in self.groups])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
@@ -68,7 +64,6 @@ class RowRuns:
     """Runs of consecutive rows of a bundle."""
 
     def __init__(self, bundle: Bundle, runs: Iterable[tuple[range, ...]]) -> None:
-        """Take the ascending runs of each row group, numbered within it."""
         bounds = [
             (start + run.start, len(run))
             for start, of_group in zip(bundle.starts.tolist(), runs, strict=False)
@@ -80,12 +75,12 @@ class RowRuns:
         self.count = int(self._ends[-1]) if bounds else 0
 
     def until(self, last: int) -> int:
-        """Return how many of the rows have a number up to that of a row of the runs."""
+        """Count the rows up to ``last``, which is in a run."""
         run = np.searchsorted(self._starts, last, side="right") - 1
         return int(last - self._shifts[run]) + 1
 
     def between(self, first: int, after: int | None = None) -> np.ndarray:
-        """Return the numbers of some of the rows, by their positions in the runs."""
+        """Return numbers of rows by their positions in the runs."""
         at = np.arange(first, self.count if after is None else after)
         if len(self._ends) <= 1:
             return at + self._shifts
@@ -121,11 +116,10 @@ def _value_bytes(chunk: ColumnChunk) -> float:
 
 
 def _shape(file: PlannedFile, group: PlannedRowGroup) -> tuple[object, ...]:
-    """Return what the row groups of a bundle have in common."""
     columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
     return file.created_by, group.untyped, columns
 
 
 def is_read_whole(group: PlannedRowGroup) -> bool:
-    """Return whether no page index says which rows may match, and all columns are read at once."""
+    """Return whether all rows may match, and all columns are read at once."""
     return group.key_index is None and not group.later

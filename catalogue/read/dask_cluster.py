@@ -1,4 +1,4 @@
-"""Dask: an executor of a cluster's workers, and DataFrames with one partition for each part of a plan."""
+"""Dask: an executor of a cluster's workers, and DataFrames with a partition for each part of a plan."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f
 _PATIENCE = 10.0
 """Seconds to wait for a scheduler."""
 _THREADS = 8
-"""Tasks at a time of an executor that does not say how many workers it has."""
+"""Concurrent tasks of other executors that do not state them."""
 
 
 @contextmanager
@@ -59,7 +59,6 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterato
 
 
 def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without types
-    """Check that the present workers have this version of the package."""
     try:
         versions = set(client.run(package_version).values()) - {package_version()}
     except Exception as error:  # Dask has no class of its own for it
@@ -75,9 +74,9 @@ def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without type
 
 
 def machines_and_tasks(executor: Executor) -> tuple[int, int]:
-    """Return the number of machines of an executor, and of tasks they can run at a time.
+    """Return the numbers of machines and of concurrent tasks of an executor.
 
-    Machines of Dask's executors are distinguished by address; other executors have one.
+    Only Dask's executors state their machines.
     """
     client = getattr(executor, "_client", None)  # Dask's says nothing of its workers itself
     if client is None:
@@ -110,7 +109,7 @@ def _frame(task: Task) -> "pd.DataFrame":
 
 
 def client_machines() -> int:
-    """Return the number of machines of the current Dask client; 1 without a client."""
+    """Return the machines of the current Dask client; 1 without a client."""
     try:
         from distributed import get_client  # noqa: PLC0415 - see above
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(table: pa.Table) -> "pd.DataFrame":
-    """Return a DataFrame; integers stay integers where values are missing, and times keep their zone."""
+    """Convert to pandas; integers stay integers where values are missing, and times keep their zone."""
     import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
 
     # What pandas must be told, or a column of integers with a null in it becomes one of floats.
@@ -29,7 +29,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
 
 
 def polars_frame(table: pa.Table) -> "pl.DataFrame":
-    """Return a DataFrame of polars.
+    """Convert to polars.
 
     Raises:
         QueryError: if polars is not installed.

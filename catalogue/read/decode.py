@@ -11,24 +11,31 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import integer, positions, text
-from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
-from catalogue.parquet.splice import ChunkPages, splice, splice_dictionary
+from catalogue.parquet.splice import (
+    PART_BYTES,
+    ChunkPages,
+    NotInflatedError,
+    inflated,
+    parts,
+    splice,
+    splice_dictionary,
+)
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.bundle import Bundle, RowRuns
 from catalogue.read.prefetch import LoadedRowGroup
 
 BATCH_ROWS = 1 << 16
-"""Maximum rows decoded at a time."""
+"""Maximum rows of a batch."""
 BATCH_BYTES = 64 << 20
-"""Uncompressed bytes decoded at a time, about."""
+"""Uncompressed bytes of a batch, about."""
 MAX_PAGE = 256 << 20
-"""Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
+"""Maximum uncompressed bytes of a page; writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
 _SMALL_PAGE = 16 << 10
-"""Uncompressed bytes of an average page, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
+"""Average uncompressed bytes, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
 _STATUS = "fetch_status"
 _MEDIA_TYPE, _UNKNOWN_TYPE = "content_mime_type", "unk"
 _DELTA_BYTE_ARRAY = 7
@@ -42,13 +49,13 @@ _INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexEr
 def decode(
     bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType, rows: np.ndarray | None = None
 ) -> Iterator[Numbered]:
-    """Decode the bytes of a column of a bundle. Texts may be invalid; see ``valid``.
+    """Decode a column of a bundle. Texts may be invalid; see ``valid``.
 
     Args:
-        bundle: the row groups; those of which no row is requested are skipped.
+        bundle: the row groups; those without requested rows are skipped.
         reads: reads of the column, by row group.
         kind: type of the result.
-        rows: ascending numbers of rows; what comes after the last one is not decoded. None for all.
+        rows: ascending numbers of rows; rows after the last one are not decoded. None for all.
 
     Raises:
         BadFooter: if the bytes are not the pages of the column.
@@ -87,7 +94,6 @@ _Piece = tuple[ChunkPages, Sequence[PageHeader]]
 
 
 def _spliced(pieces: Sequence[_Piece], created_by: str) -> Iterator[pa.Buffer]:
-    """Yield files of these pages, each of about ``PART_BYTES``."""
     waiting: list[_Piece] = []
     size = 0
     for part in chain.from_iterable(starmap(parts, pieces)):
@@ -130,7 +136,7 @@ def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:
-    """Return about the most bytes that a value takes on average, for batches of limited size."""
+    """Return the greatest average size of a value, for batches of limited size."""
     average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
     if not pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY"):
         return average
@@ -142,7 +148,7 @@ def _value_size(pieces: Sequence[_Piece]) -> int:
 
 
 def _longest(headers: Iterable[PageHeader], *, dictionary: bool = True) -> int:
-    """Return an upper bound of the bytes of a value, where values can be larger than their pages; 0 elsewhere."""
+    """Return an upper bound of the bytes of a value that can be larger than its page; 0 if none can."""
     coded = dictionary and any(each.needs_dictionary for each in headers)
     may_repeat = (
         each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY or (coded and not each.data_page)
@@ -151,7 +157,7 @@ def _longest(headers: Iterable[PageHeader], *, dictionary: bool = True) -> int:
 
 
 def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
-    """Return the same after decoding the dictionary."""
+    """Return the same bound after decoding the dictionary."""
     longest = _longest(headers, dictionary=False)
     if headers[0].data_page or not any(each.needs_dictionary for each in headers):
         return longest
@@ -167,7 +173,7 @@ def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Arr
     """Yield the values of rows with these ascending numbers.
 
     Raises:
-        BadPageIndex: if a row between others was not decoded.
+        BadPageIndex: if one of the rows was not decoded.
     """
     for numbers, values in numbered:
         if not len(numbers):
@@ -189,14 +195,14 @@ def aligned(
     bundle: Bundle,
     path_columns: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """Yield tables of columns whose pieces have different lengths; columns that the file does not have are null.
+    """Yield tables of columns whose pieces have different lengths; missing columns are null.
 
     Args:
         columns: pieces of the columns that are read.
-        rows: numbers of the rows of all tables together.
+        rows: numbers of all rows.
         schema: the tables' schema.
         bundle: the row groups.
-        path_columns: columns whose value is derived from the file's path.
+        path_columns: columns derived from the file's path.
 
     Raises:
         BadFooter: if a column ends before the others.
@@ -225,14 +231,13 @@ def aligned(
 
 
 def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of limited size."""
     step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, step):
         yield from rows.slice(start, step).combine_chunks().to_batches()
 
 
 def _known(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown values by null: the status -1, and the media type ``unk``."""
+    """Replace unknown statuses, -1, and media types, ``unk``, by null."""
     if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
         unknown = pc.equal(values, text(_UNKNOWN_TYPE))
         return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values

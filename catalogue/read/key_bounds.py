@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import cut_bounds
+from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.plan import ReadPlan
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import decode, valid
@@ -56,12 +56,9 @@ def run(task: BoundsTask) -> BoundsResult:
 
 
 def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
-    """Return the bounds of the keys of each row group; one without keys has none.
+    """Return the bounds of the keys of each row group that has keys.
 
-    Args:
-        plan: reads the complete key columns of row groups of one file.
-        source: the source.
-        executor: threads that make requests while keys are decoded.
+    The plan reads the complete key columns of row groups of one file.
 
     Raises:
         SourceError: if a request fails.

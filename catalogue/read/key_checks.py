@@ -1,4 +1,4 @@
-"""Check keys that were read against the footer and the page index by which rows were chosen."""
+"""Check keys against the footer and the page index by which rows were chosen."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ import pyarrow as pa
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds, Order
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.bundle import Bundle
 from catalogue.read.decode import Numbered
@@ -17,12 +17,7 @@ from catalogue.read.prefetch import LoadedRowGroup
 
 
 def checked(bundle: Bundle, reads: Sequence[ColumnRead], numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Yield the keys of a bundle after they were checked.
-
-    Args:
-        bundle: the row groups.
-        reads: reads of the key column, by row group.
-        numbered: the keys and the numbers of their rows.
+    """Yield the keys of a bundle, with the numbers of their rows, after checking them.
 
     Raises:
         BadFooter: if a key is outside the bounds in the footer, by which other queries skip the row group.
@@ -38,8 +33,6 @@ def checked(bundle: Bundle, reads: Sequence[ColumnRead], numbered: Iterable[Numb
 
 
 class _RowGroupCheck:
-    """Checks the keys of a row group."""
-
     def __init__(self, group: LoadedRowGroup, read: ColumnRead) -> None:
         bounds = read.chunk.bounds
         self._footer = bounds if bounds and bounds.order is Order.UNSIGNED else None
@@ -49,7 +42,6 @@ class _RowGroupCheck:
         self._rows, self._nulls = [0] * pages, [0] * pages
 
     def __call__(self, rows: np.ndarray, keys: pa.BinaryArray) -> None:
-        """Check the keys of rows with these ascending numbers."""
         if self._index is None or self._offsets is None:
             self._check_footer(least_and_greatest(keys))
             return

@@ -1,4 +1,4 @@
-"""The order of a result: newest crawl first, in a crawl by subset, in a subset by key, then by the other columns.
+"""The order of a result: newest crawl first, then by subset, by key, and by the other columns.
 
 It follows from the returned rows alone, so both indexes return the rows of a crawl in the same order. Where row groups
 overlap, rows wait until no row with a lower key can follow.
@@ -28,16 +28,11 @@ class Piece(NamedTuple):
 
     rows: pa.Table | None
     least: bytes
-    """A lower bound of the keys of the section's rows after these; ``END`` if it has no others."""
+    """A lower bound of the keys of the section's later rows; ``END`` if it has none."""
 
 
 def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]) -> Iterator[pa.Table]:
-    """Yield the rows of a plan in the order of its query.
-
-    Args:
-        plan: the plan.
-        columnar: pieces of its files, section by section.
-        blocks: pieces of its blocks, section by section.
+    """Yield the rows of a plan in the order of its query; pieces come section by section.
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
@@ -55,9 +50,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
 def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[pa.Table]:
     """Yield rows in the order of the result, with the columns of the result and the key.
 
-    Args:
-        plan: the plan.
-        pieces: an iterator for each section of the plan, whose next pieces are those of the section.
+    ``pieces`` has an iterator for each section, which yields the pieces of the section first.
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
@@ -80,7 +73,6 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
 
 
 def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> None:
-    """Add rows to those of their subsets."""
     for subset, of_subset in zip(section.subsets, waiting, strict=True):
         some = rows.filter(pc.equal(rows.column("subset"), text(subset))) if len(waiting) > 1 else rows
         if some.num_rows:
@@ -88,7 +80,7 @@ def _add(rows: pa.Table, section: Section, waiting: Sequence[WaitingRows]) -> No
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows sorted by key, time, crawl and the other columns of the result; all of them are in memory."""
+    """Yield rows sorted by key, time, crawl and the other columns; all of them are in memory."""
     table = plan.query.table
     # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
@@ -106,7 +98,6 @@ def _started(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Yield the pieces of a section."""
     for piece in pieces:
         yield piece
         if piece.least == END:
@@ -114,38 +105,36 @@ def _until_end(pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 
 class GroupsLeft:
-    """Lower bounds of the keys of the row groups of a plan, from each of them on."""
+    """Lower bounds of the keys from each row group of a plan on."""
 
     def __init__(self, plan: ReadPlan) -> None:
-        """Use the bounds of a plan."""
         self._sections: list[Section] = []
         self._leasts: list[bytes] = []
-        """Least key of each row group and the row groups after it in its section."""
+        """Least key from each row group on in its section."""
         for section in sections(plan):
             leasts = [group.least for file in section.files for group in file.row_groups]
             self._leasts += reversed([*accumulate(reversed(leasts), min)])
             self._sections += [section] * len(leasts)
 
     def after(self, number: int) -> bytes:
-        """Return the same of the row groups after a row group; ``END`` if it is the last one of its section."""
+        """Return the bound after a row group; ``END`` for the last one of its section."""
         following = self._sections[number + 1 : number + 2]
         return self._leasts[number + 1] if following and following[0] is self._sections[number] else END
 
 
 class KeysLeft:
-    """Lower bounds of the keys of consecutive rows, from each of them on."""
+    """Lower bounds of the keys from each of consecutive rows on."""
 
     def __init__(self, pieces: Iterable[pa.BinaryArray]) -> None:
-        """Use the keys in pieces, some of which may be null."""
         self._pieces = [piece for piece in pieces if len(piece)]
         self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
         self._ascend = [_ascends(piece) for piece in self._pieces]
         leasts = [_least(piece, ascends) for piece, ascends in zip(self._pieces, self._ascend, strict=True)]
         self._after = [*accumulate(reversed(leasts), min, initial=END)][::-1]
-        """Least key of each piece and the pieces after it."""
+        """Least key from each piece on."""
 
     def at(self, row: int) -> bytes:
-        """Return a lower bound of the keys of a row and those after it; ``END`` if there are none."""
+        """Return the bound from a row on; ``END`` if there is no such row."""
         number = bisect_right(self._starts, row) - 1
         if number == len(self._pieces) or not self._ascend[number]:
             return self._after[number]

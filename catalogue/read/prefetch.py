@@ -10,7 +10,7 @@ import numpy as np
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.page_headers import PageHeader, check_pages
-from catalogue.parquet.stored_indexes import OffsetIndex
+from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
@@ -19,11 +19,11 @@ from catalogue.source.checks import Response, Source
 from catalogue.source.observe import requests_for
 
 IN_FLIGHT = 256 << 20
-"""Maximum bytes requested or waiting to be decoded; a larger single request goes alone."""
+"""Maximum bytes requested or waiting to be decoded; a larger request goes alone."""
 
 
 def in_flight(plan: ReadPlan) -> int:
-    """Return the maximum for the files of a plan, and for its blocks: half for each if it has both."""
+    """Return the maximum for files or blocks: half if a plan has both."""
     return IN_FLIGHT // 2 if plan.files and plan.blocks else IN_FLIGHT
 
 
@@ -39,7 +39,6 @@ class LoadedRowGroup:
     """Headers of checked pages, by column and number of the page."""
 
     def take(self, fetch: PlannedRequest, body: bytes) -> None:
-        """Add the parts of a response that belong to this row group."""
         for part in fetch.parts:
             if part.row_group == self.read.ordinal:
                 start = part.range.start - fetch.range.start
@@ -47,7 +46,7 @@ class LoadedRowGroup:
                 self.pieces.setdefault(part.column, {})[part.range.start] = piece
 
     def data(self, column: ColumnRead) -> bytes:
-        """Return the bytes of a column: dictionary page and pages, or the whole chunk."""
+        """Return the dictionary page and pages, or the whole chunk."""
         name = column.chunk.column.name
         return b"".join([self.cut(name, range_) for range_ in column.ranges])
 
@@ -61,7 +60,7 @@ class LoadedRowGroup:
         return b"".join(pieces[start][max(0, range_.start - start) : range_.end - start] for start in inside)
 
     def narrowed(self, rows: np.ndarray) -> "LoadedRowGroup":
-        """Return the row group with the pages that contain rows, given as ascending numbers."""
+        """Keep the pages that contain rows, given as ascending numbers."""
         columns = tuple(
             read if read.index is None else replace(read, pages=_pages_of(read.index, rows))
             for read in self.read.columns
@@ -94,7 +93,6 @@ class LoadedRowGroup:
 
 
 def _pages_of(index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
-    """Return the runs of consecutive pages that contain rows, given as ascending numbers."""
     runs: list[range] = []
     at = 0
     while at < len(rows):

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import duckdb
 
 _FEW_ROWS = 1 << 12
-"""Rows of a piece with which following steps take longer than a copy of many pieces."""
+"""Rows of a piece that take less time than a further piece."""
 _MOST_DECIDED = 1 << 30
-"""Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
+"""Maximum decoded bytes that wait for other columns; repeated values are small in a file."""
 
 
 def read(
@@ -86,7 +86,7 @@ def read(
 
 
 _Rows = tuple[pa.Table, bytes]
-"""Rows, and a lower bound of the keys of those after them in the same row group."""
+"""Rows, and a lower bound of the keys after them in the same row group."""
 
 
 @dataclass(slots=True)
@@ -111,12 +111,11 @@ class _Waiting:
         return not all(future.done() for _, _, future in self.later)
 
     def cancel(self) -> None:
-        """Cancel requests that have not begun."""
         for _, _, future in self.later:
             future.cancel()
 
     def split(self) -> "Iterator[_Waiting]":
-        """Yield each row group as a bundle of its own."""
+        """Yield each row group as a separate bundle."""
         for n, part in enumerate(self.bundle.parts(self.rows)):
             rows = self.rows[part] - self.bundle.starts[n]
             decided = self.decided.slice(part.start, len(rows))
@@ -159,7 +158,7 @@ class _Reading:
                     left.cancel()
 
     def _pieces_of(self, each: _Waiting | LoadedRowGroup, first: int) -> Iterator[Piece]:
-        """Yield the rows of row groups of a section, the first of which has the number ``first`` in the plan."""
+        """Yield the rows of row groups of a section; ``first`` is the number of the first one."""
         last, left = first + _count(each) - 1, self._left
         if not left:
             yield from (Piece(rows, b"") for rows, _ in self._rows(each))
@@ -172,9 +171,9 @@ class _Reading:
             yield Piece(pa.concat_tables(found) if found else None, left.after(last))
 
     def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
-        """Choose the rows to decode and request their other columns; yield a large one that is read whole unchanged.
+        """Choose the rows to decode and request their other columns, unless all rows are read.
 
-        Where something is wrong, the row groups are tried one by one.
+        After an error, the row groups are tried one by one.
         """
         if len(bundle.groups) == 1 and is_read_whole(bundle.groups[0].read):
             yield bundle.groups[0]
@@ -296,7 +295,7 @@ class _Reading:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
     def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
-        """Return bounds of the keys of a row group or bundle; None if it is small, or they are not needed."""
+        """Return bounds of many keys, if they are needed."""
         if self._left and sum(map(len, keys)) > BATCH_ROWS:
             return KeysLeft(piece.cast(pa.binary()) for piece in keys)
         return None
@@ -371,7 +370,7 @@ def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    """Return the drawn order of rows of a bundle, each of which was drawn."""
+    """Return the order of drawn rows."""
     order = [
         group.read.drawn.order[np.searchsorted(group.read.drawn.rows, rows[part] - start)]
         for group, part, start in zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)

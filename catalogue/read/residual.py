@@ -19,7 +19,6 @@ class Residual:
     """Applies the conditions of a query to rows."""
 
     def __init__(self, query: ResolvedQuery, connection: "duckdb.DuckDBPyConnection | None") -> None:
-        """Filter by a query; ``connection`` runs its ``where``."""
         self._query = query
         self._urls = frozenset(query.urls)
         self._connection = connection
@@ -27,9 +26,7 @@ class Residual:
     def keep(self, rows: pa.Table, *, decided: Sequence[str] = ()) -> tuple[pa.Table, np.ndarray]:
         """Return the matching rows, and their positions.
 
-        Args:
-            rows: the rows.
-            decided: columns of an earlier decision about the same rows; conditions on them alone are skipped.
+        Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
         """
         query, table = self._query, self._query.table
         known = {*rows.column_names, *table.path_columns}

@@ -13,7 +13,7 @@ class Ascending:
     """Rows whose keys ascend."""
 
     def __init__(self, rows: pa.Table, keys: pa.BinaryArray, *, are_distinct: bool) -> None:
-        """Use rows and their keys, none of which is null; ``are_distinct`` says that no two are known to be equal."""
+        """Use rows and their keys, without nulls; ``are_distinct`` says that all differ."""
         self.rows, self.keys, self.are_distinct = rows, keys, are_distinct
         self.size: int = rows.nbytes
 
@@ -36,20 +36,19 @@ class Ascending:
         return Ascending(rows, keys, are_distinct=self.are_distinct)
 
     def copy(self) -> "Ascending":
-        """Return the same rows without other rows in their buffers."""
+        """Copy the rows without other rows in their buffers."""
         order = positions(np.arange(len(self)))
         return Ascending(self.rows.take(order), self.keys.take(order), are_distinct=self.are_distinct)
 
 
 class RowOrder:
-    """The order of the rows of a crawl and subset: by key, then by some columns; nulls come last."""
+    """The order of the rows of a crawl and subset: by key, byte by byte, then by some columns; nulls come last."""
 
     def __init__(self, key: str, others: Sequence[str]) -> None:
-        """Sort by the column ``key``, whose values are compared byte by byte, and then by ``others``."""
         self._key, self._others = key, tuple(others)
 
     def by_key(self, *tables: pa.Table) -> Ascending:
-        """Return the rows of tables, which have keys, sorted by key alone."""
+        """Sort the rows of tables by key alone; all have keys."""
         rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         keys = self.keys_of(rows)
         if is_all(pc.less(keys[:-1], keys[1:])):
@@ -64,7 +63,6 @@ class RowOrder:
         return (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()).cast(pa.binary())
 
     def complete(self, parts: Sequence[Ascending]) -> pa.Table:
-        """Return the rows of all parts in order."""
         found = parts[0] if len(parts) == 1 else self.by_key(*(part.rows for part in parts))
         if found.are_distinct or not self._others:
             return found.rows
@@ -93,7 +91,7 @@ def is_all(values: pa.BooleanArray) -> bool:
 
 
 def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
-    """Return the order of rows by the ascending numbers of their runs, and then by columns."""
+    """Order rows by the ascending numbers of their runs, and then by columns."""
     order = _sorted(runs, columns.select([0]).take(positions(rows)))
     values = columns.column(0).combine_chunks().take(positions(rows[order]))
     is_tie = _equal_next(values) & (runs[order][1:] == runs[order][:-1])
@@ -110,17 +108,16 @@ def _sorted(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
 
 
 def _equal_next(values: pa.Array) -> np.ndarray:
-    """Return which values are equal to the next one."""
     one, other = values[:-1], values[1:]
     are_equal: np.ndarray = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
     return are_equal
 
 
 def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
-    """Return which rows come after the row next to them."""
+    """Return which rows are greater than the next one."""
     found = np.zeros(len(rows), np.bool_)
     places = np.arange(len(rows))
-    """Places of rows whose first columns are equal to those of the next row."""
+    """Rows whose first columns are equal to those of the next row."""
     for column in columns.columns:
         values = column.combine_chunks()
         one, other = (values.take(positions(rows[places] + step)) for step in (0, 1))

@@ -11,11 +11,11 @@ from catalogue.errors import SourceError
 T = TypeVar("T")
 
 _LAST_WAIT = 10.0
-"""Seconds that the end of the process waits for a stream that reads."""
+"""Seconds that the end of the process waits for a stream."""
 
 
 class Turns:
-    """Lets one stream of a session read at a time, in whichever thread asks for its next item."""
+    """Lets one stream of a session read at a time, in whichever thread takes its next item."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -45,7 +45,7 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
 
 @atexit.register
 def _end() -> None:
-    """Wait for threads of polars that read ahead: one that returns to Python while it shuts down aborts the process."""
+    """Wait for polars' threads that read ahead: one that returns to Python during shutdown aborts the process."""
     for turns in list(_used):
         turns.ended = True
         if turns.lock.acquire(timeout=_LAST_WAIT):

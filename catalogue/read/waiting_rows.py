@@ -1,4 +1,4 @@
-"""Rows that wait for others with lower keys: some in memory, the others in a temporary file."""
+"""Rows that wait for others with lower keys, in memory and in a temporary file."""
 
 from bisect import bisect_left
 from collections import deque
@@ -15,7 +15,7 @@ from catalogue.read.row_order import Ascending, RowOrder
 
 _MOST = 64 << 20
 _BATCH_BYTES, _LEAST_BATCH_BYTES = 1 << 20, 1 << 16
-"""Bytes of a batch in the file, and where there are many runs: a batch of each is in memory."""
+"""Bytes of a batch in the file, and the least: a batch of each run is in memory."""
 
 
 class _Spilled(NamedTuple):
@@ -46,7 +46,6 @@ class WaitingRows:
         self._stack.close()
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows with keys."""
         part = self._order.by_key(rows)
         self._bytes += part.size
         for run in self._runs:
@@ -56,7 +55,7 @@ class WaitingRows:
         self._runs.append(deque([part]))
 
     def below(self, least: bytes) -> Iterator[pa.Table]:
-        """Yield the rows with lower keys than ``least``; rows that are added later must not have such keys.
+        """Yield the rows with lower keys than ``least``; later rows must not have such keys.
 
         Raises:
             OSError: if the disk is full.
@@ -99,7 +98,6 @@ class WaitingRows:
         self._bytes = 0
 
     def _written(self, part: Ascending) -> Iterator[_Spilled]:
-        """Write rows to the file; yield their batches."""
         most = max(_LEAST_BATCH_BYTES, min(_BATCH_BYTES, self._most // (4 * len(self._runs))))
         step = max(1, len(part) * most // max(1, part.size))
         for start in range(0, len(part), step):

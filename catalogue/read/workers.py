@@ -22,7 +22,7 @@ from catalogue.source.open import open_source
 from catalogue.surt import END
 
 SLICE = 64 << 20
-"""Bytes of a task, about: some seconds of work, and a table of modest size."""
+"""Bytes of a task: some seconds of work, and a table of modest size."""
 
 
 class _Result(Protocol):
@@ -57,7 +57,6 @@ class TaskResult:
 
     rows: pa.Table
     messages: tuple[str, ...]
-    """Sentences for the user."""
     uncounted: tuple[tuple[str, int], ...]
     """See ``ReadEvents.uncount``."""
     row_groups: int
@@ -89,18 +88,12 @@ def run(task: Task) -> TaskResult:
 
 
 def on_worker(settings: Settings) -> Settings:
-    """Return the settings for a worker, with its own cache folder if the caller's does not exist there."""
+    """Use the cache folder of this machine, if the caller's does not exist here."""
     return settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
 
 
 def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[Task]:
-    """Return the tasks of a plan, in its order.
-
-    Args:
-        plan: its page indexes have been fetched.
-        settings: settings of each worker.
-        size: bytes of a task, about.
-    """
+    """Divide a plan into tasks of about ``size`` bytes; its page indexes have been fetched."""
     return (Task(each, settings) for each in sliced(plan, size))
 
 
@@ -112,8 +105,8 @@ class Workers:
 
         Args:
             executor: its workers must have this package.
-            settings: settings of each worker, with its machine's share of the rate.
-            at_once: maximum tasks that are submitted at a time.
+            settings: settings of each worker, with its share of the rate.
+            at_once: maximum concurrent tasks.
         """
         self.settings = settings
         self._executor = executor
@@ -126,10 +119,7 @@ class Workers:
     ) -> Generator[_R | SourceError | FormatError, None, None]:
         """Yield the results of tasks in their order; an error that concerns one task is its result.
 
-        Args:
-            every: the tasks.
-            notify: called with the messages of workers.
-            do: runs a task.
+        ``notify`` is called with the messages of workers, and ``do`` runs a task.
 
         Raises:
             WorkersLost: if workers died.
@@ -200,7 +190,7 @@ class Workers:
 
 
 def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
-    """Return for each part of a plan a lower bound of the keys of those after it in its section; ``END`` if none is."""
+    """Yield for each part of a plan a lower bound of the later keys in its section."""
     found: list[bytes] = []
     following, least = None, END
     for part in reversed(parts):
@@ -214,7 +204,6 @@ def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
 
 
 def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
-    """Yield the rows of results, and pass on their events."""
     for done in slices:
         if not isinstance(done, TaskResult):
             raise done

@@ -1,1 +1,1 @@
-"""Lazy queries of other engines: their conditions, columns and limits become a query."""
+"""Lazy queries of other engines."""

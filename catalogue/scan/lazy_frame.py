@@ -41,7 +41,7 @@ class ScanBudget:
         return requests <= self.requests and received <= self.bytes
 
     def check(self, plan: ReadPlan) -> None:
-        """Raise TooExpensive for a plan above the budget; if reading may end early, for page indexes above it."""
+        """Raise TooExpensive for a plan above the budget; if reading may end early, for its page indexes alone."""
         indexes = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
         if not self.covers(*(indexes if plan.stops_early else (plan.requests, plan.bytes))):
             message = f"this takes {format_cost(plan)}; {_ADVICE}"
@@ -65,7 +65,7 @@ def _of_cdx(columns: Iterable[str]) -> bool:
 
 
 def _check_options(query: Query) -> None:
-    """Raise QueryError for options that would select rows before the conditions of polars do."""
+    """Raise QueryError for options that select rows before the conditions of polars."""
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
             raise QueryError(f"scan has no parameter {name}; use {_OF_POLARS[name]} of its LazyFrame instead")
@@ -82,7 +82,7 @@ class _Source:
     def frames(
         self, columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows; polars calls this, and may take the next frame in another thread."""
+        """Yield the rows to polars, which may take the next frame in another thread."""
         chosen = self._schema.names if columns is None else columns
         return in_turns(self._frames(chosen, predicate, limit), self._session.turns)
 
@@ -106,7 +106,6 @@ class _Source:
                     return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows, within the budget."""
         budget, session = self._budget, self._session
         before = session.spent
         is_metered = captures.plan.stops_early
@@ -119,7 +118,7 @@ class _Source:
                     raise TooExpensive(message)
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
-        """Return a query that need not read rows for which the predicate is not true; None if there are no others."""
+        """Skip rows for which the predicate is not true; return None if there are no others."""
         first, end = time_bounds(query.from_, query.to)
         first = max((each for each in (first, pushed.from_ms) if each is not None), default=None)
         last = min(
@@ -133,7 +132,7 @@ class _Source:
         return self._in_partitions(query, pushed) if pushed.paths else query
 
     def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
-        """Return the query of the crawls and subsets for which conditions on them are true."""
+        """Keep the crawls and subsets for which the conditions on them are true."""
         selection = select(self._session, query)
         subsets_of = {crawl: selection.subsets or self._session.metadata().subsets(crawl) for crawl in selection.crawls}
         pairs = pl.DataFrame(

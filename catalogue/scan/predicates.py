@@ -1,7 +1,7 @@
 """Conditions of polars, as far as a query can apply them.
 
-An operator counts as recognized only if polars' public functions build an equal expression from its inputs. What is not
-recognized is left to polars, so another version of polars means at most more reading.
+An operator is recognized only if polars' public functions build an equal expression from its inputs. Others are left to
+polars, so another version of polars means at most more reading.
 """
 
 import operator
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 _MAX_DEPTH = 100
-"""Operators within each other; deeper conditions are left to polars."""
+"""Nested operators; deeper conditions are left to polars."""
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
@@ -89,7 +89,7 @@ def conjuncts(predicate: pl.Expr) -> Iterator[pl.Expr]:
 
 
 def recognized(expression: pl.Expr, depth: int = 0) -> Condition | None:
-    """Return an equal condition; None if the expression is not recognized."""
+    """Return an equal condition, if the expression is recognized."""
     name, inputs = _operator(expression)
     if name in {"and", "or", "not"} and depth < _MAX_DEPTH:
         parts: list[Condition] = []
@@ -118,7 +118,7 @@ def recognized(expression: pl.Expr, depth: int = 0) -> Condition | None:
 
 
 def _operator(expression: pl.Expr) -> tuple[str, list[pl.Expr]]:
-    """Return the operator of an expression and its inputs; an empty name if it is not recognized."""
+    """Return the operator of an expression and its inputs; an empty name for an unknown one."""
     inputs = expression.meta.pop()[::-1]
     for name, build in _BY_INPUTS.get(len(inputs), {}).items():
         if build(*inputs).meta.eq(expression):

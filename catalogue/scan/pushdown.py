@@ -1,4 +1,4 @@
-"""What a query can do for a condition: read fewer keys, times, crawls and subsets, and compare columns by SQL."""
+"""The part of a condition that a query can apply: fewer keys, times, crawls and subsets, and SQL."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -27,9 +27,9 @@ from catalogue.surt import (
 )
 
 _MAX_VALUES = 1000
-"""Values of an ``in`` that is compared by SQL; more are left to polars."""
+"""Values of an ``in`` that is compared by SQL."""
 _HOST = re.compile(r"(?!xn--)[a-z0-9_-]+(?:\.(?!xn--)[a-z0-9_-]+)*(?<![0-9])")
-"""A host that is spelled in one way only: no address, no international name."""
+"""A host with a single spelling: no address, no international name."""
 _WWW = re.compile(r"www[0-9]*\.")
 _SEVERAL_WWW = re.compile(rf"(?:{_WWW.pattern}){{2}}")
 _ORIGIN = re.compile(r"https?://([^/:]+)(?::[0-9]+)?/")
@@ -41,22 +41,20 @@ _ENDS = ("tld", "registry_suffix", "registered_domain", "private_suffix", "priva
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
-    """Conditions that hold for every row for which a predicate of polars is true; polars applies the predicate too."""
+    """Conditions that are true where a predicate is; polars applies the predicate too."""
 
     keys: tuple[KeyInterval, ...] | None = None
-    """Intervals of keys; None for all."""
+    """None for all."""
     from_ms: int | None = None
     """First time, inclusive."""
     to_ms: int | None = None
     """Last time, inclusive."""
     where: tuple[str, ...] = ()
-    """Expressions of SQL."""
     paths: tuple[pl.Expr, ...] = ()
     """Conditions on crawl and subset alone."""
 
 
 def push_down(predicate: pl.Expr | None, schema: pa.Schema, dataset: Dataset) -> Pushdown:
-    """Return what a query can do for a predicate over the columns of a schema."""
     keys: tuple[KeyInterval, ...] | None = None
     times: list[_Times] = []
     where: list[str] = []
@@ -159,7 +157,7 @@ def _of_host_end(end: str) -> Iterator[KeyInterval]:
 
 
 def _shortened(host: str) -> Iterator[str]:
-    """Yield a host, and its names without one or more of the ``www.`` that it begins with."""
+    """Yield a host, and the host without one or more ``www.`` at its start."""
     yield host
     while found := _WWW.match(host):
         host = host[found.end() :]
@@ -181,8 +179,7 @@ _FROM_URL: dict[tuple[str, str], Callable[[str], Iterator[KeyInterval]]] = {
 }
 """Functions that yield the keys of a value, by column and operator; none if they are not certain.
 
-Keys and the columns of hosts follow from the URL of a capture. Releases differ in how they shorten
-``www.www2.example.com``, so all ways are included.
+Releases differ in how they shorten ``www.www2.example.com``, so all ways are included.
 """
 
 
@@ -214,7 +211,7 @@ def _times(condition: Condition, dataset: Dataset) -> Iterator[_Times]:
 
 
 def _milliseconds(time: datetime) -> int:
-    """Return a time in milliseconds since 1970, to the second, which is as exact as times of a query are."""
+    """Return milliseconds since 1970, to the second like the times of a query."""
     return (time - _EPOCH) // timedelta(seconds=1) * 1000
 
 
@@ -229,7 +226,7 @@ _SQL: dict[str, Callable[[str, str], str]] = {
 
 
 def _sql(condition: Condition, schema: pa.Schema) -> Iterator[str]:
-    """Yield an equal expression of SQL; nothing if there is none."""
+    """Yield an equal expression of SQL, if there is one."""
     if isinstance(condition, Comparison):
         yield from _comparison(condition, schema)
         return
@@ -263,7 +260,7 @@ def _comparison(condition: Comparison, schema: pa.Schema) -> Iterator[str]:
 
 
 def _comparable(schema: pa.Schema) -> Collection[str]:
-    """Return columns of text or signed integers; DuckDB does not distinguish names that differ in case alone."""
+    """Return columns of text or signed integers; DuckDB ignores the case of names."""
     lower = [name.casefold() for name in schema.names]
     comparable = (pa.types.is_string, pa.types.is_signed_integer)
     return {

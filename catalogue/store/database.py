@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.store.locks import harvesting
 from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, snapshot, transaction

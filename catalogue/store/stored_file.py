@@ -14,7 +14,7 @@ from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 
 try:
     from isal import isal_zlib as fast_zlib

@@ -12,7 +12,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.footer import SIGNED
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.source.byte_ranges import FileVersion

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.parquet.model import Footer
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.store.stored_file import StoredFile

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.parquet.arrow_arrays import array_of
-from catalogue.parquet.key_column import has_page_index, key_bounds
+from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Column, Footer, RowGroup
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.table_schema import TABLE

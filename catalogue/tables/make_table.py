@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.arrow_arrays import array_of, positions
-from catalogue.parquet.key_column import SIGNED, examine_footer
+from catalogue.parquet.footer import SIGNED, examine_footer
 from catalogue.parquet.model import Column
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store

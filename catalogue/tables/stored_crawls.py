@@ -12,7 +12,7 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import FormatError, StoreDamaged, StoreLocked
 from catalogue.parquet.column_types import kind_of, wider
-from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.footer import SIGNED
 from catalogue.store.database import Store
 from catalogue.tables.stored_footers import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
-from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
-from catalogue.parquet.key_column import SIGNED
+from catalogue.parquet.footer import MAGIC, SIGNED, TRAILER, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@
     location     segment 8, date of the file 8, partition 4, offset 8, size 4
 
 Block 0 is the root. Block ``n`` starts at 8 + ``n`` times the block size. Data blocks follow the index blocks, in the
-order of their URLs, compared by bytes. A prefix is not greater than any URL of the block after it, and not less than
-any URL of the block before it.
+order of their URLs, compared by bytes. A prefix is between the URLs of the blocks before and after it, inclusive.
 
-The header and the top of the tree take one request each, once for all patterns. Then a pattern takes one request for
-each level below, and one for every 16 MiB of the result. The real file has 217 GB in blocks of 64 KiB; its 2,644 index
-blocks have about 1,250 entries each, so there are three levels, and the upper two are at the beginning of the file. A
-site takes two requests after those for header and top; a large result takes two in the lowest level.
+The real file has 217 GB in blocks of 64 KiB; its 2,644 index blocks have about 1,250 entries each, in three levels.
+Header and upper two levels take one request each, once for all patterns. A site then takes two requests; a large result
+takes two in the lowest level, and one for every 16 MiB.
 """
 
 import struct
@@ -31,16 +29,15 @@ from catalogue.source.checks import Source
 from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix, url_of
 
 PATH = "projects/url-index/url-index.1356128792"
-"""Path of the index at Common Crawl's address."""
 
 _TOP = 512 << 10
 """Bytes that are read with the root; 8 blocks of the real file."""
 _GAP = 1 << 20
-"""Bytes between two blocks of a level that cost less than another request."""
+"""Bytes between two blocks that cost less than another request."""
 _PIECE = 16 << 20
 """Bytes of data blocks in one request."""
 _USUAL_ENTRY = 128
-"""Estimated bytes of an entry, rather too many."""
+"""Estimated bytes of an entry, at most."""
 HEADER_SIZE = 8
 MAX_BLOCK = 4 << 20
 """Maximum bytes of a block; the real index has 64 KiB."""
@@ -54,11 +51,11 @@ _MAX_OFFSET = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """How a file is divided into blocks."""
+    """The division of a file into blocks."""
 
     block_size: int
     index_blocks: int
-    """Number of index blocks, which come first."""
+    """They come first."""
     file_size: int
 
     @property
@@ -67,7 +64,7 @@ class Header:
         return -(-(self.file_size - HEADER_SIZE) // self.block_size)
 
     def place(self, first: int, last: int) -> ByteRange:
-        """Return the range of consecutive blocks, both included."""
+        """Return the range of consecutive blocks, both inclusive."""
         if not 0 <= first <= last < self.blocks:
             message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
             raise BadUrlIndex(message)
@@ -103,7 +100,6 @@ class Entry:
     location: bytes
 
     def capture(self) -> Capture:
-        """Return the place of its record."""
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
             message = f"invalid place of the record of {url_of(self.key)[:200]!r}: {size:,} bytes at {offset:,}"
@@ -113,7 +109,6 @@ class Entry:
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
-    """Parse the file's first 8 bytes."""
     if len(data) != HEADER_SIZE:
         message = f"the index has {len(data)} bytes, too few for its header"
         raise BadUrlIndex(message)
@@ -129,7 +124,6 @@ def parse_header(data: bytes, file_size: int) -> Header:
 
 
 def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
-    """Parse an index block."""
     if len(data) < _NUMBER.size:
         raise _bad(number, "ends within an entry")
     entries = list(_entries(number, data, _NUMBER.size, _NUMBER.size))
@@ -149,7 +143,6 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
 
 
 def parse_data_block(number: int, data: bytes) -> list[Entry]:
-    """Parse a data block; ``number`` is for messages."""
     entries = [Entry(*entry) for entry in _entries(number, data, 0, _LOCATION.size)]
     if not entries:
         raise _bad(number, "is empty")
@@ -185,9 +178,7 @@ class Extent:
 
     pattern: KeyPattern
     first: int
-    """Number of the first data block."""
     last: int
-    """Number of the last."""
     lower: bytes
     """Lower bound of the URLs in these blocks."""
     upper: bytes | None
@@ -203,10 +194,7 @@ class OldIndex:
         self._path = path
 
     def find(self, text: str) -> Extent:
-        """Find the result of a pattern; reads index blocks only.
-
-        Args:
-            text: see ``parse_key_prefix``.
+        """Find the result of a pattern, see ``parse_key_prefix``; reads index blocks only.
 
         Raises:
             QueryError: if the pattern is invalid.
@@ -230,7 +218,7 @@ class OldIndex:
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
-        """Return requests and bytes of reading the captures; an estimate with a limit."""
+        """Return requests and bytes of the captures; an estimate with a limit."""
         size = min(len(extent.range), self._bytes_of(limit))
         return -(-size // _PIECE), size
 
@@ -262,7 +250,7 @@ class OldIndex:
             at = last + 1
 
     def _bytes_of(self, limit: int | None) -> int:
-        """Estimate the bytes of so many captures; without a limit, more than any file has."""
+        """Estimate the bytes of so many captures; more than any file has without a limit."""
         return 1 << 63 if limit is None else 2 * self._header.block_size + limit * _USUAL_ENTRY
 
     @cached_property

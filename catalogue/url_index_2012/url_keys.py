@@ -30,18 +30,17 @@ class KeyPattern:
     """A pattern, and the URLs of the index that it matches."""
 
     text: str
-    """The user's spelling, without surrounding blanks."""
+    """Without surrounding blanks."""
     interval: KeyInterval
-    """An interval with all of them."""
+    """An interval with all matches."""
     form: re.Pattern[bytes]
-    """A regular expression of them; the interval may have others."""
+    """A regular expression; the interval may have other keys."""
 
     def matches(self, key: bytes) -> bool:
         return key in self.interval and self.form.fullmatch(key) is not None
 
 
 def parse_key_prefix(text: str) -> KeyPattern:
-    """Parse a pattern; surrounding blanks are ignored."""
     typed = text.strip()
     if typed == "*":
         return KeyPattern(typed, EVERYTHING, re.compile(b".*", re.DOTALL))
@@ -71,7 +70,7 @@ def parse_key_prefix(text: str) -> KeyPattern:
 
 
 def url_of(key: bytes) -> str:
-    """Return the usual spelling of a URL of the index, as in the header of its record; ``http`` if it has no scheme."""
+    """Return the usual spelling of a URL, as in the header of its record; ``http`` if it has no scheme."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -1,18 +1,8 @@
--- Add the pages of row groups: $row_groups, in JSON. first_rows and offsets also have the end of the last page.
+-- Add the pages of row groups: $rows is a file of JSON, a line for each row group. first_rows and offsets also have the
+-- end of the last page.
 INSERT INTO derived.pages BY NAME
-WITH
-  given AS (
-    SELECT unnest(
-      from_json(
-        $row_groups,
-        '[{"path": "VARCHAR", "row_group": "INTEGER", "first_rows": ["BIGINT"], "offsets": ["BIGINT"],
-           "null_counts": ["BIGINT"], "min_keys": ["VARCHAR"], "max_keys": ["VARCHAR"]}]'
-      ),
-      recursive := true
-    )
-  )
 SELECT
-  path, f.crawl, f.subset, row_group,
+  path, crawl, subset, row_group,
   unnest(range(len(offsets) - 1)) AS page,
   unnest(first_rows[:-2]) AS first_row_index,
   unnest(first_rows[2:]) - unnest(first_rows[:-2]) AS num_rows,
@@ -21,5 +11,7 @@ SELECT
   unnest(max_keys) AS max_key,
   unnest(offsets[:-2]) AS file_offset,
   unnest(offsets[2:]) - unnest(offsets[:-2]) AS compressed_page_size
-FROM given
-JOIN derived.files AS f USING (path);
+FROM read_json($rows, columns = {
+  path: 'VARCHAR', crawl: 'VARCHAR', subset: 'VARCHAR', row_group: 'INTEGER', first_rows: 'BIGINT[]',
+  offsets: 'BIGINT[]', null_counts: 'BIGINT[]', min_keys: 'VARCHAR[]', max_keys: 'VARCHAR[]'
+});

@@ -17,7 +17,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
-from catalogue.parquet.stored_indexes import cut_bounds
+from catalogue.parquet.page_index import cut_bounds
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.harvest.test_harvest import Until

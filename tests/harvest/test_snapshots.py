@@ -26,7 +26,7 @@ from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, 
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, read_rows, unpack_snapshot, write_rows
 from catalogue.metadata_db.lake_files import write_table
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT

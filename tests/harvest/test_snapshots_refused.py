@@ -32,7 +32,7 @@ from catalogue.harvest.snapshot import (
     write_rows,
 )
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
+from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.store.stored_file import StoredFile
 from tests.support.crawls import CRAWL, crawl_of, table

@@ -8,12 +8,11 @@ import pytest
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Order
-from catalogue.parquet.page_index import decode_column_index
-from catalogue.parquet.stored_indexes import ColumnIndex
+from catalogue.parquet.page_index import ColumnIndex, decode_column_index
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from tests.support.footers import put_together, take_apart
-from tests.support.paged import KEY, OTHER_KINDS, ROWS, overall_of, overridden, part
+from tests.support.paged import KEY, OTHER_KINDS, ROWS, overall_of, overridden, pages_of, part
 
 
 @dataclass
@@ -62,7 +61,7 @@ def claims() -> Claims:
 
 
 def decoded(stored: Claims, **chunk: Any) -> ColumnIndex:
-    return decode_column_index(stored.encoded(), replace(part(KEY).chunk, **chunk), 13)
+    return decode_column_index(stored.encoded(), replace(part(KEY).chunk, **chunk), part(KEY).located)
 
 
 def test_accepts_correct_column_indexes() -> None:
@@ -133,15 +132,19 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "fewer nulls than none": (
         both(lambda stored: stored.put(5, nulls=-1), lambda stored: stored.put(0, nulls=11)),
         {},
-        "counts less than no nulls",
+        "counts .* nulls in a page of 10 values, which contradicts",
     ),
     "a null too many": (lambda stored: stored.put(5, nulls=1), {}, "counts other nulls than the footer"),
-    "a null too few": (lambda stored: stored.put(0, nulls=9), {}, "counts other nulls than the footer"),
+    "a null too few": (
+        lambda stored: stored.put(0, nulls=9),
+        {},
+        "counts .* nulls in a page of 10 values, which contradicts",
+    ),
     "nulls where the footer has none": (lambda _: None, {"null_count": 0}, "counts other nulls than the footer"),
     "a page of nulls without nulls": (
         both(lambda stored: stored.put(0, nulls=0), lambda stored: stored.put(5, nulls=10)),
         {},
-        "has a page of nothing but nulls without any",
+        "counts .* nulls in a page of 10 values, which contradicts",
     ),
     "a page of nulls in a chunk without nulls": (
         uncounted,
@@ -265,12 +268,12 @@ def test_rejects_column_indexes_without_a_field_or_pages() -> None:
     each = part(KEY)
     for pages in (0, 1, 12, 14):
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
-            decode_column_index(each.column_index, each.chunk, pages)
+            decode_column_index(each.column_index, each.chunk, pages_of([10] * pages))
     for missing in (1, 2, 3, 4):
         index = take_apart(each.column_index)
         del index[missing]
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
-            decode_column_index(put_together(index), each.chunk, 13)
+            decode_column_index(put_together(index), each.chunk, each.located)
 
 
 OTHER_LISTS = [
@@ -290,4 +293,4 @@ def test_rejects_column_indexes_with_other_types(number: int) -> None:
     for kind, body in [*OTHER_KINDS.values(), *lists]:
         data = overridden(claims().encoded(), number, kind, body)
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
-            decode_column_index(data, replace(part(KEY).chunk, null_count=None, bounds=None), 13)
+            decode_column_index(data, replace(part(KEY).chunk, null_count=None, bounds=None), part(KEY).located)

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAX_FOOTER
-from catalogue.parquet.key_column import examine_footer, has_page_index, key_bounds
+from catalogue.parquet.footer import MAX_FOOTER, examine_footer, has_page_index, key_bounds
 from catalogue.parquet.model import Order
 from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list

@@ -15,8 +15,7 @@ import pytest
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.footer import MAX_FOOTER, decode_footer, footer_length
-from catalogue.parquet.key_column import examine_footer, key_bounds
+from catalogue.parquet.footer import MAX_FOOTER, decode_footer, examine_footer, footer_length, key_bounds
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.source.byte_ranges import ByteRange

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.parquet.inflate import PART_BYTES, NotInflatedError, inflated, parts
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import PageHeader, page_headers
-from catalogue.parquet.splice import ChunkPages, splice
+from catalogue.parquet.splice import PART_BYTES, ChunkPages, NotInflatedError, inflated, parts, splice
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
 from tests.support.spliced import groups, read, spliced, whole, wide_table

@@ -164,10 +164,10 @@ def test_rejects_offset_indexes_without_a_field(missing: int) -> None:
 
 def test_rejects_every_truncation_of_an_index() -> None:
     each = part(KEY)
-    count = len(each.located)
+    located = each.located
     for end in range(len(each.offset_index)):
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
             decode_offset_index(each.offset_index[:end], each.chunk, each.num_rows)
     for end in range(len(each.column_index)):
         with pytest.raises(BadPageIndex, match="cannot be decoded"):
-            decode_column_index(each.column_index[:end], each.chunk, count)
+            decode_column_index(each.column_index[:end], each.chunk, located)

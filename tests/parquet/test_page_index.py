@@ -14,13 +14,19 @@ from hypothesis import strategies as st
 
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_headers import check_pages, page_header
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import LONGEST_BOUND, ColumnIndex, OffsetIndex, cut_bounds
+from catalogue.parquet.page_index import (
+    LONGEST_BOUND,
+    ColumnIndex,
+    OffsetIndex,
+    cut_bounds,
+    decode_column_index,
+    decode_offset_index,
+)
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, read_footer
 from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers
-from tests.support.paged import FEW, KEY, PLAIN, overall_of, part, parts, written
+from tests.support.paged import FEW, KEY, PLAIN, overall_of, pages_of, part, parts, written
 
 # As written
 
@@ -71,7 +77,7 @@ def held_pages(path_or_bytes: Path | bytes) -> Iterator[tuple[str, str, ColumnIn
     for each in parts(data):
         name = each.chunk.column.name
         if each.chunk.column_index and each.chunk.column.physical_type == "BYTE_ARRAY":
-            index = decode_column_index(each.column_index, each.chunk, len(each.located))
+            index = decode_column_index(each.column_index, each.chunk, each.located)
             values = file.read_row_group(each.row_group, [name])[name].cast(pa.binary()).to_pylist()
             rows = (each.located.rows(range(page, page + 1)) for page in range(len(each.located)))
             yield footer.created_by, name, index, [values[run.start : run.stop] for run in rows]
@@ -126,7 +132,7 @@ def test_chunk_of_nulls() -> None:
     data = write(pa.table({KEY: pa.nulls(30, pa.string())}), data_page_size=1, write_batch_size=10)
     [each] = parts(data)
     count = len(each.located)
-    index = decode_column_index(each.column_index, each.chunk, count)
+    index = decode_column_index(each.column_index, each.chunk, each.located)
     assert index.bounds == (None,) * count
     assert index.null_counts
     assert sum(index.null_counts) == 30
@@ -146,7 +152,8 @@ def test_round_trip_of_column_indexes(pages: list[tuple[Bounds | None, int]], co
     counts = tuple(count for _, count in pages)
     index = ColumnIndex(tuple(bounds for bounds, _ in pages), counts if counted else None)
     anything = replace(part(KEY).chunk, bounds=None, null_count=None)
-    assert decode_column_index(encode_column_index(index), anything, len(pages)) == index
+    rows = pages_of(count + (bounds is not None) for bounds, count in pages)
+    assert decode_column_index(encode_column_index(index), anything, rows) == index
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 30), st.integers(1, 1 << 30)), min_size=1, max_size=40))
@@ -238,7 +245,7 @@ def test_accepts_bounds_truncated_by_parquet_mr(pages: list[list[str]], length: 
         None,
     )
     chunk = replace(part(KEY).chunk, bounds=Bounds(every[0], every[-1]), null_count=None)
-    index = decode_column_index(encode_column_index(stored), chunk, len(pages))
+    index = decode_column_index(encode_column_index(stored), chunk, pages_of([10] * len(pages)))
     for bounds, values in zip(index.bounds, encoded, strict=True):
         assert bounds
         assert bounds.min <= values[0] <= values[-1] <= bounds.max
@@ -274,7 +281,7 @@ def test_truncated_bounds_are_bounds(values: list[bytes]) -> None:
     if is_text(least) and is_text(greatest):
         chunk = replace(part(KEY).chunk, bounds=Bounds(least, greatest), null_count=0)
         stored = ColumnIndex((bounds,), (0,))
-        assert decode_column_index(encode_column_index(stored), chunk, 1) == stored
+        assert decode_column_index(encode_column_index(stored), chunk, pages_of([1])) == stored
 
 
 @pytest.mark.parametrize(

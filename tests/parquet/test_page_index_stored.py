@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import check_pages
-from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_indexes
+from catalogue.parquet.page_index import (
+    ColumnIndex,
+    Indexes,
+    OffsetIndex,
+    cut_indexes,
+    decode_column_index,
+    decode_offset_index,
+)
 from tests.support.footers import confused
 from tests.support.mirrors import read_footer
 from tests.support.mutators import damage
@@ -236,7 +242,7 @@ def test_checks_damaged_offset_indexes(mirror: Path) -> None:
 def test_checks_damaged_column_indexes(mirror: Path) -> None:
     def attempt(each: Part, data: bytes) -> None:
         pages = len(each.located)
-        check_column_index(decode_column_index(data, each.chunk, pages), each.chunk, pages)
+        check_column_index(decode_column_index(data, each.chunk, each.located), each.chunk, pages)
 
     rng = Random(2)
     found = outcomes(partial(attempt, s, data) for s in sources(mirror) for data in damaged(s.column_index, rng, 100))

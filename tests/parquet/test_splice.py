@@ -14,9 +14,8 @@ import pytest
 
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header
-from catalogue.parquet.page_index import decode_offset_index
+from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
-from catalogue.parquet.stored_indexes import OffsetIndex
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
 from tests.support.page_indexes import located_by_headers

@@ -32,6 +32,7 @@ from catalogue.parquet.thrift import (
     ThriftError,
 )
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from tests.support.footers import each_field
 
 STOP = b"\0"
 FOOTER_BYTES = 4 << 20
@@ -161,7 +162,7 @@ def test_decodes_types_that_are_not_encoded() -> None:
 def test_fields_one_by_one() -> None:
     data = encode_struct([(1, BOOLEAN_TRUE, True), (2, I32, 5), (3, BOOLEAN_TRUE, False), (40, BINARY, b"x")])
     reader = Reader(data)
-    assert {number: reader.field(kind) for number, kind in reader.fields()} == {1: True, 2: 5, 3: False, 40: b"x"}
+    assert {number: reader.field(kind) for number, kind in each_field(reader)} == {1: True, 2: 5, 3: False, 40: b"x"}
     assert reader.position == len(data)
 
 

@@ -14,7 +14,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
+from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key

@@ -13,7 +13,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.plan.crawl_plan import PlannedRowGroup
 from catalogue.session import Session
 from catalogue.settings import Settings

@@ -13,13 +13,13 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
-from catalogue.parquet.page_index import decode_column_index
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes, decode_column_index
 from catalogue.parquet.thrift import Reader
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.footers import each_field
 from tests.support.mirrors import read_footer
 from tests.support.page_indexes import encode_column_index
 
@@ -59,7 +59,7 @@ def without_null_counts(path: Path) -> None:
         at = group.chunks[KEY_COLUMN].column_index
         assert at
         reader = Reader(bytes(data[at.start : at.end]))
-        for number, kind in reader.fields():
+        for number, kind in each_field(reader):
             if number == 5:
                 data[at.start + reader.position - 1] = 0
                 break

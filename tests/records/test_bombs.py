@@ -12,8 +12,7 @@ import pytest
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer
-from catalogue.parquet.key_column import examine_footer
+from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, examine_footer, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.cost import Cost

@@ -29,10 +29,9 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length, with_trailer
-from catalogue.parquet.key_column import examine_footer
+from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, footer_length, with_trailer
 from catalogue.parquet.model import Footer
-from catalogue.parquet.stored_indexes import Indexes, cut_indexes
+from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
 from catalogue.query.key_intervals import Intervals

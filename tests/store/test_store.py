@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
 from catalogue.errors import NotHarvested, StoreDamaged
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode, version_of

@@ -14,7 +14,7 @@ import pytest
 
 from catalogue.errors import StoreDamaged, StoreError
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode

@@ -3,7 +3,7 @@
 The numbers are those of apache/parquet-format, parquet.thrift.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from random import Random
@@ -37,10 +37,18 @@ def put_together(fields: Struct, *, backwards: bool = False) -> bytes:
     return encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in inorder])
 
 
+def each_field(reader: Reader) -> Iterator[tuple[int, int]]:
+    """Yield number and kind of each field of a struct; the caller decodes it before the next one."""
+    number = 0
+    while reader.next_field(number):
+        number = reader.number
+        yield number, reader.kind
+
+
 def _struct(reader: Reader) -> Struct:
     return {
         number: (kind, reader.field(kind) if kind <= BOOLEAN_FALSE else _value(reader, kind))
-        for number, kind in reader.fields()
+        for number, kind in each_field(reader)
     }
 
 

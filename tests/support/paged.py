@@ -1,16 +1,17 @@
 """Files of small pages and their indexes, so that a test can say what is wrong with one."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from catalogue.parquet.model import Bounds, ColumnChunk
-from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
+from catalogue.parquet.page_index import ColumnIndex, OffsetIndex, decode_offset_index
 from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, BOOLEAN_TRUE, DOUBLE, I32, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_struct
 from tests.support.footers import write
@@ -80,6 +81,12 @@ def parts(data: bytes) -> list[Part]:
 
 def part(name: str, **options: Any) -> Part:
     return next(each for each in parts(written(**options)) if each.chunk.column.name == name)
+
+
+def pages_of(rows: Iterable[int]) -> OffsetIndex:
+    """An offset index of pages with these numbers of rows."""
+    first_rows = tuple(accumulate(rows, initial=0))
+    return OffsetIndex(tuple(range(4, 4 + len(first_rows))), first_rows)
 
 
 def largest_of_each_crawl(mirror: Path) -> list[Path]:

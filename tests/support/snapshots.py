@@ -16,7 +16,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.harvest.snapshot import MANIFEST, Row, Snapshot, read_rows, unpack_snapshot, write_rows
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.stored_indexes import Indexes
+from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.stored_file import decode

@@ -1,0 +1,56 @@
+"""Datasets of files that a test wrote, and their footers edited by field."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow as pa
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.parquet.footer import with_trailer
+from catalogue.settings import Settings
+from catalogue.surt import Keys
+from tests.support.footers import Made, made
+
+KEY = "k"
+
+
+def edited(data: bytes, edit: Callable[[Made], None]) -> bytes:
+    """Return a file with another footer."""
+    footer = made(data)
+    edit(footer)
+    pages = data[: footer.rest - 8]
+    return pages + with_trailer(footer.footer)
+
+
+@contextmanager
+def dataset_of(
+    files: Mapping[str, bytes], *, key: str = KEY, keys: Keys | None = None, pages: bool = False
+) -> Iterator[Catalogue]:
+    """Yield a catalogue with the footers of files, and with their page indexes if ``pages``."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        source = Path(folder) / "files"
+        for name, data in files.items():
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        settings = Settings(source=str(source), cache=Path(folder) / "cache")
+        with catalogue.open(Path(folder) / "data", table="t", settings=settings, progress=False) as cat:
+            cat.define(key, keys=keys, paths=list(files))
+            for harvested in cat.harvest(pages=pages):
+                assert not harvested.failures, harvested.failures
+            yield cat
+
+
+def scan(table: pa.Table, where: str) -> list[tuple[object, ...]]:
+    """Return the rows of a table that match a condition, by DuckDB."""
+    with duckdb.connect() as db:
+        db.register("scanned", table)
+        return sorted(db.sql(f"SELECT * FROM scanned WHERE {where}").fetchall(), key=repr)  # noqa: S608
+
+
+def rows_of(found: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=repr)
