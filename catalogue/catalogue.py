@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from catalogue.harvest.harvest_crawls import HarvestEstimate
     from catalogue.harvest.pull import Pulled
     from catalogue.join.inputs import Input
-    from catalogue.join.joined import Joined
-    from catalogue.join.price import JoinEstimate
+    from catalogue.join.joined import Joined, JoinEstimate
     from catalogue.key_map.svg import Picture
     from catalogue.output.fetch import Fetched, FetchEstimate
     from catalogue.output.fetch_captures import SomeCaptures
@@ -72,15 +71,15 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
 
     Args:
         data: the data folder; by default a setting, else ``data`` if it has a store, else the user's data folder.
-        table: name of a dataset other than Common Crawl's index; it has a folder of its own in the data folder.
-        source: an https, http or s3 address, or a folder; by default a setting, else the source of the stored
-            files, else Common Crawl.
+        table: name of a dataset other than Common Crawl's index, with a folder of its own in the data folder.
+        source: an https, http or s3 address, or a folder; by default a setting, else that of the stored files, else
+            Common Crawl.
         settings: used instead of the environment and ``config.toml``.
         executor: reads with its workers: a ``ProcessPoolExecutor``, or ``client.get_executor()`` of a Dask client.
             They need this package. Machines of a cluster divide the rate.
         progress: show progress bars; by default in notebooks and on terminals.
         trace: print each request on standard error, or a function that is called with each
-            ``catalogue.source.observe.RequestEvent``, from any thread. Requests of an executor's workers are left out.
+            ``catalogue.source.observe.RequestEvent``, from any thread. Requests of workers are left out.
     """
     chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=source)
     folder = chosen.data if data is None else Path(data)
@@ -96,7 +95,7 @@ def get(
     follow: bool = True,
     max_requests: int = 20,
 ) -> Page:
-    """Get an archived page, as ``catalogue.open().get`` does; see there."""
+    """Get an archived page; see ``Catalogue.get``."""
     with open() as cat:
         return cat.get(url, at=at, crawls=crawls, follow=follow, max_requests=max_requests)
 
@@ -110,10 +109,13 @@ def _print_event(event: RequestEvent) -> None:
 
 
 class Catalogue(ReprMixin):
-    """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``."""
+    """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``.
+
+    Where nothing else is said, ``crawls`` are names, years, ranges ``A..B``, ``latest`` or ``all``, of the stored
+    crawls; ``report`` is called with the progress, instead of a progress bar.
+    """
 
     def __init__(self, session: Session) -> None:
-        """Use a session; ``catalogue.open`` makes one."""
         self.session = session
 
     def __enter__(self) -> Self:
@@ -123,7 +125,7 @@ class Catalogue(ReprMixin):
         self.close()
 
     def close(self) -> None:
-        """Close what is open, aborting requests; it is opened again when it is used again."""
+        """Close what is open and abort requests; the next use opens it again."""
         self.session.close()
 
     @property
@@ -153,7 +155,7 @@ class Catalogue(ReprMixin):
             paths: paths of the files, instead of a manifest.
 
         Raises:
-            QueryError: if the arguments conflict with each other, or with footers that are stored already.
+            QueryError: if the arguments conflict with each other, or with stored footers.
         """
         from catalogue.harvest.harvest_crawls import define
 
@@ -171,16 +173,16 @@ class Catalogue(ReprMixin):
     ) -> list[Harvested]:
         """Fetch and store the footers of crawls that are not stored yet, and update the metadata database.
 
-        Of the CDX index, the list of its blocks is stored, with which one URL takes one request: 105 MB to fetch and
-        26 MB on disk a crawl.
+        With ``index="cdx"`` it stores the list of blocks of the CDX index, with which one URL takes one request: 105 MB
+        to fetch and 26 MB on disk a crawl.
 
         Args:
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; of another dataset everything by default.
+            crawls: listed crawls; of another dataset everything by default.
             subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``.
             refresh: fetch stored footers again.
             pages: fetch page indexes, too; otherwise queries fetch those that they need.
             index: ``columnar``, ``cdx`` or ``both``.
-            report: called with the progress, instead of a progress bar.
+            report: see ``Catalogue``.
 
         Raises:
             SourceError: if the source fails as a whole; footers fetched before stay stored.
@@ -200,10 +202,10 @@ class Catalogue(ReprMixin):
         pages: bool = False,
         index: str = "columnar",
     ) -> HarvestEstimate:
-        """Estimate the cost of ``harvest`` with these arguments; at most the list of crawls is fetched.
+        """Estimate the cost of ``harvest``; at most the list of crawls is fetched.
 
         Raises:
-            SourceError: if the list of crawls is needed and cannot be fetched.
+            SourceError: if that list is needed and cannot be fetched.
         """
         from catalogue.harvest.harvest_crawls import estimate_crawls
 
@@ -219,8 +221,8 @@ class Catalogue(ReprMixin):
         """Prepare to find the bounds of row groups whose footers have none. Nothing is read yet.
 
         Args:
-            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            only_gaps: has no effect; earlier versions also read row groups that have bounds.
+            crawls: see ``Catalogue``.
+            only_gaps: has no effect.
             files: patterns of paths, such as ``*part-00007-*``; all by default.
         """
         from catalogue.harvest.backfill import prepare_backfill
@@ -228,7 +230,7 @@ class Catalogue(ReprMixin):
         return prepare_backfill(self.session, crawls, files=files)
 
     def forget(self, crawls: str | Iterable[str]) -> int:
-        """Delete what is stored of crawls, and return the number of footers.
+        """Delete what is stored of crawls; return the number of footers.
 
         Raises:
             NotHarvested: if nothing is stored of one.
@@ -250,10 +252,10 @@ class Catalogue(ReprMixin):
 
         Args:
             place: a folder, or an https, http or s3 address.
-            crawls: crawls of the snapshot: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: crawls of the snapshot.
             compare: how many files of each crawl are compared with the source, as many with page indexes, and as many
-                parts of its list of blocks, by one request each, and one for the number of shards of that index.
-            report: called with the progress, instead of a progress bar.
+                parts of its list of blocks, by one request each, and one for the number of shards.
+            report: see ``Catalogue``.
 
         Raises:
             QueryError: if this is another dataset; ``UnknownCrawl`` if the snapshot does not have a crawl.
@@ -276,17 +278,16 @@ class Catalogue(ReprMixin):
     ) -> Checked:
         """Check every stored value against its digest, and the metadata database against the store.
 
+        A failure of the source is one of the findings; it is not raised.
+
         Args:
-            crawls: stored crawls whose values are checked: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: crawls whose values are checked.
             read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
                 ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
             seed: selects the random share; by default a new one each time.
             repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata
                 database.
-            report: called with the progress, instead of a progress bar.
-
-        Returns:
-            The findings. A failure of the source is among them and is not raised.
+            report: see ``Catalogue``.
 
         Raises:
             QueryError: if a crawl is not stored, or the share is invalid.
@@ -309,8 +310,8 @@ class Catalogue(ReprMixin):
         Works with nothing harvested, and if the source does not answer. Only what is known about the host is stored.
 
         Args:
-            crawl: a crawl whose index file is examined, or ``latest``; by default the newest stored one, or else
-                the newest listed.
+            crawl: a crawl whose index file is examined, or ``latest``; by default the newest stored one, else the
+                newest listed.
 
         Raises:
             UnknownCrawl: if the source does not have the crawl.
@@ -345,7 +346,7 @@ class Catalogue(ReprMixin):
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the list of crawls; or ``stored``, the
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the listed crawls; or ``stored``, the
                 default.
             subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
                 ``warc``, or with ``status`` those that can have it.
@@ -353,8 +354,7 @@ class Catalogue(ReprMixin):
                 ``crawl`` and ``subset`` are always added, if the paths have them.
             where: boolean expressions over the columns in DuckDB's SQL; all must be true.
             status: ``200``, ``"2xx"``, ``"200,404"`` or a list of these.
-            mime: detected media types, or declared ones in crawls without detection: ``"text/html"``, ``"text/*"``, or
-                several.
+            mime: media types, as detected, or as declared in crawls without detection: ``"text/html"``, ``"text/*"``.
             lang: languages in ISO 639-3, such as ``"isl"``; a capture needs one of them.
             from_: first time, inclusive: ``2022``, ``20220131``, ``2022-01-31T12:00:00`` (UTC), or a date or datetime.
             to: last time, inclusive; a day, month or year includes all of it.
@@ -410,8 +410,8 @@ class Catalogue(ReprMixin):
         """Return a polars LazyFrame of captures. What its conditions and columns exclude is not read.
 
         Conditions on ``url_surtkey``, ``url``, hosts and domains select keys, those on ``crawl``, ``subset`` and
-        ``fetch_time`` select files, and others on text and integers are compared before further columns are read. All
-        conditions are applied to the rows by polars. Each ``collect`` reads again, and warns of incomplete results::
+        ``fetch_time`` select files, and others on text and integers are compared before further columns are read.
+        Polars applies all conditions to the rows. Each ``collect`` reads again, and warns of incomplete results::
 
             pages = cat.scan(crawls="2022-05").filter(
                 pl.col("url_host_registered_domain") == "example.com", pl.col("fetch_status") == 200
@@ -458,7 +458,7 @@ class Catalogue(ReprMixin):
 
         Args:
             keys: path of a Parquet, CSV, TSV or JSON-lines file, or of a text file with one a line; or an Arrow
-                table, a DataFrame of pandas or polars, or an iterable of texts. A key as ``url_surtkey`` has it is one,
+                table, a DataFrame of pandas or polars, or an iterable of texts. Values of ``url_surtkey`` are keys,
                 too.
             output: a new folder for Parquet files, or a file whose name ends in ``.parquet``; by default a temporary
                 folder, which ``close()`` deletes.
@@ -469,9 +469,8 @@ class Catalogue(ReprMixin):
             match: ``exact``, ``prefix``, ``host`` or ``domain``. With ``exact``, ``inner`` and ``latest`` prefer the
                 captures of the URL itself to those of other URLs with its key; the column ``exact`` says which it is.
             agree: called with the cost of what is not done yet; may raise.
-            budget: bytes that may be received; it ends before a part of the keys that would exceed them, and the same
-                call continues.
-            report: called with the progress, instead of a progress bar.
+            budget: bytes that may be received; it ends before a part of the keys that would exceed them.
+            report: see ``Catalogue``.
             query: crawls, subsets, columns, filters and index; see ``captures``.
 
         Raises:
@@ -494,7 +493,7 @@ class Catalogue(ReprMixin):
         match: Match | str = "exact",
         **query: Unpack[QueryOptions],
     ) -> JoinEstimate:
-        """Estimate the cost of ``join`` with these arguments; no index is read from the source."""
+        """Estimate the cost of ``join``; no index is read from the source."""
         from catalogue.join.join import JoinQuery, estimate
 
         asked = JoinQuery.of(how, on, match, query)
@@ -503,13 +502,13 @@ class Catalogue(ReprMixin):
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.
 
-        Pages are cached, so that no page is fetched twice.
+        Pages are cached, so that none is fetched twice.
 
         Args:
             captures: the captures to sample; neither limited nor ordered.
             size: number of captures.
             seed: the same seed gives the same sample of the same files; a smaller sample is the start of a larger one.
-            per: ``host``, ``domain`` or a column, with at most ``most`` captures for each of its values.
+            per: ``host``, ``domain`` or a column, each of whose values has at most ``most`` captures.
             most: see ``per``.
 
         Raises:
@@ -553,14 +552,13 @@ class Catalogue(ReprMixin):
         """Get the newest archived page of a URL, or the one nearest to a time, by the cheaper index of each crawl.
 
         Crawls are searched from the newest back, or from the nearest one, until one has a page or a redirect; captures
-        with another status count only if there is nothing else. All subsets of a crawl are searched, stored
-        or not. If no capture of the URL is found, one of another URL with the same key is used, and ``exact`` of the
-        page is false.
+        with another status count only if there is nothing else. All subsets of a crawl are searched, stored or not.
+        Without a capture of the URL, that of another URL with the same key is used, and ``exact`` of the page is false.
 
         Args:
             url: scheme, case of the host, default port and percent-encoding do not matter.
             at: a time such as ``2022-08``; the nearest capture is found, the newest by default.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; by default all listed crawls.
+            crawls: listed crawls; all by default.
             follow: follow archived redirects, first in the same crawl.
             max_requests: requests that need no approval.
             approve: called with the estimated cost before more requests are made; by default raises TooExpensive.
@@ -577,7 +575,7 @@ class Catalogue(ReprMixin):
         )
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
-        """Estimate the cost of fetching the records of captures; this reads the captures, but no records."""
+        """Estimate the cost of fetching the records of captures; reads the captures, but no records."""
         from catalogue.output.fetch_captures import estimate_fetch
 
         return estimate_fetch(self.session, captures)
@@ -603,18 +601,14 @@ class Catalogue(ReprMixin):
                 ``metadata``, which cannot be resumed.
             form: ``warc`` for the archived records; ``text`` or ``metadata`` for JSON lines, see
                 ``catalogue.records.metadata``; ``parquet`` with the columns of ``catalogue.output.parquet_format.ROW``;
-                ``payload`` for a folder of files with ``index.jsonl``. By default derived from the suffix; ``.jsonl``
-                means ``text``, and an open file gets ``warc``.
+                ``payload`` for a folder of files with ``index.jsonl``. By default that of the suffix; ``.jsonl`` means
+                ``text``, and an open file gets ``warc``.
             main_content: leave out navigation, footers and the like from texts.
             most: approximate bytes of a file, after which ``found-00001.warc.gz`` and so on follow; by default one
                 local file, and 1 GB at a URL.
             about: the query, for the first record of the file.
-            agree: called with the cost of what is missing; if it raises, nothing is fetched. Captures are read twice
-                for it.
-            report: called with the progress, instead of a progress bar.
-
-        Returns:
-            What the output contains, and which records failed and why.
+            agree: called with the cost of what is missing, for which captures are read twice; may raise.
+            report: see ``Catalogue``.
 
         Raises:
             QueryError: if the output belongs to another query.
@@ -636,14 +630,10 @@ class Catalogue(ReprMixin):
         )
 
     def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> pd.DataFrame:
-        """Return archived pages as a DataFrame: URL, time, status, HTTP headers, title, text and links.
+        """Return archived pages as a DataFrame with the columns of ``catalogue.output.parquet_format.ROW``.
 
-        The columns are those of ``catalogue.output.parquet_format.ROW``. Records that cannot be fetched cause a
-        warning.
-
-        Args:
-            captures: captures to fetch.
-            main_content: leave out navigation, footers and the like from texts.
+        Warns of records that cannot be fetched. ``main_content`` leaves out navigation, footers and the like from
+        texts.
 
         Raises:
             SourceError: if the source fails as a whole.
@@ -653,11 +643,7 @@ class Catalogue(ReprMixin):
         return fetch_to_frame(self.session, captures, main_content=main_content)
 
     def old_index(self, path: str | None = None) -> OldIndex:
-        """Open the URL index of the crawl of 2012, which has no columnar index.
-
-        Args:
-            path: the index file, relative to the source; by default that of Common Crawl.
-        """
+        """Open the URL index of the crawl of 2012, which has no columnar index; ``path`` is relative to the source."""
         from catalogue.url_index_2012.lookup import PATH, OldIndex
 
         return OldIndex(self.session.reading, path or PATH)
@@ -665,10 +651,8 @@ class Catalogue(ReprMixin):
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the views ``crawls``, ``files``, ``row_groups``, ``pages`` and ``column_chunks``.
 
-        The DuckLake that ``export_ducklake`` wrote into the data folder is attached as ``cc`` if the query names it.
-
-        Returns:
-            A DuckDB relation, with ``.df()``, ``.pl()`` and ``.arrow()``.
+        The relation has ``.df()``, ``.pl()`` and ``.arrow()``. The DuckLake that ``export_ducklake`` wrote into the
+        data folder is attached as ``cc`` if the query names it.
 
         Raises:
             QueryError: if DuckDB rejects the query, or it needs a DuckLake and there is none.
@@ -678,10 +662,7 @@ class Catalogue(ReprMixin):
         return run_sql(self.session, query)
 
     def connect(self, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
-        """Return a read-only connection to the updated metadata database.
-
-        Args:
-            lake: attach the DuckLake that ``export_ducklake`` wrote into the data folder as ``cc``.
+        """Return a read-only connection to the updated metadata database; ``lake`` attaches the DuckLake as ``cc``.
 
         Raises:
             QueryError: if there is no DuckLake, or it cannot be attached.
@@ -699,8 +680,7 @@ class Catalogue(ReprMixin):
     def crawls(self, *, fetch: bool = False) -> pd.DataFrame:
         """Return every known crawl and how much of it is harvested; see the view ``crawls``.
 
-        Args:
-            fetch: update the list of crawls first, if it is older than a day.
+        With ``fetch`` the list of crawls is updated first, if it is older than a day.
 
         Raises:
             SourceError: if the list cannot be fetched and none is stored.
@@ -725,25 +705,25 @@ class Catalogue(ReprMixin):
         return frame(self.session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
     def files(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the stored index files; see the view ``files``."""
+        """Return the view ``files``: the stored index files."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "files", crawl)
 
     def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the stored row groups with their bounds; see the view ``row_groups``."""
+        """Return the view ``row_groups``: the stored row groups with their bounds."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "row_groups", crawl)
 
     def pages(self, crawl: str | None = None) -> pd.DataFrame:
-        """Return the pages of the key column whose index is stored; see the view ``pages``."""
+        """Return the view ``pages``: pages of the key column whose index is stored."""
         from catalogue.reports import view_frame
 
         return view_frame(self.session, "pages", crawl)
 
     def column_chunks(self, crawl: str) -> pd.DataFrame:
-        """Return every column chunk of a crawl; see the view ``column_chunks``."""
+        """Return the view ``column_chunks``: every column chunk of a crawl."""
         from catalogue.reports import add_column_chunks, view_frame
 
         add_column_chunks(self.session, [crawl])
@@ -751,8 +731,6 @@ class Catalogue(ReprMixin):
 
     def plot(self, crawl: str) -> Picture:
         """Draw the files of a stored crawl and their row groups along its keys, as SVG.
-
-        Row groups overlap where two sorted streams were zipped into one file.
 
         Raises:
             QueryError: if the crawl is not stored, or several are selected.
@@ -775,12 +753,11 @@ class Catalogue(ReprMixin):
 
         Args:
             path: the file; by default ``captures.ducklake`` in the data folder.
-            crawls: stored crawls: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: see ``Catalogue``.
             backend: ``sqlite`` or ``duckdb``; by default that of the existing lake, else ``sqlite``.
 
         Raises:
-            QueryError: if the path is another file or a lake of another backend, its folder does not exist, or a crawl
-                is not stored.
+            QueryError: if the path is something else, its folder does not exist, or a crawl is not stored.
             StoreLocked: if another process writes to it.
             DiskFailed: if it cannot be written; an existing one stays.
         """
@@ -797,21 +774,13 @@ class Catalogue(ReprMixin):
         ``url_surtkey``, ``crawl`` and ``subset``. It contains absolute addresses. Written again, it gets a new snapshot
         of exactly these crawls.
 
-        Files before CC-MAIN-2021-49 do not declare their times as UTC: in DuckDB, ``SET TimeZone = 'UTC'``. In Spark,
-        with the jar iceberg-spark-runtime and the location ``s3a://commoncrawl/``, or without them from a plan::
-
-            index = spark.read.format("iceberg").load("file:///data/index.iceberg")
-
-            files = [f"s3a://commoncrawl/{path}" for path in cat.captures("example.com/*").plan.paths]
-            base = "s3a://commoncrawl/cc-index/table/cc-main/warc/"
-            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones have fewer columns
-
-            index.where("url_surtkey LIKE 'com,example)/%'")
+        Files before CC-MAIN-2021-49 do not declare their times as UTC: in DuckDB, ``SET TimeZone = 'UTC'``. Spark needs
+        the jar iceberg-spark-runtime and the location ``s3a://commoncrawl/``.
 
         Args:
             path: the folder.
-            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            location: address of the files for engines, such as ``s3a://commoncrawl/`` for Spark; by default the source.
+            crawls: see ``Catalogue``.
+            location: address of the files for engines; by default the source.
 
         Raises:
             QueryError: if the path is something else, a path or the location cannot be written into tables, nothing is
@@ -831,9 +800,6 @@ class Catalogue(ReprMixin):
 
             table = cat.iceberg("latest")
             table.scan("url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'", ("url",)).to_pandas()
-
-        Args:
-            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
 
         Raises:
             QueryError: if nothing is stored, or pyiceberg is not installed.
@@ -855,8 +821,8 @@ class Catalogue(ReprMixin):
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.
-            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            report: called with the progress, instead of a progress bar.
+            crawls: see ``Catalogue``.
+            report: see ``Catalogue``.
 
         Raises:
             QueryError: if the folder has other files, or a crawl is not stored.

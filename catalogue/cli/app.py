@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
 from catalogue.cli.command_names import COMMANDS, SYNONYMS
-from catalogue.cli.completion import complete_datasets
+from catalogue.cli.completed_values import complete_datasets
 from catalogue.cli.messages import echo, given_options, show, warn
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """Options that can be given before or after any command."""
+    """Options before or after any command."""
 
     data: Path | None = None
     table: str | None = None
@@ -51,7 +51,6 @@ class Common:
     trace: bool = False
 
     def say(self, text: str) -> None:
-        """Print a message on standard error, unless --quiet is given."""
         if not self.quiet:
             show(text, err=True)
 
@@ -70,7 +69,6 @@ class Common:
 
     @property
     def bars(self) -> Bars:
-        """Progress bars for long work, on a terminal."""
         return bars(False if self.quiet or self.trace else None)
 
     @contextmanager
@@ -82,6 +80,11 @@ class Common:
         from catalogue.session import Session
 
         chosen = self.settings(**settings)
+        workers: AbstractContextManager[Executor | None] = nullcontext()
+        if scheduler:
+            from catalogue.read.dask_cluster import connect_to_cluster
+
+            workers = connect_to_cluster(scheduler)
         if self.verbose:
             from catalogue.source.open import environment_settings
 
@@ -89,7 +92,7 @@ class Common:
             click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
             warnings.catch_warnings(),
-            _executor(scheduler) as executor,
+            workers as executor,
             Catalogue(
                 Session(
                     chosen.data,
@@ -108,7 +111,7 @@ class Common:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
 
     def observer(self, other: "Observer | None" = None) -> "Observer | None":
-        """Return what prints each request if --trace is given, and calls another observer."""
+        """Return a function that prints each request with --trace, and calls another observer."""
         if not self.trace:
             return other
 
@@ -118,14 +121,6 @@ class Common:
                 other(event)
 
         return observe
-
-
-def _executor(scheduler: str | None) -> "AbstractContextManager[Executor | None]":
-    if scheduler is None:
-        return nullcontext()
-    from catalogue.read.dask_cluster import connect_to_cluster
-
-    return connect_to_cluster(scheduler)
 
 
 _OPTIONS = [
@@ -184,7 +179,7 @@ class OneOf(click.Choice[str]):
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the common options to a command, which gets them as one ``Common``. Later options override earlier ones."""
+    """Add the common options to a command, which gets them as one ``Common``; later options override earlier ones."""
 
     @wraps(command)
     @click.pass_context
@@ -214,7 +209,6 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the command; those of all commands are in one line."""
         own, of_all = [], []
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
@@ -232,14 +226,12 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A group of commands of class ``Command``."""
+    """A group of ``Command``."""
 
     command_class = Command
 
 
 class _Commands(Group):
-    """Import the module of a command when it is needed."""
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -333,14 +325,14 @@ def main() -> NoReturn:
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             sys.exit(_print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
-        status = _stopped() if _signals else _print_bug(error)
+        status = _stopped() if _signals else _print_error(error)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 _resumable: list[bool] = []
 """Has an item while the same command can resume the running work."""
 _CLOSED_PIPE = 141
-"""128 plus the number of SIGPIPE, which Windows does not define."""
+"""128 plus SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000
 """New objects between searches for cycles; the default of 700 takes a sixth of the time of decoding."""
 _signals: list[int] = []
@@ -356,7 +348,6 @@ def resumable() -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams, which are None, by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
@@ -390,16 +381,12 @@ def _usage_error(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _print_error(error: CatalogueError) -> int:
+def _print_error(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
-    warn(f"{error}")
-    return error.exit_status
-
-
-def _print_bug(error: Exception) -> int:
-    if "--verbose" in sys.argv or "-v" in sys.argv:
-        traceback.print_exc()
+    if isinstance(error, CatalogueError):
+        warn(f"{error}")
+        return error.exit_status
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
     echo(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

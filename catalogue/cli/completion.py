@@ -1,79 +1,29 @@
-"""The values of options that shells complete."""
-
-import re
-from pathlib import Path
+"""``catalogue completion``."""
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import get_completion_class
 
-from catalogue.errors import QueryError
+from catalogue.cli.app import Command, Common, OneOf, common, entry
 
-_MANIFEST = re.compile(r"crawl-data/([^/]+)/cc-index-table\.paths\.gz")
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-"""Other names in a store or a folder are not completed, because a shell could run them."""
+_SHELLS = ["bash", "zsh", "fish"]
 
 
-def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import document_names
+@click.command(cls=Command)
+@click.argument("shell", type=OneOf(_SHELLS))
+@common
+def completion(_: Common, *, shell: str) -> None:
+    """Print a script for completion in a shell.
 
-    names = document_names(_store(context))
-    return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
+    It completes commands, options, crawls and columns. Crawls are those of the data folder; no requests are made.
+    Save the script where the shell finds it; for zsh, in a folder of fpath, such as with fpath+=~/.zfunc before
+    compinit in ~/.zshrc. The last example is for the current shell.
 
-
-def complete_listed_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import document_ids
-
-    return _crawls(document_ids(_store(context), "collinfo.json"), incomplete)
-
-
-def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    from catalogue.commoncrawl.crawls import SUBSETS
-
-    return [name for name in (*SUBSETS, "all") if name.startswith(incomplete)]
-
-
-def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the last of several comma-separated columns."""
-    from catalogue.commoncrawl.schema import SCHEMA
-
-    before, comma, last = incomplete.rpartition(",")
-    names = [name for name in SCHEMA.names if name.startswith(last) and name not in before.split(",")]
-    return [CompletionItem(f"{before}{comma}{name}") for name in names]
-
-
-def complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from catalogue.settings import STORE_NAME
-
-    datasets = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{STORE_NAME}"))
-    return [name for name in datasets if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
-
-
-def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
-    before, dots, last = incomplete.rpartition("..")
-    choices = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if dots else ["latest", "all"])]
-    # Shells replace the typed word, therefore 2022 can complete to CC-MAIN-2022-05.
-    chosen = [name for name in choices if last in {"", name[: len(last)], name.partition("-MAIN-")[2][: len(last)]}]
-    return [CompletionItem(f"{before}{dots}{name}") for name in chosen]
-
-
-def _store(context: click.Context) -> Path:
-    from catalogue.settings import STORE_NAME
-
-    return _folder(context) / STORE_NAME
-
-
-def _folder(context: click.Context, *, table: bool = True) -> Path:
-    """Return the folder of the store that the options so far select."""
-    from catalogue.settings import default_data, load_settings
-
-    given: dict[str, object] = {}
-    at: click.Context | None = context
-    while at:  # later options override earlier ones
-        given = {name: value for name, value in at.params.items() if value is not None} | given
-        at = at.parent
-    chosen, name = given.get("data"), given.get("table")
-    try:
-        folder = load_settings(data=chosen).data
-    except QueryError:  # the command itself reports it
-        folder = default_data()
-    return folder / name if table and isinstance(name, str) else folder
+    \b
+    catalogue completion bash > ~/.local/share/bash-completion/completions/catalogue
+    catalogue completion zsh > ~/.zfunc/_catalogue
+    catalogue completion fish > ~/.config/fish/completions/catalogue.fish
+    eval "$(catalogue completion bash)"
+    """
+    kind = get_completion_class(shell)
+    assert kind  # noqa: S101 - click has all three
+    click.echo(kind(entry, {}, "catalogue", "_CATALOGUE_COMPLETE").source())

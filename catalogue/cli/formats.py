@@ -14,7 +14,7 @@ SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_B
 
 
 def format_for(requested: str | None, output: Path | None) -> str:
-    """Return the requested format, or the format that the output implies.
+    """Return the requested format, or the one that the output implies.
 
     Raises:
         QueryError: if there is none, or the output cannot have it.

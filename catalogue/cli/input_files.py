@@ -129,7 +129,6 @@ def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
 
 
 def _table(rows: Iterator[Mapping[str, Any]]) -> "pa.Table":
-    """Return the columns that locate records, as text, without empty columns."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in CAPTURE_COLUMNS])

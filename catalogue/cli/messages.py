@@ -46,7 +46,7 @@ def warn(text: str) -> None:
 
 
 def complete_commands(text: str) -> str:
-    """Add this command's options --data, --source and --table to the commands in a message."""
+    """Add --data, --source and --table of this command to the commands in a message."""
 
     def with_options(match: re.Match[str]) -> str:
         rest = re.split("[;\n]", text[match.end() :], maxsplit=1)[0]

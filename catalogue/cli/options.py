@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Common, OneOf
-from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
+from catalogue.cli.completed_values import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.messages import wrapped
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal
+from catalogue.query.parameters import Interface, Parameter, parameters_of
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
@@ -31,8 +32,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def combine(*each: Decorator) -> Decorator:
-    """Combine options, in the order of the help text."""
-
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(each):
             command = option(command)
@@ -48,12 +47,16 @@ receipt_option = click.option(
     help="Write which bytes of which files the answer was made of; see: catalogue verify -h",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-crawl_option = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_stored_crawls,
-    help="Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]",
+
+
+def crawls_option(
+    help_: str, complete: Callable[..., Any] | None = complete_stored_crawls, *, required: bool = False
+) -> Decorator:
+    return click.option("--crawl", "crawls", multiple=True, required=required, shell_complete=complete, help=help_)
+
+
+crawl_option = crawls_option(
+    "Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]"
 )
 harvest_option = click.option(
     "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
@@ -61,86 +64,44 @@ harvest_option = click.option(
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
 )
-_any_crawl_option = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_stored_crawls,
-    help="2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  "
-    "[default: stored]",
-)
-_subset_option = click.option(
-    "--subset",
-    "subsets",
-    multiple=True,
-    shell_complete=complete_subsets,
-    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  [default: warc; with "
-    "--status, those that can have it]",
-)
-crawl_options = combine(_any_crawl_option, _subset_option)
-capture_options = combine(
-    click.option(
-        "--columns",
-        multiple=True,
-        shell_complete=complete_columns,
-        help="Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]",
-    ),
-    click.option(
-        "--where", multiple=True, help="A boolean SQL expression over the columns; repeatable, all must be true."
-    ),
-    click.option("--status", multiple=True, help="200, 2xx or 40x; alternatives comma-separated or repeated."),
-    click.option("--mime", multiple=True, help="Media type, such as text/html or text/*; repeatable."),
-    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; repeatable."),
-    click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
-    click.option("--to", metavar="TIME", help="Last time, inclusive."),
-)
-_patterns = click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
-_conditions = combine(
-    _subset_option,
-    click.option(
-        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
-    ),
-    click.option(
-        "--urls-file",
-        "urls_files",
-        type=click.File("rb"),
-        multiple=True,
-        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
-    ),
-    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
-    capture_options,
-)
-filter_options = combine(_patterns, _any_crawl_option, _conditions)
-query_options = combine(
-    _patterns,
-    _any_crawl_option,
-    _conditions,
-    click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
-    click.option(
-        "--unique",
-        metavar="url|digest|COLUMN",
-        shell_complete=complete_columns,
-        help="Keep only the first capture of each value.",
-    ),
-    click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
-    click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
-    click.option(
-        "--index",
-        type=OneOf(["auto", "columnar", "cdx"]),
-        help="columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best "
-        "for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]",
-    ),
-)
+_COMPLETE: dict[str, Callable[..., Any]] = dict.fromkeys(["columns", "unique"], complete_columns)
+_COMPLETE |= {"crawls": complete_stored_crawls, "subsets": complete_subsets}
+_METAVARS = {"from_": "TIME", "to": "TIME", "unique": "url|digest|COLUMN"}
+
+
+def query_options(*without: str) -> Decorator:
+    return combine(*map(_query_option, parameters_of(Interface.COMMAND_LINE, *without)))
+
+
+def _query_option(each: Parameter) -> Decorator:
+    if each.name == "patterns":
+        return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+    kind: Any = each.kind
+    if each.name == "urls_files":
+        kind = click.File("rb")
+    elif each.choices and not each.several:
+        kind = OneOf(each.values)
+    elif each.kind is int:
+        kind = click.IntRange(min=0)
+    return click.option(
+        each.option,
+        each.name,
+        type=None if each.kind is bool else kind,
+        is_flag=each.kind is bool,
+        multiple=each.several,
+        metavar=_METAVARS.get(each.name),
+        shell_complete=_COMPLETE.get(each.name),
+        help=each.help,
+    )
 
 
 def check_folder(file: Path) -> None:
-    """Raise QueryError if the folder of an output does not exist."""
     if not file.parent.is_dir():
         raise QueryError(f"there is no folder {file.parent} to write to")
 
 
 def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder | None":
-    """Return what records the requests of an answer for its receipt, if there is to be one."""
+    """Return what records requests for a receipt, if one is written."""
     if receipt is None:
         return None
     if answer is None:
@@ -154,7 +115,6 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -166,7 +126,7 @@ def can_ask() -> bool:
 
 
 def confirmed(question: str) -> bool:
-    """Ask the user a question. Without a terminal the answer is no."""
+    """Ask the user a question; without a terminal the answer is no."""
     return can_ask() and click.confirm(wrapped(question), err=True)
 
 
@@ -182,7 +142,6 @@ class Budget:
         return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
 
     def after(self, requests: int, received: int) -> "Budget":
-        """Return the budget that remains."""
         return replace(
             self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
         )
@@ -193,7 +152,7 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Return captures that are read if the user agrees to their cost; see ``confirm``."""
+        """Return captures whose cost is checked before they are read; see ``confirm``."""
         before = captures.spent
 
         def agree(plan: "ReadPlan") -> None:
@@ -205,7 +164,6 @@ class Budget:
         return captures.agreed(agree)
 
     def show(self, plan: "ReadPlan", options: Common) -> None:
-        """Print the cost of a plan on a terminal, if it needs no confirmation."""
         if self.yes and is_terminal():
             options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 
@@ -228,8 +186,6 @@ _budget_options = combine(
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a ``Budget`` to a command, which gets it as ``budget``."""
-
     @wraps(command)
     def with_budget(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:
         return command(*args, budget=Budget(yes, max_requests, max_bytes), **options)

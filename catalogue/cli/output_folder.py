@@ -78,7 +78,7 @@ class OutputFolder:
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
     def write(self, crawl: str, state: str, captures: "Captures", batches: "Iterable[pa.RecordBatch]") -> int:
-        """Write the file of a crawl, if it has captures, and return their number."""
+        """Write the file of a crawl, if it has captures; return their number."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
         count = write(batches, captures.plan.schema, self._format, path)
@@ -96,7 +96,7 @@ class OutputFolder:
 
 
 def crawl_states(session: "Session", selection: "Selection") -> dict[str, str]:
-    """Return the selected crawls, each with a digest of its stored files if captures depend on what is stored."""
+    """Return the crawls, each with a digest of its stored files if captures depend on what is stored."""
     if session.dataset == COMMON_CRAWL:
         return dict.fromkeys(selection.crawls, "")
     shown = session.metadata()
@@ -104,7 +104,7 @@ def crawl_states(session: "Session", selection: "Selection") -> dict[str, str]:
 
 
 def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any], subsets: Sequence[str]) -> dict[str, Any]:
-    """Return what distinguishes a query from others, other than crawls."""
+    """Return what distinguishes a query from others, except crawls."""
     return {
         "table": query.table.name,
         "patterns": query.patterns,

@@ -37,9 +37,9 @@ def write(
     *,
     chosen_columns: bool = True,
 ) -> int:
-    """Write rows to a file or stdout, and return their number. The file appears when it is complete.
+    """Write rows to a file or stdout; return their number. The file appears when it is complete.
 
-    A table has only the most important columns, unless the user chose them.
+    A table has only the most important columns, unless the user chose some.
     """
     if format_ == "table":
         if chosen_columns:
@@ -141,7 +141,7 @@ def _urls(batch: pa.RecordBatch) -> bytes:
 
 
 def _separated(batch: pa.RecordBatch, delimiter: str) -> bytes:
-    """Return lines of CSV. Null is an empty field, therefore empty text is quoted."""
+    """Return lines of CSV; empty text is quoted, null is not."""
     columns = [_quoted(column.cast(pa.string()), delimiter) for column in _texts(batch).columns]
     null = "" if len(columns) > 1 else '""'  # readers skip empty lines
     lines = pc.binary_join_element_wise(*columns, *texts([delimiter]), null_handling="replace", null_replacement=null)

@@ -9,9 +9,9 @@ from catalogue.cli.app import Common, resumable
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.tables import options_of_command
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.commoncrawl.indexes import AUTO, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError, SourceError
-from catalogue.formatting import comma_separated, format_cost, join_first, plural
+from catalogue.formatting import format_cost, join_first, plural
+from catalogue.query.parameters import typed
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
@@ -24,6 +24,8 @@ _NOUNS = {
     "robotstxt": ("robots.txt file", "robots.txt files"),
 }
 """What a subset has: the singular and the plural."""
+NOT_OF_QUERY = {"urls_files", "places", "harvest"}
+"""Parameters of commands that are not of ``Query``."""
 _MARKS = frozenset("./:,*)")
 """Nearly every pattern has one of these characters."""
 
@@ -37,12 +39,8 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
         from catalogue.cli.input_files import patterns_in
 
         listed = [pattern for file in parameters["urls_files"] for pattern in patterns_in(file)]
-    return parameters | {
-        "patterns": [*parameters["patterns"], *(text for _, text in listed)],
-        "places": listed,
-        "columns": comma_separated(parameters["columns"]),
-        "subsets": comma_separated(parameters["subsets"]),
-    }
+    patterns = [*parameters["patterns"], *(text for _, text in listed)]
+    return parameters | typed(parameters) | {"patterns": patterns, "places": listed}
 
 
 def select_captures(
@@ -50,7 +48,7 @@ def select_captures(
 ) -> "Captures":
     """Return the captures that the options select, without reading them. On a terminal, print hints.
 
-    Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
+    Missing crawls are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
     names = [each for each in parameters["patterns"] if each.startswith("@")]
     if names and options.table is None:  # keys of other datasets may start so
@@ -83,7 +81,6 @@ def select_captures(
 
 
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
-    """Return the parameters of a harvest that a query needs."""
     from catalogue.query.filters import statuses
     from catalogue.selection import subsets_of
 
@@ -99,11 +96,6 @@ def _harvest(catalogue: "Catalogue", arguments: dict[str, Any]) -> None:
 def _offer_harvest(
     catalogue: "Catalogue", parameters: dict[str, Any], arguments: dict[str, Any], error: NotHarvested
 ) -> None:
-    """Ask the user on a terminal whether to harvest the missing crawls, with the cost.
-
-    Raises:
-        NotHarvested: if the user declines, or if there is no terminal.
-    """
     problem, run, command = str(error).partition("; run: ")
     known = options_of_command()
     if parameters["crawls"] and "--harvest" in known:
@@ -121,7 +113,6 @@ def _offer_harvest(
 
 
 def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], captures: "Captures") -> "Captures":
-    """Offer on a terminal to harvest crawls whose blocks take more than a harvest."""
     crawls = [each.crawl for each in captures.plan.crawls if each.suggests_harvest]
     if not (crawls and can_ask()):
         return captures
@@ -135,18 +126,15 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
 
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
-    given = {name: value for name, value in parameters.items() if name not in {"urls_files", "places", "harvest"}}
-    given |= {"crawls": parameters["crawls"] or None, "columns": parameters["columns"] or None}
-    given |= {"index": _index(parameters)}
+    given = {name: value for name, value in parameters.items() if name not in NOT_OF_QUERY}
     try:
-        return catalogue.captures(**given)
+        return catalogue.captures(**typed(given))
     except QueryError:
         _check_lists(catalogue, parameters)
         raise
 
 
 def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
-    """Raise a QueryError with file and line of the first invalid pattern of --urls-file."""
     from catalogue.surt import Match, parse_key_patterns
 
     match = Match(parameters["match"]) if parameters["match"] else None
@@ -160,15 +148,18 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 def report_rows(
     options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None
 ) -> None:
-    """Print how many captures were found and where they were written to; hints, if there are none."""
     written = f"; written to {path}" if path else ""
     options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
-    if not rows and parameters["limit"] != 0:
-        _explain_empty_result(options, catalogue, parameters)
+    if rows or parameters["limit"] == 0:
+        return
+    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
+        options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
+    if not sys.stderr.isatty():  # select_captures printed them on terminals
+        for hint in _hints(options, parameters):
+            options.say(hint)
 
 
 def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
-    """Return how many captures were found, and in which crawls."""
     if options.table is not None:
         return plural(rows, "row")
     selection = selection_of(catalogue, parameters)
@@ -180,38 +171,21 @@ def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]
 
 
 def describe_crawls(crawls: Sequence[str]) -> str:
-    """Return the name of a crawl, or the number, oldest and newest of several."""
+    """Return the name of a crawl, or number, oldest and newest of several."""
     newest, *others = crawls
     return f"{plural(len(crawls), 'crawl')}, {others[-1]} to {newest}" if others else newest
 
 
 def describe_subsets(subsets: Sequence[str]) -> str:
-    """Return what subsets have."""
     return ", ".join(_NOUNS[subset][1] for subset in subsets)
 
 
-def _explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
-    """Print hints after an empty result."""
-    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
-        options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
-    if not sys.stderr.isatty():  # select_captures printed them on terminals
-        for hint in _hints(options, parameters):
-            options.say(hint)
-
-
-def _index(parameters: dict[str, Any]) -> str:
-    return parameters.get("index", COLUMNAR) or AUTO
-
-
 def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selection":
-    """Return the crawls and subsets of a query."""
     from catalogue.query.query import Query
     from catalogue.selection import select
 
-    words = parameters["crawls"] or None
-    names = ("patterns", "subsets", "status")
-    query = Query.of(crawls=words, **{name: parameters[name] for name in names})
-    return select(catalogue.session, query)
+    names = ("patterns", "crawls", "subsets", "status")
+    return select(catalogue.session, Query.of(**typed({name: parameters[name] for name in names})))
 
 
 def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:

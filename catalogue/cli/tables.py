@@ -29,7 +29,6 @@ _GAP = "  "
 _PAGE = 1000
 """Rows that determine the widths."""
 _UNCUT = int | float | Decimal | date | time | timedelta | None
-"""Types of values that are never cut."""
 
 
 def cell(value: object) -> str:
@@ -53,13 +52,10 @@ def cell(value: object) -> str:
 
 @dataclass(slots=True)
 class _Column:
-    """A column of a table, with lengths in cells of a terminal."""
-
     at: int
     name: str
     width: int
     least: int
-    """Width to which the column may be cut."""
     cut: bool
     right: bool
 
@@ -72,16 +68,10 @@ def table(
     drop_first: Sequence[str] = (),
     format_value: Callable[[object], str] = cell,
 ) -> int:
-    """Print rows as columns of text, and return how many there were.
+    """Print rows as columns of text; return how many there were.
 
-    On a terminal, texts are cut and columns are left out until lines fit. The first 1,000 rows determine the widths.
-
-    Args:
-        names: column names.
-        rows: a value for each column.
-        min_widths: lengths to which the texts of a column may be cut, if not 20.
-        drop_first: columns that are left out before others.
-        format_value: returns the text of a value.
+    On a terminal, texts are cut to ``min_widths`` (by default 20), and columns are left out until lines fit, at first
+    those of ``drop_first``. The first 1,000 rows determine the widths.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -117,8 +107,6 @@ def table(
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    """Return the columns for which there is room, at least one, cut to it; the widest are cut first."""
-
     def exceeds(widths: Iterable[int]) -> bool:
         return sum(width + len(_GAP) for width in widths) - len(_GAP) > room
 
@@ -140,7 +128,6 @@ def _print_line(texts: Iterable[str]) -> None:
 
 
 def _how_to_see() -> str:
-    """Return how to see the columns that were left out, with options of the running command."""
     options = options_of_command()
     ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
     if "--format" in options:  # then --json is not about rows
@@ -155,7 +142,6 @@ def options_of_command() -> set[str]:
 
 
 def options_given(values: dict[str, Any]) -> list[str]:
-    """Return the names of the options among these parameters that have a value."""
     given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
     return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
 
@@ -168,7 +154,11 @@ def show_plan(plan: "ReadPlan") -> None:
             header, row = ["row groups", *header], [f"{plan.row_groups:,}", *row]
         table([*header, "requests", "bytes", "seconds"], [[*row, *cost]])
     else:
-        _show_columnar_plan(plan, cost)
+        pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
+        table(
+            ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
+            [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
+        )
     for sentence in plan.choices():
         show(sentence)
     if plan.indexes:
@@ -183,14 +173,6 @@ def show_plan(plan: "ReadPlan") -> None:
         show(f"note: {warning}")
     for problem in plan.missing:
         show(f"the answer may be incomplete: {problem}")
-
-
-def _show_columnar_plan(plan: "ReadPlan", cost: list[str]) -> None:
-    pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
-    table(
-        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
-        [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
-    )
 
 
 def as_json(value: object) -> None:

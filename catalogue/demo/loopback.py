@@ -28,18 +28,16 @@ class Exchange:
     """Decoded, without query and leading slash."""
     status: int
     range: str | None
-    """The request's ``Range`` header."""
     sent_bytes: int
-    """Bytes of the body."""
 
 
 class LoopbackServer:
-    """Serve a folder in a thread; a context manager that may be entered again. Port 0 is any free one."""
+    """Serve a folder in a thread; a context manager that may be entered again."""
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.folder = folder
         self.log: list[Exchange] = []
-        """Every request, logged before the first byte of its answer is sent."""
+        """Requests, logged before the first byte of their answer is sent."""
         self._port = port
         self._server: _Server | None = None
 
@@ -73,11 +71,10 @@ class _Server(ThreadingTCPServer):
         self.root = root
         self.log = log
         self.found: dict[str, Path] = {}
-        """Files of earlier requests, because resolving a path takes as long as the rest of a request."""
+        """Files of earlier requests; resolving a path takes as long as the rest of a request."""
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Print errors, except those of clients that close the connection."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ The WARC files of the two newer crawls are included, with every record at the pl
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -30,24 +30,54 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.cdx.cluster import index_folder, list_path, shards_path
+from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.demo.cdx_index import cdx_files
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
+
+_BLOCK_LINES = 60
+"""Common Crawl's blocks have 3,000 lines."""
+_SHARDS = 3
+
+
+def cdx_files(crawl: str, rows: Sequence[Row], missing: Collection[str]) -> dict[str, bytes]:
+    """Return the files of the CDX index by path; lines do not have the columns ``missing``."""
+    schema = pa.schema([field for field in SCHEMA if field.name not in missing])
+    (batch,) = pa.Table.from_pylist([*rows], schema).combine_chunks().to_batches()
+    lines = sorted({line.encode() for line in lines_of(batch)})
+    files: dict[str, bytes] = {}
+    listed: list[bytes] = []
+    for shard, of_shard in enumerate(_pieces(lines, -(-len(lines) // _SHARDS))):
+        name, data = f"cdx-{shard:05}.gz", b""
+        for of_block in _pieces(of_shard, _BLOCK_LINES):
+            block = zlib.compress(b"".join(line + b"\n" for line in of_block), 6, 31)
+            first = b" ".join(of_block[0].split(b" ", 2)[:2])
+            place = f"\t{name}\t{len(data)}\t{len(block)}\t{len(listed) + 1}\n"
+            listed.append(first + place.encode())
+            data += block
+        files[f"{index_folder(crawl)}/{name}"] = data
+    files[list_path(crawl)] = b"".join(listed)
+    names = "".join(f"{path}\n" for path in files).encode()
+    return files | {shards_path(crawl): zlib.compress(names, wbits=31)}
+
+
+def _pieces(lines: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
+    return [lines[start : start + size] for start in range(0, len(lines), size)]
+
 
 _FEWEST_PAGES = 1000
 """The traps would be most of a smaller crawl."""
 
 _ROW_GROUP = 190
-"""Rows of a row group; Common Crawl's have a million."""
+"""Common Crawl's row groups have a million rows."""
 
 _REQUIRED = (
     *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path"),
     *("fetch_time", "fetch_status", "warc_filename", "warc_record_offset", "warc_record_length"),
     *("warc_segment",),
 )
-"""Columns that are declared required."""
 
 _PLAIN = (
     *("url_surtkey", "url", "url_path", "url_query", "fetch_time"),
@@ -64,14 +94,13 @@ class Miniature:
     crawls: tuple[str, ...]
     """Crawls with a columnar index, newest first; ``collinfo.json`` lists an older one as well."""
     files: tuple[str, ...]
-    """All files, relative to the folder, sorted."""
+    """Relative to the folder, sorted."""
     rows: int
-    """Number of rows of all index files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Era:
-    """How the files of one crawl differ from those of the others."""
+    """How the files of a crawl differ from others."""
 
     crawl: str
     name: str
@@ -107,14 +136,10 @@ _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
 
 
 def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000) -> Miniature:
-    """Write a miniature of data.commoncrawl.org into a folder.
+    """Write a miniature of data.commoncrawl.org into a folder, whose other files stay.
 
-    The same arguments and the same pyarrow give the same bytes.
-
-    Args:
-        folder: files of the same names are replaced, others stay.
-        seed: selects the made-up data.
-        pages_per_crawl: rows of each of the two larger crawls, all subsets together; 1,000 or more.
+    The same arguments and the same pyarrow give the same bytes. The two larger crawls have ``pages_per_crawl`` rows
+    each, 1,000 or more.
     """
     if pages_per_crawl < _FEWEST_PAGES:
         raise ValueError(f"a miniature needs {_FEWEST_PAGES} pages or more, not {pages_per_crawl}")
@@ -144,7 +169,6 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
 
 
 def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
-    """Return the rows of each subset in key order; add WARC files to ``files``."""
     segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
     subsets = {}
     for subset, urls_of_subset in _urls_by_subset(era, rng, urls, max(_FEWEST_PAGES, count)).items():
@@ -164,7 +188,6 @@ def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[
 
 
 def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
-    """Return the URLs of each subset: the traps, a few pages often, and others once or twice."""
     by_subset: dict[str, list[str]] = {"warc": []}
     for subset, share in {"crawldiagnostics": 0.08, "robotstxt": 0.05}.items():
         if subset in era.files:
@@ -180,7 +203,7 @@ def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> 
 
 
 def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
-    """Yield the index files of a subset, in key order, which is not that of their numbers."""
+    """Yield the index files of a subset in key order, which is not that of their numbers."""
     numbers = [*range(era.files[subset])]
     rng.shuffle(numbers)
     if numbers == sorted(numbers):
@@ -224,7 +247,7 @@ def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
 
 
 def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
-    """Return where to cut rows into about equal parts; every third cut is between two equal keys if possible."""
+    """Return where to cut rows into about equal parts; every third cut is between equal keys if possible."""
     cuts = [0]
     for number in range(1, pieces):
         cut = len(rows) * number // pieces

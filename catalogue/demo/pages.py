@@ -47,7 +47,7 @@ TRAPS = (
     *("http://example.com", "http://example.com:443/", "https://example.com:443/", "http://example.com:80/"),
     *("http://www.test/", "https://www.example/"),
 )
-"""URLs that are easily looked up wrongly; each crawl has all of them in its subset ``warc``."""
+"""URLs that are easily looked up wrongly; the subset ``warc`` of each crawl has all of them."""
 
 _TEXTS = {
     "eng": (
@@ -71,7 +71,6 @@ _TEXTS = {
         ("港の灯りは夕暮れにともる。", "水車は日曜日に止まる。", "渡し船は満員になると出る。"),
     ),
 }
-"""Charsets and sentences, by ISO 639-3 code."""
 
 
 def made_up_urls(rng: Random, count: int) -> list[str]:
@@ -89,7 +88,6 @@ def made_up_urls(rng: Random, count: int) -> list[str]:
 
 
 def _fetch(rng: Random, subset: str, url: str) -> Row:
-    """Return a response for a subset: its ``body``, and columns of its row, absent where null."""
     return {"warc": _page, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
 
 
@@ -191,7 +189,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """Such as ``1642320299852.0``: milliseconds since 1970, and a number."""
+        """Milliseconds since 1970, and a number."""
         return f"{int(self.start.timestamp()) * 1000 - 4_321_148}.{self.number}"
 
     def warc_path(self, subset: str) -> str:
@@ -205,7 +203,7 @@ def captures(
 ) -> Iterator[Row]:
     """Yield a row and ``body`` for each URL, with times spread over the segments, without places of records.
 
-    ``twice``: what is not UTF-8 is escaped twice in keys, as until 2025.
+    With ``twice``, what is not UTF-8 is escaped twice in keys, as until 2025.
     """
     for url in urls:
         segment = rng.choice(segments)
@@ -255,8 +253,8 @@ def _escape_again(escapes: re.Match[str]) -> str:
 def write_warc(rng: Random, segment: Segment, subset: str, rows: Sequence[Row]) -> bytes:
     """Return a WARC file (WARC 1.0, ISO 28500) of captures by time, a gzip member each; set their places in the rows.
 
-    A 304 is a revisit, others are responses. As in Common Crawl's files they are between a request and metadata; to
-    save space only the first segment of a crawl has those.
+    A 304 is a revisit, others are responses. As in Common Crawl they are between a request and metadata; to save space,
+    only in the first segment.
     """
     name = segment.warc_path(subset).rpartition("/")[2]
     fields = f"isPartOf: {segment.crawl}\r\ndescription: made-up pages\r\nformat: WARC File Format 1.0\r\n"
@@ -283,7 +281,6 @@ def write_warc(rng: Random, segment: Segment, subset: str, rows: Sequence[Row]) 
 
 
 def _record(row: Row) -> tuple[str, dict[str, str], bytes]:
-    """Return type, headers and block of the indexed record."""
     status, digest, charset = row["fetch_status"], row.get("content_digest"), row.get("content_charset")
     headers = {"Content-Type": "application/http; msgtype=response", "WARC-Target-URI": row["url"]}
     if digest:

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from catalogue.captures import Captures
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
-from catalogue.join.spilling import plain_name
 from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.literals import literal
 
@@ -26,21 +25,17 @@ Input: TypeAlias = Any
 """Path of a file; or captures, an Arrow table, a DataFrame or column of pandas or polars, or texts."""
 
 TEXT_COLUMN = "key"
-"""Name of the column of a file of lines, or of texts."""
 _NAMES = ("url_surtkey", "url", "key", "host", "url_host_name", "domain", "link")
 """Names of columns with keys, the most certain first."""
 _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 _JSON = {".json", ".jsonl", ".ndjson"}
 _CHUNK = 4 << 20
-"""Bytes of lines that become a batch."""
 _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
-"""Rows of Parquet that become a batch, and bytes of each column that are read ahead."""
 _LONGEST = 16 << 20
 """Bytes of a row of CSV or JSON."""
 _SHOWN = 300
-"""Characters of an error message of a library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +46,17 @@ class OpenInput:
     """All rows, in their order; can be read once."""
     schema: pa.Schema
     column: str
-    """Name of the column with the keys, which are texts; other values are converted."""
+    """The column with the keys."""
     unit: str
-    """What rows are counted as: ``line`` or ``row``, from 1 on."""
+    """What rows are counted as, from 1 on: ``line`` or ``row``."""
 
 
 @contextmanager
 def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
-    """Open an input.
-
-    Args:
-        keys: see ``Input``.
-        on: name of the column with the keys; by default the only one, or one of the usual names.
+    """Open an input, whose keys are in the column ``on``; by default the only one, or one with a usual name.
 
     Raises:
-        QueryError: if the file does not exist, cannot be read, or no column is chosen.
+        QueryError: if it cannot be read, or no column is chosen.
     """
     if isinstance(keys, str | Path):
         with _opened_file(Path(keys), on) as opened:
@@ -82,7 +73,6 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Raise QueryError for columns that a Parquet file cannot have."""
     for field in schema:
         if _has_odd_type(field.type):
             message = f"the column {field.name} has type {field.type}, which a result cannot have; leave it out"
@@ -95,7 +85,7 @@ def _has_odd_type(kind: pa.DataType) -> bool:
 
 
 def digest_of(keys: Input) -> str:
-    """Return a digest of an input that can be read twice, by which a join is recognized when it is run again."""
+    """Return a digest, by which a join is recognized when it is run again."""
     if isinstance(keys, str | Path):
         with _errors(Path(keys)), Path(keys).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -106,7 +96,7 @@ def digest_of(keys: Input) -> str:
 
 
 def read_once(keys: Input) -> "str | Path | pa.Table":
-    """Return an input that can be read twice: a path as it is, anything else as an Arrow table.
+    """Return an input that can be read twice: a path, or an Arrow table.
 
     Raises:
         QueryError: if it is no input.
@@ -179,7 +169,9 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
     with ExitStack() as stack:
         with _errors(path):
             file = stack.enter_context(path.open("rb"))
-            parquet = stack.enter_context(_parquet(file)) if _starts_with(file, _PARQUET) else None
+            parquet = None
+            if _starts_with(file, _PARQUET):
+                parquet = stack.enter_context(pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False))
             function = None if parquet else _reader_of(path, file)
         if parquet:
             rows = map(_plain, parquet.iter_batches(_PARQUET_ROWS, use_threads=False))
@@ -203,10 +195,6 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
 
 
-def _parquet(file: BinaryIO) -> pq.ParquetFile:
-    return pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
-
-
 def _starts_with(file: BinaryIO, magic: bytes) -> bool:
     start = file.read(len(magic))
     file.seek(0)
@@ -224,7 +212,6 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Excepti
 
 
 def _reader_of(path: Path, file: BinaryIO) -> str | None:
-    """Return the call of DuckDB that reads a file; None for lines."""
     start = file.read(len(_PARQUET))
     file.seek(0)
     name = literal(plain_name(path))
@@ -249,6 +236,11 @@ def _reader_of(path: Path, file: BinaryIO) -> str | None:
     dialect = f"delim = {literal(delimiter)}, quote = '\"', escape = '\"', max_line_size = {_LONGEST}"
     options = f"auto_detect = false, header = true, {dialect}, compression = '{packed}', columns = {{{columns}}}"
     return f"read_csv({name}, {options})"
+
+
+def plain_name(path: Path) -> str:
+    """Escape ``*``, ``?`` and ``[`` of a name for DuckDB."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in str(path))
 
 
 @contextmanager
@@ -280,7 +272,6 @@ def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBa
 
 @contextmanager
 def _errors(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of reading a file, and those of other kinds, into one sentence."""
     try:
         yield
     except FileNotFoundError as error:
@@ -313,7 +304,7 @@ def texts_of(column: pa.Array, name: str) -> pa.StringArray:
     """Return keys as texts; what is not UTF-8 becomes null.
 
     Raises:
-        QueryError: if the column has values of another kind, such as lists.
+        QueryError: if values are of another kind, such as lists.
     """
     try:
         column = _plain_column(column)

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, Sou
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
-from catalogue.join.joined import Joined
+from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
@@ -31,11 +31,9 @@ from catalogue.join.parts import (
     write_part,
     write_tables,
 )
-from catalogue.join.price import JoinEstimate
 from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
-from catalogue.join.sort_keys import sort_keys
-from catalogue.join.spilling import SPILLED
+from catalogue.join.sort_keys import SPILLED, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
@@ -43,7 +41,7 @@ from catalogue.store.locks import locked
 from catalogue.surt import Match
 
 _KEPT = 4
-"""Times the rows of the input for a file of the result, as many rows of parts are in memory at a time."""
+"""Rows of parts in memory, for each row of the input in a file of the result."""
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
@@ -63,20 +61,14 @@ class JoinQuery:
 
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
-        """Check the words of a user."""
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
-        try:
-            match = Match(match)
-            return cls(Query.of("*", **query), kind_of(how, match), match, on)
-        except ValueError as error:
-            if isinstance(error, QueryError):
-                raise
-            raise QueryError(f"invalid match {match!r}; use {', '.join(each.value for each in Match)}") from error
+        asked = Query.of("*", match=match, **query)
+        match = asked.match or Match.EXACT
+        return cls(replace(asked, match=None), kind_of(how, match), match, on)
 
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
-    """Estimate the cost of a join; nothing is read from the source."""
     work = session.new_temporary_folder()
     try:
         with closing(_JoinRun(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
@@ -127,11 +119,6 @@ def join(
 
 
 def _is_file(output: Path, keys: Input) -> bool:
-    """Return whether the output is a file.
-
-    Raises:
-        QueryError: if it cannot be one, or a folder.
-    """
     is_file = output.suffix.lower() == ".parquet"
     if output.suffix.lower() in _OTHER_FORMATS:
         message = f"a join writes Parquet; instead of {output.name} use a folder, or a name that ends in .parquet"
@@ -146,8 +133,6 @@ def _is_file(output: Path, keys: Input) -> bool:
 
 
 class _JoinRun:
-    """A join whose keys are sorted when they are needed."""
-
     def __init__(
         self,
         session: Session,
@@ -158,18 +143,15 @@ class _JoinRun:
         report: Report,
         sizes: Sizes = DEFAULT_SIZES,
     ) -> None:
-        """Open the ledger in the folder ``work``; ``invalid`` is the file for rows without a key."""
         self._session, self._asked, self._kind, self._given = session, asked, asked.kind, given
         self._work, self._invalid, self._report, self._sizes = work, invalid, report, sizes
         self._scope = JoinScope(session, asked.query, asked.kind, sizes)
         self._slices: list[Slice] = []
-        """Slices of all crawls, in reading order."""
         self._cut: list[tuple[str, str, str, list[Slice]]] = []
-        """Crawl, index, state and slices of crawls that are not in the ledger yet."""
+        """Crawl, index, state and slices that are not in the ledger yet."""
         self._ledger = JoinLedger(work / _LEDGER, self._described())
 
     def _described(self) -> dict[str, Any]:
-        """Return what distinguishes this join from others."""
         query = self._asked.query
         return {
             "how": self._kind.name,
@@ -214,15 +196,13 @@ class _JoinRun:
         return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
 
     def estimate(self) -> JoinEstimate:
-        """Cut the keys into slices, and price those that are not done."""
         prices = []
         self._slices, self._cut = [], []
         for crawl in self._scope.selection.crawls:
             state = self._scope.state(crawl)
             slices = self._ledger.slices(crawl, state)
             if slices is None:
-                way = self._scope.way(crawl, self._keys)
-                slices, price = way.slices, way.price
+                price, slices = self._scope.way(crawl, self._keys)
                 self._cut.append((crawl, price.index, state, slices))
             else:
                 left = [each for each in slices if each.name not in self._ledger.parts]
@@ -235,12 +215,14 @@ class _JoinRun:
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
-        """Do what is not done yet, if the cost is agreed to, by at most some bytes; the result is in ``folder``."""
+        """Do what is left, if its cost is agreed to, with at most ``most`` bytes; write the result to ``folder``."""
         before, next_bytes = self._session.spent, 0
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
         if not self._kind.collect:
             ledger.forget_lost(parts)
-        if not self._is_done(folder):
+        crawls = self._scope.selection.crawls
+        is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
+        if not (ledger.finished and is_current and ledger.has_result(folder)):
             ledger.forget_lost(parts)  # which a finished join has deleted
             cost = self.estimate()
             if agree:
@@ -270,7 +252,7 @@ class _JoinRun:
             about["patterns"],
             about["invalid"],
             self._invalid if about["invalid"] else None,
-            self._scope.selection.crawls,
+            crawls,
             self._scope.selection.subsets,
             ledger.slice_count,
             requests,
@@ -282,20 +264,14 @@ class _JoinRun:
             rows_of_other_urls(_own_files(folder)) if self._kind.exact else 0,
         )
 
-    def _is_done(self, folder: Path) -> bool:
-        """Return whether the result is complete, and what is stored did not change since."""
-        known = (self._ledger.slices(crawl, self._scope.state(crawl)) for crawl in self._scope.selection.crawls)
-        return self._ledger.finished and None not in known and self._ledger.has_result(folder)
-
     @property
     def _missing(self) -> tuple[str, ...]:
-        """Sentences about index files that are not stored."""
         crawls = self._scope.selection.crawls
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
     def _read(self, parts: Path, most: float) -> int:
-        """Read the slices that are not done, by at most some bytes; return those of the first that takes more."""
+        """Read the slices that are left; return the bytes of the first one that exceeds ``most``."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
@@ -309,7 +285,6 @@ class _JoinRun:
         return 0
 
     def _read_slice(self, each: Slice, path: Path, most: float) -> int:
-        """Read a slice, unless it takes more than some bytes, which are returned."""
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
@@ -325,7 +300,6 @@ class _JoinRun:
         return 0
 
     def _prefer_exact(self, parts: Path) -> None:
-        """Remove captures of other URLs from rows of the input that have exact ones."""
         slices = {self._ledger.parts[each.name].file: each for each in self._slices if each.name in self._ledger.parts}
         files = [parts / name for name in slices if name]
         for path, rows in prefer_exact(files, self._ledger.input["rows"]):
@@ -337,7 +311,6 @@ class _JoinRun:
             self._ledger.add_part(each, part)
 
     def _write(self, folder: Path) -> int:
-        """Write the result; return the number of its rows."""
         if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
             if not rows:
@@ -358,7 +331,6 @@ class _JoinRun:
         return rows
 
     def _result_of(self, span: tuple[int, int]) -> pa.Table:
-        """Return the result for patterns with numbers between two, inclusive."""
         parts = self._work / _PARTS
         files = [parts / part.file for part in self._ledger.parts_of(*span)]
         first, stop = np.searchsorted(self._unread, (span[0], span[1] + 1))
@@ -367,12 +339,10 @@ class _JoinRun:
 
     @cached_property
     def _unread(self) -> np.ndarray:
-        """The ascending numbers of the patterns for which a slice failed or is left, known after reading."""
         others = [each for each in self._slices if each.name not in self._ledger.parts]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
         return distinct(np.concatenate([np.arange(0), *found]))
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """Yield the Parquet files of a folder that a join wrote, by their names."""
     return (path for path in folder.glob("*.parquet") if _OWN.fullmatch(path.name))

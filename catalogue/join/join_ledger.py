@@ -1,14 +1,11 @@
 """What a join has done, so that it can go on after an interruption."""
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from catalogue.atomic_files import append, resume
-from catalogue.errors import QueryError
 from catalogue.join.slices import Slice
+from catalogue.output.ledger import JsonLedger
 from catalogue.surt import KeyInterval
 
 
@@ -16,7 +13,7 @@ class JoinPart(NamedTuple):
     """What a slice has found."""
 
     file: str
-    """Name of the file; empty if there is none, because it would be."""
+    """Empty if there are no rows."""
     rows: int
     size: int
     first: int
@@ -24,16 +21,12 @@ class JoinPart(NamedTuple):
     last: int
 
 
-class JoinLedger:
-    """A file with a line of JSON for each step that is on disk."""
+class JoinLedger(JsonLedger):
+    """The ledger of a join."""
+
+    replaces_unused = True
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Open the ledger of a join, or begin one.
-
-        Raises:
-            QueryError: if it is of another join, or cannot be read.
-        """
-        self._path = path
         self._crawls: dict[str, tuple[str, str, list[Slice]]] = {}
         """State, index and slices."""
         self.parts: dict[str, JoinPart] = {}
@@ -41,39 +34,16 @@ class JoinLedger:
         self.failed: dict[str, str] = {}
         """Reasons, by name of the slice."""
         self.input: dict[str, Any] = {}
-        """What is known of the input; empty until its keys are sorted."""
+        """Counts of the input; empty until its keys are sorted."""
         self.rows: int | None = None
         """Rows of the complete result; None until it is on disk."""
         self._files: dict[str, int] = {}
-        """Names and sizes of its files."""
-        self._file: BinaryIO = resume(path)
-        try:
-            self._read(json.loads(json.dumps(about)))
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _read(self, about: Mapping[str, Any]) -> None:
-        """Apply the entries of the file, or begin it."""
-        lines = self._file.read().splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):
-            self._file.seek(-len(lines.pop()), os.SEEK_CUR)
-            self._file.truncate()
-        try:
-            entries = [json.loads(line) for line in lines]
-            is_other = bool(entries) and entries[0]["about"] != about
-            if is_other and not any("done" in entry for entry in entries):  # nothing would be lost
-                self._file.seek(0)
-                self._file.truncate()
-                entries, is_other = [], False
-            for entry in [] if is_other else entries[1:]:
-                self._apply(entry)
-        except (ValueError, KeyError, TypeError) as error:
-            raise QueryError(f"{self._path} cannot be read; choose another output, or delete it") from error
-        if is_other:
-            raise QueryError(f"{self._path.parent.parent} has the result of another join; choose another output")
-        if not entries:
-            self._write({"about": about})
+        super().__init__(
+            path,
+            about,
+            unreadable=f"{path} cannot be read; choose another output, or delete it",
+            other=f"{path.parent.parent} has the result of another join; choose another output",
+        )
 
     def _apply(self, entry: dict[str, Any]) -> None:
         match entry:
@@ -99,20 +69,18 @@ class JoinLedger:
 
     @property
     def slice_count(self) -> int:
-        """Number of slices of all crawls."""
         return sum(len(slices) for _, _, slices in self._crawls.values())
 
     def slices(self, crawl: str, state: str) -> list[Slice] | None:
-        """Return the slices of a crawl in this state of the store; None if they are not cut yet."""
+        """Return the slices of a crawl; None if they are not cut, or what is stored has another ``state``."""
         known, _, slices = self._crawls.get(crawl, ("", "", []))
         return slices if known == state else None
 
     def index(self, crawl: str) -> str:
-        """Return the index by which a crawl is read."""
         return self._crawls[crawl][1]
 
     def forget_lost(self, folder: Path) -> None:
-        """Forget the parts whose files are not there as they were written, and the result with them."""
+        """Forget parts whose files are missing or changed, and the result with them."""
         for name, part in [*self.parts.items()]:
             if part.file and not _is_file(folder / part.file, part.size):
                 del self.parts[name]
@@ -126,40 +94,27 @@ class JoinLedger:
         self._enter({"input": dict(about)})
 
     def add_slices(self, crawl: str, index: str, state: str, slices: Sequence[Slice]) -> None:
-        """Note the slices of a crawl, whose parts in another state are no longer used."""
         keys = [[each.subset, each.number, each.keys.start.hex(), each.keys.end.hex()] for each in slices]
         self._enter({"crawl": crawl, "index": index, "state": state, "slices": keys})
 
     def add_part(self, each: Slice, part: JoinPart) -> None:
-        """Note the part of a slice, whose file is on disk."""
         self._enter({"done": each.name, **part._asdict()})
 
     def add_failed(self, each: Slice, reason: str) -> None:
         self._enter({"failed": each.name, "reason": reason})
 
     def finish(self, rows: int, files: Iterable[Path]) -> None:
-        """Note that the complete result is on disk."""
         self._enter({"finished": rows, "files": {path.name: path.stat().st_size for path in files}})
 
     def has_result(self, folder: Path) -> bool:
-        """Return whether the files of the complete result are there as they were written."""
+        """Return whether the files of the result are there as they were written."""
         return all(_is_file(folder / name, size) for name, size in self._files.items())
 
     def parts_of(self, first: int, last: int) -> Iterator[JoinPart]:
-        """Yield the parts that have patterns with numbers between two numbers, inclusive."""
+        """Yield the parts with patterns from ``first`` to ``last``."""
         for part in self.parts.values():
             if part.rows and part.first <= last and part.last >= first:
                 yield part
-
-    def _enter(self, entry: dict[str, Any]) -> None:
-        self._apply(entry)
-        self._write(entry)
-
-    def _write(self, entry: Mapping[str, Any]) -> None:
-        append(self._file, json.dumps(entry).encode() + b"\n")
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _is_file(path: Path, size: int) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
-from catalogue.formatting import ReprMixin, join_first, plural, size
+from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,20 +30,18 @@ class Joined(ReprMixin):
     """A folder with Parquet files, or one file."""
     how: str
     rows: int
-    """Rows of the result."""
     input_rows: int
     patterns: int
     """Different keys, hosts, domains or prefixes."""
     invalid: int
-    """Rows of the input that are no pattern."""
+    """Rows of the input without a key."""
     invalid_file: Path | None
     """A CSV file with their number, text, and what is wrong."""
     crawls: tuple[str, ...]
-    """Crawls that were searched, newest first."""
+    """Searched crawls, newest first."""
     subsets: tuple[str, ...]
-    """Subsets that were searched."""
     slices: int
-    """Parts in which the keys were read, of all crawls."""
+    """Parts in which the keys were read."""
     requests: int
     """Requests of this run."""
     bytes: int
@@ -55,9 +53,9 @@ class Joined(ReprMixin):
     left: int = 0
     """Slices for which the budget was not enough."""
     next_bytes: int = 0
-    """Bytes of the next one of these."""
+    """Bytes of the next of these."""
     other_urls: int = 0
-    """Rows with captures of other URLs, which have the same key; the URL of the list has none."""
+    """Rows with captures of other URLs with the same key, since the URL of the list has none."""
 
     @property
     def complete(self) -> bool:
@@ -73,7 +71,7 @@ class Joined(ReprMixin):
 
     @property
     def files(self) -> list[Path]:
-        """The Parquet files, in the order of the result: newest crawl first, in a crawl by subset, then by key."""
+        """Parquet files in the order of the result: newest crawl first, in a crawl by subset, then by key."""
         if not self.output.is_dir():
             return [self.output]
         found = sorted(self.output.glob("[!.]*.parquet"))
@@ -86,7 +84,7 @@ class Joined(ReprMixin):
         return pa.concat_tables(pq.read_table(path) for path in self.files)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return all rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
+        """Return all rows as a DataFrame; integers stay integers where values are missing, times are UTC."""
         from catalogue.read.dataframes import frame_of
 
         return frame_of(self.to_arrow())
@@ -106,3 +104,42 @@ class Joined(ReprMixin):
 
     def _notes(self) -> Iterator[str]:
         yield from (f"The result may be incomplete: {problem}" for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlPrice:
+    """The cost of a crawl by an index; estimates unless ``exact``."""
+
+    crawl: str
+    index: str
+    slices: int
+    requests: int
+    bytes: int
+    seconds: float
+    exact: bool
+
+    @property
+    def about(self) -> str:
+        return "" if self.exact else "about "
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JoinEstimate(ReprMixin):
+    """The cost of what a join has not done yet."""
+
+    rows: int
+    patterns: int
+    """Different keys."""
+    crawls: tuple[CrawlPrice, ...]
+    requests: int
+    bytes: int
+    seconds: float
+
+    def _line(self) -> str:
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {duration(self.seconds)}"
+        return f"of {plural(self.patterns, 'key')} and {plural(len(self.crawls), 'crawl')}: {cost}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for each in self.crawls:
+            cost = f"{plural(each.requests, 'request')}, {size(each.bytes)}"
+            yield each.crawl, f"{plural(each.slices, 'slice')} by the {each.index} index, {each.about}{cost}"

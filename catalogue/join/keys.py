@@ -1,44 +1,262 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
+import json
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.join.batch_file import BatchFile
-from catalogue.join.lookups import LOOKUPS, NUMBER, LookupFile, Lookups, SingleLookups, WideLookups
-from catalogue.parquet.arrow_arrays import binaries, flags, integers, numbers, positions, texts_of_keys
-from catalogue.surt import KeyInterval
+from catalogue.atomic_files import named
+from catalogue.errors import QueryError
+from catalogue.parquet.arrow_arrays import (
+    ascending,
+    binaries,
+    booleans,
+    flags,
+    integers,
+    numbers,
+    positions,
+    texts_of_keys,
+)
+from catalogue.query.key_intervals import Intervals, KeyBatches, KeyIntervals, SingleKeys
+from catalogue.surt import KeyInterval, merge
+
+
+class BatchWriter:
+    """A new file of Arrow batches, with the place of each among the others, as a JSON value."""
+
+    def __init__(self, path: Path, schema: pa.Schema, *, compress: bool) -> None:
+        self._path = path
+        options: Any = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, schema, options=options)
+        self._places: list[tuple[int, Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with named(self._path):
+            self._writer.close()
+            self._file.close()
+        if error is None:
+            _places(self._path).write_text(json.dumps(self._places))
+
+    def write(self, batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
+        if len(batch):
+            with named(self._path):
+                self._writer.write_batch(batch)
+            self._places.append((len(batch), place))
+
+
+class BatchFile:
+    """A file that ``BatchWriter`` wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = pa.OSFile(str(path))
+        self._reader = pa.ipc.open_file(self._file)
+        entries = json.loads(_places(path).read_text())
+        self.counts: list[int] = [count for count, _ in entries]
+        self.places: list[Any] = [place for _, place in entries]
+        self.starts: list[int] = [0, *accumulate(self.counts)]
+        """First row of each batch, and the number of rows."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    def read(self, batches: range) -> pa.RecordBatch:
+        if len(batches) == 1:
+            return self._reader.get_batch(batches.start)
+        return one_batch(pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema))
+
+    def all(self) -> Iterator[pa.RecordBatch]:
+        return map(self._reader.get_batch, range(len(self.counts)))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one batch.
+
+    Raises:
+        QueryError: if a column has more than 2 GiB of text.
+    """
+    batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    if len(batches) > 1:
+        raise QueryError("too many rows of the list have the same key, or the rows are too large; remove some of both")
+    return batches[0]
+
+
+def _places(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+NUMBER = "number"
+"""Column with the number of a pattern."""
+LOOKUPS = pa.schema([("start", pa.binary()), ("end", pa.binary()), (NUMBER, pa.int64())])
+"""An interval of keys, sorted by ``start``, and the number of its pattern; ``end`` is null for a single key."""
+_BATCHES = 16
+"""Batches of intervals in memory."""
+_Found = tuple[np.ndarray, np.ndarray]
+
+
+class Lookups(ABC):
+    """Some intervals, sorted."""
+
+    @property
+    @abstractmethod
+    def intervals(self) -> KeyIntervals:
+        """The same keys, disjoint and ascending."""
+
+    @property
+    @abstractmethod
+    def patterns(self) -> np.ndarray:
+        """Numbers of the patterns; shape (n,), int64."""
+
+    @abstractmethod
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
+
+    def present(self, keys: pa.BinaryArray) -> np.ndarray:
+        """Return numbers of the patterns that match any key; shape (n,), int64."""
+        return self.find(keys)[1]
+
+    def numbered(self, batches: Iterable[pa.RecordBatch], key: str, *, alone: bool) -> Iterator[pa.RecordBatch]:
+        """Yield rows once for each pattern that they match, whose number is the first column.
+
+        With ``alone`` only numbers are yielded, each at least once. ``key`` is the column with the keys.
+        """
+        for batch in batches:
+            keys = batch.column(key).cast(pa.binary())
+            if alone:
+                yield pa.RecordBatch.from_arrays([positions(self.present(keys))], names=[NUMBER])
+                continue
+            rows, patterns = self.find(keys)
+            chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
+            names = [NUMBER, *batch.schema.names]
+            yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
+
+
+class WideLookups(Lookups):
+    """Intervals, which may contain each other."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._numbers = integers(rows.column(NUMBER))
+        self._starts: list[bytes] = rows.column("start").to_pylist()
+        ends = zip(self._starts, rows.column("end").to_pylist(), strict=True)
+        self._ends: list[bytes] = [start + b"\0" if end is None else end for start, end in ends]
+        self._reached: list[bytes] = []
+        for end in self._ends:
+            self._reached.append(max(end, self._reached[-1]) if self._reached else end)
+
+    @property
+    def intervals(self) -> Intervals:
+        return Intervals(merge(map(KeyInterval, self._starts, self._ends)))
+
+    @property
+    def patterns(self) -> np.ndarray:
+        return self._numbers
+
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        order = integers(pc.sort_indices(keys)).astype(np.int64)
+        inorder: list[bytes] = keys.take(positions(order)).to_pylist()
+        rows, places = [np.arange(0)], [np.arange(0)]
+        if inorder:
+            at = bisect_right(self._reached, inorder[0])
+            for place in range(at, bisect_right(self._starts, inorder[-1])):
+                first = bisect_left(inorder, self._starts[place])
+                after = bisect_left(inorder, self._ends[place], lo=first)
+                rows.append(order[first:after])
+                places.append(np.full(after - first, place))
+        found, patterns = np.concatenate(rows), self._numbers[np.concatenate(places)]
+        by_row = np.lexsort((patterns, found))
+        return found[by_row], patterns[by_row]
+
+
+class LookupFile(KeyBatches):
+    """A file of ``LOOKUPS``; the batches that were read last stay in memory."""
+
+    def __init__(self, file: BatchFile, *, is_ascii: bool) -> None:
+        super().__init__(file.starts, [bytes.fromhex(first) for first, _ in file.places], is_ascii=is_ascii)
+        self._read = lru_cache(_BATCHES)(lambda number: file.read(range(number, number + 1)))
+
+    def keys(self, number: int) -> pa.BinaryArray:
+        return self._read(number).column("start")
+
+    def numbers(self, rows: range) -> np.ndarray:
+        batches = range(bisect_right(self.starts, rows.start) - 1, bisect_left(self.starts, rows.stop))
+        found = [np.arange(0), *(integers(self._read(number).column(NUMBER)) for number in batches)]
+        start = self.starts[max(0, batches.start)]
+        return np.concatenate(found)[rows.start - start : rows.stop - start]
+
+
+class SingleLookups(Lookups):
+    """Single keys in a file; those near the keys of captures are read batch by batch."""
+
+    def __init__(self, file: LookupFile, rows: range) -> None:
+        self._file = file
+        self._keys = SingleKeys(file, rows)
+
+    @property
+    def intervals(self) -> SingleKeys:
+        return self._keys
+
+    @property
+    def patterns(self) -> np.ndarray:
+        return self._file.numbers(self._keys.rows)
+
+    def find(self, keys: pa.BinaryArray) -> _Found:
+        rows, patterns = [np.arange(0)], [np.arange(0)]
+        inorder, places = ascending(keys)
+        for some, near, part in self._keys.meet(inorder):
+            at = pc.index_in(inorder[some], value_set=part)
+            found = numbers(pa.chunked_array([pc.indices_nonzero(pc.is_valid(at))])) + some.start
+            first = integers(at.drop_null())  # of equal keys
+            ends = np.flatnonzero(np.append(booleans(pc.not_equal(part[1:], part[:-1])), [True])) + 1
+            counts = ends[np.searchsorted(ends, first, side="right")] - first
+            rows.append(np.repeat(found, counts))
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            patterns.append(self._file.numbers(near)[np.repeat(first, counts) + within])
+        every = np.concatenate(rows)
+        return (every if places is None else places[every]), np.concatenate(patterns)
+
+    def present(self, keys: pa.BinaryArray) -> np.ndarray:
+        found = [np.arange(0)]
+        inorder, _ = ascending(keys)
+        for some, near, part in self._keys.meet(inorder):
+            found.append(self._file.numbers(near)[booleans(pc.is_in(part, value_set=inorder[some]))])
+        return np.concatenate(found)
+
 
 ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""
 PREFIX = "input_"
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
 _SAME = {b"values": b"keys"}
-"""Metadata of a column without values."""
 
 
 def same_as_keys(name: str) -> pa.Field:
-    """Return a column without values, for one of the input whose values are those of the keys."""
+    """Return the schema of a column without values, whose values are the keys."""
     return pa.field(name, pa.null(), metadata=_SAME)
 
 
 class JoinKeys:
-    """The sorted keys in a folder."""
+    """The sorted keys in a folder, as ``sort_keys`` writes them."""
 
     def __init__(self, folder: Path, patterns: int, column: str, *, is_ascii: bool) -> None:
-        """Use the files that ``sort_keys`` wrote.
-
-        Args:
-            folder: the files' folder.
-            patterns: number of different ones.
-            column: the input's column of patterns.
-            is_ascii: whether all keys are ASCII.
-        """
         self.patterns = patterns
         self.column = column
         self.is_ascii = is_ascii
@@ -47,18 +265,16 @@ class JoinKeys:
         schema = self._inputs.schema
         same = [place for place, field in enumerate(schema) if field.metadata == _SAME and field.type == pa.null()]
         self._same = same[0] if same else None
-        """Place of the column that has the values of the keys, of which each is an interval then."""
+        """Place of the column whose values are the keys."""
         self.are_keys = self._same is not None
-        """Whether the patterns are keys, and not URLs."""
         self.input_schema = schema
-        """Schema of the input's rows, with the number of their pattern."""
         if self._same is not None:
             self.input_schema = schema.set(self._same, pa.field(schema[self._same].name, pa.string()))
         self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T
-        """Least and greatest number of a pattern in each batch of rows of the input."""
+        """Least and greatest pattern of each batch of rows."""
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
         self.is_wide = self._reached[-1:] > [b""]
-        """Whether there are intervals of many keys."""
+        """Whether intervals have many keys."""
 
     def close(self) -> None:
         self._inputs.close()
@@ -69,7 +285,7 @@ class JoinKeys:
         return self._lookups.starts[-1]
 
     def rows_between(self, first: int, last: int) -> pa.Table:
-        """Return the rows of the input whose pattern has a number between two, inclusive; sorted by number."""
+        """Return the rows of patterns from ``first`` to ``last``, sorted by number."""
         start = bisect_left(self._inputs.places, first, key=itemgetter(1))
         stop = bisect_right(self._inputs.places, last, key=itemgetter(0))
         batches = [self._rows(number) for number in range(start, max(start, stop))]
@@ -79,7 +295,7 @@ class JoinKeys:
         return rows.slice(begin, end - begin)
 
     def rows_of(self, patterns: np.ndarray) -> pa.Table:
-        """Return the rows of the input that have one of some patterns, given by ascending numbers; sorted by number."""
+        """Return the rows of some patterns, given as ascending numbers; sorted by number."""
         parts = []
         firsts, lasts = self._input_numbers
         begins, ends = np.searchsorted(patterns, firsts), np.searchsorted(patterns, lasts, side="right")
@@ -92,7 +308,6 @@ class JoinKeys:
         return pa.Table.from_batches(parts, self.input_schema)
 
     def _rows(self, number: int) -> pa.RecordBatch:
-        """Return a batch of rows of the input."""
         batch = self._inputs.read(range(number, number + 1))
         if self._same is None:
             return batch
@@ -106,7 +321,7 @@ class JoinKeys:
         return pa.RecordBatch.from_arrays(columns, schema=self.input_schema)
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Yield first and last number of consecutive patterns, of about as many rows of the input."""
+        """Yield first and last number of consecutive patterns with about ``rows`` rows."""
         first, count = 0, 0
         for (_, last), size in zip(self._inputs.places, self._inputs.counts, strict=True):
             count += size
@@ -121,19 +336,17 @@ class JoinKeys:
         return self._file.place(key)
 
     def count(self, keys: KeyInterval) -> int:
-        """Return how many intervals start in an interval of keys."""
         return self.place(keys.end) - self.place(keys.start)
 
     def lacks(self, key: bytes) -> bool:
-        """Return whether no interval has a key."""
         return self.lacks_all(key, key + b"\0")
 
     def lacks_all(self, start: bytes, end: bytes) -> bool:
-        """Return whether no interval has keys between two keys, the second exclusive."""
+        """Return whether no interval has keys from ``start`` to ``end``, exclusive."""
         return not len(self.between(start, end).intervals)
 
     def between(self, start: bytes, end: bytes) -> Lookups:
-        """Return the intervals with keys between two keys, the second exclusive, cut to them."""
+        """Return the intervals from ``start`` to ``end``, exclusive, cut to them."""
         if not self.is_wide:
             return SingleLookups(self._file, range(self.place(start), self.place(end)))
         first = min(max(0, bisect_right(self._file.firsts, start) - 1), bisect_right(self._reached, start))

@@ -1,8 +1,7 @@
 """The kinds of joins.
 
-A slice collects of its captures what its kind needs of each pattern, which is known by its ``number``, and writes a
-part. The result is made of the parts of all slices, the rows of the input, and the patterns for which not everything
-was read. The parts of an inner join are its result.
+A slice collects of its captures what its kind needs of each pattern, and writes a part. The result is made of all
+parts, the rows of the input, and the unread patterns. The parts of an inner join are its result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.errors import QueryError
-from catalogue.join.batch_file import one_batch
-from catalogue.join.lookups import NUMBER
+from catalogue.join.keys import NUMBER, one_batch
 from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
 from catalogue.surt import Match
 
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
-"""Pairs of captures and rows of the input that are made at a time, and about their bytes."""
+"""Pairs that are made at a time, and about their bytes."""
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """Replace unknown times."""
 
@@ -30,26 +28,23 @@ class Kind:
 
     name: str
     columns: tuple[str, ...] | None = None
-    """Columns of captures that are read; None for the user's choice."""
+    """Columns that are read; None for the user's choice."""
     collect: Callable[[pa.Table], pa.Table] | None = None
-    """Returns what is kept of some captures, which have the number of a pattern, and of what was kept of others.
-
-    It is sorted by number.
-    """
+    """Returns what is kept of captures with numbers of patterns, or of what was kept of others, sorted by number."""
     result: Callable[[pa.Table, pa.Table, np.ndarray], pa.Table] | None = None
-    """Returns the result for some patterns: of what was kept, the rows of the input, and numbers that are unread."""
+    """Returns the result of what was kept, the rows of the input, and the unread patterns."""
     exact: bool = False
-    """Whether captures of a row's URL are preferred to those of other URLs with the same key."""
+    """Whether captures of a row's URL are preferred to others with the same key."""
 
 
 def distinct(patterns: np.ndarray) -> np.ndarray:
-    """Return numbers once, in ascending order; most are in order already."""
+    """Return numbers once, ascending; most are in order already."""
     inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
     return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
 
 
 def is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
-    """Return whether each of some ascending values is one of some ascending others, which are close together."""
+    """Return which ascending values are among other ascending values, which are close together."""
     if not len(inorder) or not len(values):
         return np.zeros(len(values), np.bool_)
     start = min(int(inorder[0]), int(values[0]))
@@ -60,12 +55,7 @@ def is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
 
 
 def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
-    """Yield each capture with each row of the input that has its pattern, some at a time.
-
-    Args:
-        captures: captures with the numbers of their patterns.
-        inputs: the rows, sorted by the number of their pattern.
-    """
+    """Yield each capture with each row of its pattern, some at a time; ``inputs`` are sorted by number."""
     of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
     patterns, given = numbers(inputs[NUMBER]), one_batch(inputs.drop_columns([NUMBER]))
     first = np.searchsorted(patterns, of)
@@ -86,7 +76,6 @@ def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
 
 
 def _present(captures: pa.Table) -> pa.Table:
-    """Return the numbers of the patterns, each once."""
     return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
 
 
@@ -109,7 +98,6 @@ _COUNTED = [NUMBER, "crawl", "fetch_status"]
 
 
 def _counted(captures: pa.Table) -> pa.Table:
-    """Return number of captures, first and last time of each pattern, crawl and status."""
     if "captures" not in captures.column_names:
         times = captures["fetch_time"]
         ones = positions(np.ones(len(captures), np.int64))
@@ -184,7 +172,6 @@ def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table
 
 
 def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
-    """Return the different values of each pattern, sorted, and at last an empty list."""
     codes = _codes(values)
     there = np.flatnonzero(codes >= 0)
     order, starts = _groups(of[there], -codes[there] if descending else codes[there])
@@ -198,13 +185,11 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
 
 
 def _newest(captures: pa.Table) -> pa.Table:
-    """Return the newest capture of each pattern."""
     captures = _with_times(captures)
     return newest_of(captures, numbers(captures[NUMBER]))
 
 
 def _newest_of_urls(captures: pa.Table) -> pa.Table:
-    """Return the newest capture of each URL of each pattern."""
     captures = _with_times(captures)
     urls = captures["url"].combine_chunks().dictionary_encode(null_encoding="encode")
     return newest_of(captures, numbers(captures[NUMBER]), integers(urls.indices))
@@ -215,12 +200,7 @@ def _with_times(captures: pa.Table) -> pa.Table:
 
 
 def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
-    """Return the newest capture of each group; of several at the same time the one with the greatest place.
-
-    Args:
-        captures: captures with times.
-        groups: arrays of equal length whose values make the groups; the result is sorted by them.
-    """
+    """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place."""
     if not len(captures):
         return captures
     times = numbers(captures["fetch_time"].cast(pa.int64()))
@@ -255,7 +235,7 @@ def _newest_of_inputs(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> p
 
 
 def newest_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return columns with those that decide which capture is the newest."""
+    """Add the columns that decide which capture is the newest."""
     return tuple(dict.fromkeys([*columns, "fetch_time", "warc_filename", "warc_record_offset"]))
 
 
@@ -267,7 +247,6 @@ _KINDS = (
     Kind("latest", None, _newest, _newest_of_inputs),
 )
 _OF_URLS = (Kind("inner", exact=True), Kind("latest", None, _newest_of_urls, _newest_of_inputs, exact=True))
-"""Kinds of joins by exact URLs."""
 KINDS = {kind.name: kind for kind in _KINDS}
 
 

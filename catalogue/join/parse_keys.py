@@ -23,7 +23,6 @@ _IS_KEY = r"^[^/?#\s()]+\)(?:\S|$)"
 """Keys have a parenthesis after the host, where URLs have none."""
 _HEADER = ("text", "reason")
 _SHOWN = 300
-"""Characters of an invalid row that are kept."""
 
 
 class ParsedInput:
@@ -42,15 +41,13 @@ class ParsedInput:
         self.rows = self.invalid = 0
         self.is_ascii = True
         self.example = ""
-        """The first invalid row."""
         fields = [
             pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
             for field in given.schema
         ]
         self.column = PREFIX + given.column
-        """The column with the patterns."""
         self.keys_column: str | None = PREFIX + given.column
-        """A column of which every value so far is a key, which its row matches exactly; None if there is none."""
+        """A column in which every value so far is the key of its row; None if there is none."""
         self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
 
     def close(self) -> None:
@@ -70,7 +67,6 @@ class ParsedInput:
         self._stack.close()
 
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        """Return first starts, the other intervals of each pattern in bytes, and which rows are valid."""
         if self._match is Match.EXACT:
             is_plain = texts.null_count == 0 and pc.all(pc.match_substring_regex(texts, _IS_KEY), min_count=0).as_py()
             if is_plain and not _have_blanks(texts):
@@ -132,7 +128,6 @@ def _is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
 
 
 def _have_blanks(keys: pa.StringArray) -> bool:
-    """Return whether one of some keys, none of which starts with a blank, may end with one."""
     if not _is_ascii(keys):
         return bool(pc.any(pc.not_equal(keys, pc.utf8_trim_whitespace(keys)), min_count=0).as_py())
     bounds, data = bounds_and_bytes(keys)
@@ -140,17 +135,14 @@ def _have_blanks(keys: pa.StringArray) -> bool:
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text is a key, and not a URL."""
     return ")" in text and re.match(_IS_KEY, text) is not None
 
 
 def _packed(intervals: Sequence[KeyInterval]) -> tuple[bytes, bytes]:
-    """Return the first start of a pattern, and its intervals in hexadecimal digits."""
     return intervals[0].start, b" ".join(f"{each.start.hex()}-{each.end.hex()}".encode() for each in intervals)
 
 
 def unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, bytes | None]]:
-    """Return starts and ends of the intervals of a pattern."""
     if not wide:
         return [(first, None), *((key, None) for key in (others.split(b"\0") if others else ()))]
     pairs = (each.decode().split("-") for each in others.split(b" "))

@@ -1,11 +1,11 @@
 """Write the parts of a join, and the result that they make."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,20 +13,58 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, put_in_place, whole_file
-from catalogue.join.exact import EXACT, are_true, latest_of_rows, with_exact
 from catalogue.join.join_ledger import JoinPart
-from catalogue.join.keys import ROW, JoinKeys
-from catalogue.join.kinds import Kind, distinct, pairs
-from catalogue.join.lookups import NUMBER, Lookups
-from catalogue.parquet.arrow_arrays import flags, numbers
+from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
+from catalogue.join.kinds import Kind, distinct, newest_of, pairs
+from catalogue.join.parse_keys import is_key
+from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
+from catalogue.surt import same_url
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
 
+EXACT = "exact"
+"""Column: whether the capture has the URL of the list; null if the list has a key."""
+
+
+def with_exact(joined: pa.Table, keys: JoinKeys) -> pa.Table:
+    """Append the column ``EXACT``."""
+    return joined.append_column(EXACT, _are_exact(joined[keys.column], joined["url"], are_keys=keys.are_keys))
+
+
+def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray, *, are_keys: bool) -> pa.Array:
+    if are_keys:
+        return pa.nulls(len(texts), pa.bool_())
+    exact, is_url = are_true(pc.equal(texts, urls)), np.ones(len(texts), np.bool_)
+    others = np.flatnonzero(~exact)
+    pairs = zip(*(column.take(positions(others)).to_pylist() for column in (texts, urls)), strict=True)
+    for row, (text, url) in zip(others.tolist(), pairs, strict=True):
+        is_url[row] = not is_key(text.strip())
+        exact[row] = is_url[row] and same_url(text.strip(), url or "")
+    validity = None if is_url.all() else flags(is_url).buffers()[1]
+    return pa.Array.from_buffers(pa.bool_(), len(exact), [validity, flags(exact).buffers()[1]])
+
+
+def are_true(values: pa.ChunkedArray) -> np.ndarray:
+    """Return which values are true, not false or null."""
+    found = values.combine_chunks()
+    known: np.ndarray = booleans(found) & booleans(pc.is_valid(found))
+    return known
+
+
+def latest_of_rows(joined: pa.Table) -> pa.Table:
+    """Keep the newest exact capture of each row, or the newest if none is exact."""
+    rows = numbers(joined[ROW])
+    if len(np.unique(rows)) == len(rows):
+        return joined
+    exact = are_true(joined[EXACT])
+    keep = exact | ~np.isin(rows, rows[exact])
+    return newest_of(joined.filter(flags(keep)), rows[keep])
+
+
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20
-"""Captures that are added at a time."""
 _REPEATED = [
     *("fetch_time", "content_mime_type", "content_mime_detected", "fetch_status", "content_languages"),
     *("content_charset", "fetch_redirect", "content_truncated", "warc_filename", "crawl", "subset"),
@@ -34,9 +72,8 @@ _REPEATED = [
 """Columns with few values, for which dictionaries are tried."""
 _PACKED: Any = {"compression": "zstd", "use_dictionary": _REPEATED}
 _COPIED = 1 << 20
-"""Bytes that are copied at a time."""
 _ROW_GROUP = 1 << 15
-"""Rows of a row group of a part, so that a result reads few of others."""
+"""Small, so that a result reads few rows of others."""
 
 
 def write_part(
@@ -56,30 +93,20 @@ def write_part(
     try:
         with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
             found = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
-            of = (
-                _write_collected(kind, found, temporary)
-                if kind.collect
-                else _write_joined(kind, found, keys, temporary)
-            )
-        if of is None:
+            if kind.collect:
+                written = _write_collected(kind.collect, found, temporary)
+            else:
+                written = _write_joined(kind, found, keys, temporary)
+        if written is None:
             return JoinPart("", 0, 0, 0, 0)
         put_in_place(temporary, path)
-        return JoinPart(path.name, of.rows, path.stat().st_size, of.first, of.last)
+        rows, least, greatest = written
+        return JoinPart(path.name, rows, path.stat().st_size, least, greatest)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-class _Written(NamedTuple):
-    """What is in a file."""
-
-    rows: int
-    first: int
-    """Least number of a pattern."""
-    last: int
-
-
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield captures in larger tables."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -93,8 +120,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> _Written | None:
-    """Write captures with each row of the input that has their pattern."""
+def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> tuple[int, int, int] | None:
     writer, rows = None, 0
     least, greatest = [], []
     try:
@@ -113,23 +139,24 @@ def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: P
         if writer:
             with named(path):
                 writer.close()
-    return _Written(rows, min(least), max(greatest)) if writer else None
+    return (rows, min(least), max(greatest)) if writer else None
 
 
-def _write_collected(kind: Kind, found: Iterable[pa.Table], path: Path) -> _Written | None:
-    """Write what a kind collects of captures."""
-    assert kind.collect  # noqa: S101 - an inner join collects nothing
+def _write_collected(
+    collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table], path: Path
+) -> tuple[int, int, int] | None:
+    """Return the number of rows, and the least and greatest number of a pattern; None without rows."""
     kept: list[pa.Table] = []
     for chunk in found:
-        if some := kind.collect(chunk):
+        if some := collect(chunk):
             later = _split_off(kept, _first(some))
-            kept.append(kind.collect(pa.concat_tables([*later, some])) if later else some)
+            kept.append(collect(pa.concat_tables([*later, some])) if later else some)
     if not kept:
         return None
     every = pa.concat_tables(kept)
     with named(path):
         pq.write_table(every, path, row_group_size=_ROW_GROUP, **_PACKED)
-    return _Written(len(every), _first(every), every[NUMBER][-1].as_py())
+    return len(every), _first(every), every[NUMBER][-1].as_py()
 
 
 def _first(rows: pa.Table) -> int:
@@ -138,7 +165,6 @@ def _first(rows: pa.Table) -> int:
 
 
 def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
-    """Remove the rows with a number or greater ones from tables in ascending order; return them."""
     later: list[pa.Table] = []
     while kept and kept[-1][NUMBER][-1].as_py() >= number:
         last = kept.pop()
@@ -152,15 +178,15 @@ def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
 def result_of(
     kind: Kind, schema: pa.Schema, keys: JoinKeys, parts: Iterable[Path], unread: np.ndarray, span: tuple[int, int]
 ) -> pa.Table:
-    """Return the result for some patterns.
+    """Return the result for the patterns of a span, inclusive.
 
     Args:
-        kind: kind of join, except ``inner``.
+        kind: any but ``inner``.
         schema: schema of captures.
         keys: keys of the join.
         parts: files that may have the patterns.
         unread: ascending numbers of patterns for which not everything was read.
-        span: least and greatest number of the patterns.
+        span: least and greatest pattern.
     """
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
     some: list[pa.Table] = []
@@ -175,7 +201,6 @@ def result_of(
 
 
 def _within(part: Path, span: tuple[int, int]) -> pa.Table:
-    """Return the rows of a part with numbers between two, inclusive."""
     with pq.ParquetFile(part) as file:
         of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
         wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
@@ -185,7 +210,6 @@ def _within(part: Path, span: tuple[int, int]) -> pa.Table:
 
 
 def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
-    """Write tables to a file, each as a row group or several; return the number of rows."""
     rest = iter(tables)
     first = next(rest)
     rows = 0
@@ -204,11 +228,7 @@ def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> 
 
 
 def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
-    """Remove captures of other URLs from rows of the input that have exact ones in any file.
-
-    Yields:
-        Each file that was replaced, and the number of its rows.
-    """
+    """Remove captures of other URLs from rows that have exact ones in any file; yield changed files with their rows."""
     has_exact = np.zeros(count + 1, np.bool_)
     mixed: list[Path] = []
     for path in files:
@@ -225,19 +245,16 @@ def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]
 
 
 def rows_of_other_urls(files: Iterable[Path]) -> int:
-    """Return how many rows of results have captures of other URLs."""
     return sum(int(np.count_nonzero(_rows_and_exact(path)[2])) for path in files)
 
 
 def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of the input, and which of their captures are exact and which are of other URLs."""
     with pq.ParquetFile(path) as file:
         found = file.read([ROW, EXACT], use_threads=False)
     return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
 
 
 def _keep(path: Path, keep: np.ndarray) -> None:
-    """Replace a file by one with some of its rows."""
     start = 0
     with (
         pq.ParquetFile(path) as source,

@@ -1,7 +1,8 @@
 """The crawls of a join: which index reads each, and the captures of a slice."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -15,12 +16,10 @@ from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
-from catalogue.join.keys import JoinKeys
+from catalogue.join.joined import CrawlPrice
+from catalogue.join.keys import JoinKeys, Lookups
 from catalogue.join.kinds import Kind, newest_columns
-from catalogue.join.lookups import Lookups
-from catalogue.join.price import CrawlPrice, price
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
-from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.selection import Selection, select
@@ -31,26 +30,18 @@ if TYPE_CHECKING:
     from catalogue.tables.stored_crawls import StoredCrawls
 
 _SEARCHED = 1_000
-"""Most patterns that are searched for in a list of blocks that is not stored."""
+"""Patterns that are searched for in a list of blocks that is not stored."""
 
 
 class _Unbounded(QueryError):
     """Row groups whose keys are not known would be read for each slice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a crawl is read, and its slices."""
-
-    price: CrawlPrice
-    slices: list[Slice]
-
-
 class JoinScope:
     """What a join reads."""
 
     def __init__(self, session: Session, query: Query, kind: Kind, sizes: Sizes) -> None:
-        """Resolve columns and filters; ``query`` has them, the crawls, subsets and index.
+        """Resolve crawls, columns and filters of a query.
 
         Raises:
             QueryError: if they are invalid.
@@ -93,7 +84,6 @@ class JoinScope:
         return schema_of(self.query, self.query.columns)
 
     def captures(self, each: Slice, lookups: Lookups) -> Captures:
-        """Return the captures of the keys of a slice."""
         intervals = lookups.intervals
         patterns = (plural(len(intervals), "key"),)
         # Only an inner join returns captures as they come; the others collect them by pattern.
@@ -101,28 +91,37 @@ class JoinScope:
         subsets = (each.subset,) if each.index == COLUMNAR else self.selection.subsets
         return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
 
-    def way(self, crawl: str, keys: JoinKeys) -> Way:
-        """Choose the index that reads a crawl at the lower price.
+    def way(self, crawl: str, keys: JoinKeys) -> tuple[CrawlPrice, list[Slice]]:
+        """Return the lower price of the indexes for a crawl, and its slices.
 
         Raises:
             NotHarvested: if neither index is stored.
         """
-        ways: list[Way] = []
+        ways: list[tuple[CrawlPrice, list[Slice]]] = []
         indexes = self._indexes(crawl, keys)
         for index in indexes:
             try:
                 slices = self._cut(crawl, index, keys)
-                ways.append(Way(self.price(crawl, index, slices, keys), slices))
+                ways.append((self.price(crawl, index, slices, keys), slices))
             except (NotHarvested, _Unbounded):  # the first: too many blocks for a pattern
                 if index == indexes[-1] and not ways:
                     raise
-        return min(ways, key=lambda way: self._session.cost().price(way.price.requests, way.price.bytes))
+        return min(ways, key=lambda way: self._session.cost().price(way[0].requests, way[0].bytes))
 
     def price(self, crawl: str, index: str, slices: Sequence[Slice], keys: JoinKeys) -> CrawlPrice:
-        def plan(each: Slice) -> ReadPlan:
-            return self.captures(each, keys.between(each.keys.start, each.keys.end)).plan
-
-        return price(crawl, index, slices, plan, keys.count, self._session.cost(), self.sizes.planned)
+        """Price the slices of a crawl by the plans of some of them, evenly distributed."""
+        step = max(1, math.ceil(len(slices) / self.sizes.planned))
+        some = slices[step // 2 :: step]
+        plans = [self.captures(each, keys.between(each.keys.start, each.keys.end)).plan for each in some]
+        share = 1.0
+        if len(some) < len(slices):
+            share = sum(keys.count(each.keys) for each in slices) / max(1, sum(keys.count(each.keys) for each in some))
+        costs = [(each.requests, each.bytes, each.round_trips) for each in plans]
+        totals = [math.ceil(share * sum(values)) for values in zip(*costs, strict=True)]
+        requests, received, trips = totals or (0, 0, 0)
+        seconds = self._session.cost().seconds(requests, received, trips)
+        exact = share == 1 and all(each.exact for each in plans)
+        return CrawlPrice(crawl, index, len(slices), requests, received, seconds, exact)
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""

@@ -14,26 +14,26 @@ from catalogue.surt import END, KeyInterval
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large the parts of a join are, which decides about its memory and what an interruption costs."""
+    """How large parts of a join are, which decides about its memory and the cost of an interruption."""
 
     keys: int = 100_000
-    """Limit of the keys of a slice, about."""
+    """Keys of a slice, about."""
     row_groups: int = 32
-    """Limit of the row groups that a slice reads, about: some GB."""
+    """Row groups of a slice, about: some GB."""
     blocks: int = 500
-    """The same of the CDX index, of whose rows some wait in memory."""
+    """Blocks of a slice, of whose rows some wait in memory."""
     run: int = 16
     """Blocks between which no slice starts."""
     few: int = 1_000
     """Keys that are one slice in any case."""
     planned: int = 6
-    """Slices of a crawl that are planned for its price; the others are assumed to cost as much for each key."""
+    """Slices of a crawl that are planned for its price."""
     rows: int = 200_000
     """Rows of the input for a file of the result."""
     unbounded: int = 1_000_000
-    """Most intervals of a crawl with row groups of unknown keys, which is one slice."""
+    """Intervals of a crawl that is one slice, because keys of row groups are unknown."""
     batch: int = 1 << 13
-    """Most rows of a batch of the sorted keys."""
+    """Rows of a batch of sorted keys."""
 
 
 DEFAULT_SIZES = Sizes()
@@ -41,7 +41,7 @@ DEFAULT_SIZES = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a join that is done as a whole: keys of one crawl."""
+    """Keys of one crawl, which are read as a whole."""
 
     crawl: str
     index: str
@@ -56,20 +56,17 @@ class Slice:
 
 
 class SlicePiece(NamedTuple):
-    """Row groups or blocks that are in the same slice, because a key may be in several of them."""
+    """Row groups or blocks that are in one slice, because a key may be in several of them."""
 
     least: bytes
     size: int
     may_start: Callable[[], bool] = lambda: True
-    """Returns whether a slice may start here."""
 
 
 def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[SlicePiece]:
     """Yield the pieces of row groups, given by their least and greatest keys.
 
-    Args:
-        bounds: bounds of the row groups.
-        keys: keys whose intervals may not be cut, because bounds are in signed order; see ``KeyIntervals.span``.
+    Intervals of ``keys`` are not cut, because bounds are in signed order; see ``KeyIntervals.span``.
     """
 
     def piece() -> SlicePiece:
@@ -87,7 +84,7 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys |
 
 
 def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[SlicePiece]:
-    """Yield runs of blocks; a slice may not start with a key of the join, which the block before can have, too."""
+    """Yield runs of blocks; none starts a slice with a key of the join, which the block before may have, too."""
     for part in listed.parts():
         for place in range(0, len(part), run):
             key = part.key(place)

@@ -13,15 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import named, sync
-from catalogue.errors import QueryError
-from catalogue.formatting import plural
-from catalogue.join.batch_file import BatchFile, BatchWriter
-from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS_FILE, ROW, same_as_keys
-from catalogue.join.lookups import LOOKUPS, NUMBER
+from catalogue.atomic_files import named, room, sync
+from catalogue.errors import DiskFailed, QueryError
+from catalogue.formatting import first_paragraph, plural
+from catalogue.join.inputs import OpenInput, plain_name
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchFile, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.join.spilling import database, parquet_files
 from catalogue.parquet.arrow_arrays import (
     binaries,
     booleans,
@@ -31,10 +28,42 @@ from catalogue.parquet.arrow_arrays import (
     sorted_pieces,
     texts_of_keys,
 )
+from catalogue.query.literals import literal
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
     import duckdb
+
+_MEMORY = "512MB"
+SPILLED = "spilled"
+
+
+@contextmanager
+def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """Open a database in memory that spills to a folder.
+
+    Raises:
+        DiskFailed: if the folder has no room.
+        QueryError: if rows are too large for its memory, or have a type that it does not read.
+    """
+    import duckdb
+
+    spilled = folder / SPILLED
+    try:
+        with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
+            connection.execute(f"SET temp_directory = {literal(str(spilled))}")
+            yield connection
+    except duckdb.OutOfMemoryException as error:
+        message = f"rows of the input are too large to be sorted in {_MEMORY}; leave out columns with long texts"
+        raise QueryError(message) from error
+    except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
+        message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
+        raise QueryError(message) from error
+    except duckdb.Error as error:
+        message = f"the join cannot go on in {folder}: {first_paragraph(error)}{room(folder, error)}"
+        raise DiskFailed(f"{message}; what was finished is not lost") from error
+
 
 _PARSED_FILE = "parsed.parquet"
 _MOST_SORTED = 160 << 20
@@ -47,13 +76,11 @@ class Counts:
 
     rows: int
     patterns: int
-    """Different ones."""
+    """Different patterns."""
     invalid: int
-    """Rows without a valid pattern."""
     is_ascii: bool
-    """Whether all keys are ASCII."""
     column: str
-    """The column of the result with the patterns."""
+    """Column of the result with the patterns."""
 
 
 def sort_keys(
@@ -65,15 +92,10 @@ def sort_keys(
     *,
     batch: int = 1 << 14,
 ) -> Counts:
-    """Sort the patterns of an input into files of a folder.
+    """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
-    Args:
-        folder: exists; has room for about three times the input.
-        given: the input.
-        match: what each row matches.
-        invalid: CSV file for the rows without a valid pattern: number, text, reason. Written only if there are any.
-        report: called with the number of rows so far.
-        batch: most rows of a batch.
+    Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
+    with the number of rows so far; ``batch`` limits the rows of a batch.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
@@ -88,18 +110,15 @@ def sort_keys(
                 sync(path)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
-            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {_what(match)}{example}")
+            names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
+            what = names.get(match, f"the name of a {match.value}")
+            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {what}{example}")
         return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
-
-
-def _what(match: Match) -> str:
-    return {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}.get(match, f"the name of a {match.value}")
 
 
 def _write_numbered(
     folder: Path, inorder: pa.RecordBatchReader, batch: int, keys_column: str | None, *, wide: bool
 ) -> int:
-    """Number the different patterns of sorted rows, and write rows and intervals; return the number of patterns."""
     count, before = 0, None
     with ExitStack() as stack:
         fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
@@ -127,7 +146,6 @@ def _write_numbered(
 
 @contextmanager
 def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    """Yield the rows sorted by pattern and row; on disk if they are many."""
     waiting = _WaitingRows(parsing)
     batches = parsing.batches()
     for batch in batches:
@@ -142,15 +160,13 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
 
 
 class _WaitingRows:
-    """Rows in memory. Their keys are in one place, and not a second time as a column of the input."""
+    """Rows in memory; keys are not stored a second time as a column of the input."""
 
     def __init__(self, parsing: ParsedInput) -> None:
         self._parsing = parsing
         self._keys, self._ends = bytearray(), [np.zeros(1, np.int32)]
         self._others: list[pa.RecordBatch] = []
-        """The other columns of each batch."""
         self.size = 0
-        """Bytes."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         left_out = {FIRST, self._parsing.keys_column}
@@ -164,11 +180,9 @@ class _WaitingRows:
         self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and forget them."""
         yield from self._complete(self._all_keys())
 
     def _complete(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, given all their keys, and forget their other columns."""
         start = 0
         while self._others:
             others = self._others.pop(0)
@@ -176,7 +190,6 @@ class _WaitingRows:
             start += len(others)
 
     def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows sorted by key, about ``rows`` at a time."""
         keys = self._all_keys()
         if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
             self._others = [batch.drop_columns([FIRST]) for batch in self._complete(keys)]
@@ -190,7 +203,6 @@ class _WaitingRows:
             yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
 
     def _all_keys(self) -> pa.BinaryArray:
-        """Return the keys, and forget them."""
         ends, data = np.concatenate(self._ends), pa.py_buffer(self._keys)
         self._keys, self._ends = bytearray(), []
         return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data])
@@ -210,7 +222,8 @@ class _WaitingRows:
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
-    query = f"FROM {parquet_files([path])} ORDER BY {order}"
+    file = f"read_parquet({literal(plain_name(path))}, hive_partitioning = false)"
+    query = f"FROM {file} ORDER BY {order}"
     return connection.execute(query).to_arrow_reader(rows)
 
 
@@ -222,8 +235,6 @@ def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 class _LookupWriter:
-    """Writes the intervals of patterns, sorted."""
-
     def __init__(self, folder: Path, batch: int, *, wide: bool, compress: bool) -> None:
         self._folder, self._batch, self._compress = folder, batch, compress
         self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
@@ -238,7 +249,6 @@ class _LookupWriter:
         return self
 
     def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
-        """Write the intervals of patterns, given by their first starts, their other intervals, and numbers."""
         if not len(firsts):
             return
         if not self._wide and not _longest(others):
@@ -288,12 +298,10 @@ class _LookupWriter:
 
 
 def _longest(values: pa.BinaryArray) -> int:
-    """Return the length of the longest value; 0 if there is none."""
     return pc.max(pc.binary_length(values)).as_py() or 0
 
 
 def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:
-    """Return whether each pattern differs from the one before it."""
     found = np.ones(len(firsts), np.bool_)
     same = pc.and_(pc.equal(firsts[1:], firsts[:-1]), pc.equal(others[1:], others[:-1]))
     found[1:] = ~booleans(same)

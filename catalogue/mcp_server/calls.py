@@ -1,4 +1,4 @@
-"""Calls of tools: one after the other in a thread, with a session, within a number of requests that all share."""
+"""Calls of tools, one after the other in a thread, which share a session and a number of requests."""
 
 import asyncio
 import warnings
@@ -14,14 +14,13 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, LimitReached, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.mcp_server.answers import CallCost
-from catalogue.resource_limits import RecentValues
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit
 
 MAX_BYTES = 1_000_000_000
 _MAX_WAIT = 60.0
-"""Seconds that a request may wait for the source; clients wait little longer."""
+"""Seconds for a request; clients wait little longer."""
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ class OverBudget(TooExpensive):
 
 
 class CallFailed(Exception):
-    """A call failed; the reason, and what it took."""
+    """The reason why a call failed, and what it took."""
 
     def __init__(self, reason: Exception, cost: CallCost) -> None:
         super().__init__(str(reason))
@@ -41,17 +40,17 @@ class CallFailed(Exception):
 
 
 class Call:
-    """A call of a tool: its catalogue, its price and its notes."""
+    """A call of a tool."""
 
     def __init__(
-        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: RecentValues[object]
+        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: dict[str, object]
     ) -> None:
         self.catalogue = Catalogue(session)
         self.notes = notes
         self.texts = texts
         """Texts of pages, for calls that continue."""
         self.aborted = False
-        self._session = session
+        self.session = session
         self._limit = limit
         self._budget = budget
         self._before = limit.used
@@ -59,30 +58,23 @@ class Call:
         self._abort: list[Callable[[], None]] = []
 
     @property
-    def session(self) -> Session:
-        return self._session
-
-    @property
     def requests(self) -> int:
-        """Requests so far."""
         return self._limit.used - self._before
 
     @property
     def left(self) -> int:
-        """Requests that the server may still make."""
         return self._budget - self._limit.used
 
     @property
     def cost(self) -> CallCost:
-        received = self._session.bytes - self._received
+        received = self.session.bytes - self._received
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
-        """Raise TooExpensive if a plan takes more requests than ``most`` in this call, or than are left."""
+        """Raise TooExpensive if a plan exceeds ``most`` of this call, or what is left."""
         self.check_cost(planned.requests, planned.bytes, f"this takes {format_cost(planned)}", most)
 
     def check_cost(self, requests: int, received: int, sentence: str, most: int) -> None:
-        """Do so with numbers, and a sentence for people."""
         if requests > self.left:
             raise OverBudget(f"{sentence}; {self.remaining()}; name fewer URLs or crawls, {_RESTART}")
         if self.requests + requests > most:
@@ -97,7 +89,7 @@ class Call:
 
     @contextmanager
     def within(self, most: int) -> Iterator[None]:
-        """Make at most so many requests in a block.
+        """Make at most ``most`` requests in a block.
 
         Raises:
             TooExpensive: if more are needed.
@@ -106,14 +98,11 @@ class Call:
             try:
                 yield
             except LimitReached as error:
-                raise self._ended(most) from error
-
-    def _ended(self, most: int) -> TooExpensive:
-        spent = f"this call made {plural(self.requests, 'request')} and did not finish"
-        again = "what it read is cached, as far as it can be"
-        if self.left <= 0:
-            return OverBudget(f"{spent}; {self.remaining()}; {_RESTART.removeprefix('or ')}")
-        return TooExpensive(f"{spent}, since its max_requests is {most}; call it again with more: {again}")
+                spent = f"this call made {plural(self.requests, 'request')} and did not finish"
+                if self.left <= 0:
+                    raise OverBudget(f"{spent}; {self.remaining()}; {_RESTART.removeprefix('or ')}") from error
+                again = "call it again with more: what it read is cached, as far as it can be"
+                raise TooExpensive(f"{spent}, since its max_requests is {most}; {again}") from error
 
     def on_abort(self, stop: Callable[[], None]) -> None:
         """Call a function, from any thread, when the call is cancelled."""
@@ -122,9 +111,9 @@ class Call:
             stop()
 
     def abort(self) -> None:
-        """End requests and other work; for any thread."""
+        """End requests and other work, from any thread."""
         self.aborted = True
-        self._session.abort()
+        self.session.abort()
         for stop in [*self._abort]:
             stop()
 
@@ -132,8 +121,8 @@ class Call:
 class Calls:
     """Runs calls one after the other, in a thread; ``async with`` closes what they opened.
 
-    A process makes no more than ``max_requests`` requests to the source, for all its clients together: those for the
-    list of crawls and repeated ones are counted as well.
+    All clients together make no more than ``max_requests`` requests, which includes those for the list of crawls and
+    repeated ones.
     """
 
     def __init__(
@@ -144,21 +133,14 @@ class Calls:
         notify: Callable[[str], None] = lambda _: None,
         observer: Observer | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            settings: select the data folder and the source.
-            max_requests: limit of all calls together.
-            notify: called with sentences for the user, which are part of the answer, too.
-            observer: called after each request.
-        """
+        """Prepare; nothing is opened yet. ``notify`` is called with sentences that answers have, too."""
         self.budget = max_requests
         self.limit = RequestLimit(max_requests)
         self._settings = settings
         self._notify = notify
         self._observer = observer
         self._notes: list[str] = []
-        self._texts: RecentValues[object] = RecentValues(8)
+        self._texts: dict[str, object] = {}
         self._session: Session | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
         self._turn = anyio.Lock()
@@ -175,7 +157,6 @@ class Calls:
 
     @property
     def free(self) -> CallCost:
-        """The cost of a call that does nothing."""
         return CallCost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
 
     async def run(self, tool: Callable[[Call], T]) -> T:

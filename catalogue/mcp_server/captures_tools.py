@@ -1,4 +1,4 @@
-"""The tools ``crawls``, ``plan``, ``query`` and ``sample``."""
+"""All tools but ``get_page``."""
 
 import json
 from collections.abc import Iterable
@@ -17,13 +17,15 @@ from catalogue.mcp_server.answers import (
     PlanAnswer,
     Price,
     SampleAnswer,
+    SqlAnswer,
 )
 from catalogue.mcp_server.arguments import (
     MAX_OFFSET,
-    CapturesArguments,
     CrawlsArguments,
+    PlanArguments,
     QueryArguments,
     SampleArguments,
+    SqlArguments,
 )
 from catalogue.mcp_server.calls import Call, OverBudget
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
@@ -37,12 +39,12 @@ MAX_CHARACTERS = 40_000
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"offsets end at {MAX_OFFSET:,}, so narrow the patterns, the times or the crawls"
-_ONLY_LATEST = "with latest_only it is not known which crawls have no match"
+_ONLY_LATEST = "with latest it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 
 
 def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
-    """List crawls; the list is fetched if it is older than a day and requests are left."""
+    """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.reports import crawl_rows  # noqa: PLC0415
     from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
     from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
@@ -89,10 +91,10 @@ def _listed(row: dict[str, Any]) -> ListedCrawl:
     )
 
 
-def plan(arguments: QueryArguments, call: Call) -> PlanAnswer:
+def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
     """Price a query by both indexes; only a list of crawls may be fetched."""
     with call.within(call.left):
-        planned = call.catalogue.captures(**arguments.options(), columns=["url"]).explain()
+        planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
     prices = [
         IndexChoice(
             crawl=each.crawl,
@@ -121,18 +123,16 @@ def _price(plan: "CrawlPlan") -> Price:
 
 
 def _incomplete(planned: "ReadPlan") -> list[NotRead]:
-    """Return which crawls may have matches in files that are not stored."""
     of_crawls = [NotRead(crawls=[each.crawl], reason=text) for each in planned.crawls for text in each.missing]
     return [*(NotRead(crawls=[], reason=text) for text in planned.unlisted), *of_crawls]
 
 
-def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
-    """Return captures, from an offset on."""
+def query(arguments: QueryArguments, call: Call) -> CapturesAnswer:
     most = arguments.max_requests
     end = arguments.offset + arguments.limit
-    options = arguments.options() | {"columns": arguments.columns, "latest": arguments.latest_only}
+    options = arguments.query() | {"limit": end + 1}
     with call.within(most):
-        found = call.catalogue.captures(**options, limit=end + 1).agreed(lambda planned: _check(planned, call, most))
+        found = call.catalogue.captures(**options).agreed(lambda planned: _check(planned, call, most))
         with closing(found.batches(warn=False)) as batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows[arguments.offset : end], call)
@@ -148,7 +148,7 @@ def query(arguments: CapturesArguments, call: Call) -> CapturesAnswer:
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}
-    if arguments.latest_only and rows:
+    if arguments.latest and rows:
         having.update(names)  # a crawl without captures here may have older ones
         call.notes.append(_ONLY_LATEST)
     return CapturesAnswer(
@@ -174,7 +174,6 @@ def _check(planned: "ReadPlan", call: Call, most: int) -> None:
 
 
 def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]:
-    """Return the first rows as JSON; no more than fit into an answer."""
     kept: list[dict[str, Any]] = []
     left = MAX_CHARACTERS
     for row in rows:
@@ -190,10 +189,9 @@ def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]
 
 
 def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
-    """Draw a random sample of captures of stored crawls."""
     most = arguments.max_requests
     with call.within(most):
-        options = arguments.options() | {"columns": arguments.columns, "index": "columnar"}
+        options = arguments.query() | {"index": "columnar"}
         drawn = call.catalogue.sample(
             call.catalogue.captures(**options), arguments.size, seed=arguments.seed, per=arguments.per
         )
@@ -211,6 +209,31 @@ def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
         complete=drawn.complete and len(kept) == len(rows),
         rows_drawn=drawn.drawn,
         rows_total=drawn.rows,
+        notes=notes,
+        cost=call.cost,
+    )
+
+
+_MAX_CHARACTERS = 40_000
+
+
+def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
+    from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
+
+    call.catalogue.update()
+    found = run_isolated(
+        call.session.database_path,
+        arguments.sql,
+        rows=arguments.limit,
+        characters=_MAX_CHARACTERS,
+        started=call.on_abort,
+    )
+    notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
+    return SqlAnswer(
+        columns=found.columns,
+        types=found.types,
+        rows=found.rows,
+        more=found.more,
         notes=notes,
         cost=call.cost,
     )

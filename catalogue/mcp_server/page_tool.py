@@ -9,26 +9,24 @@ from catalogue.mcp_server.answers import PageAnswer
 from catalogue.mcp_server.arguments import PageArguments
 from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.untrusted import marked, visible
-from catalogue.records.revisit import missing_body
+from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
     from catalogue.records.page import Page
 
+_MAX_TEXTS = 8
 _MAX_TYPE = 100
 """Characters of a media type, which the web server chose."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A page in one format; its content is complete."""
-
     facts: PageAnswer
     content: str
 
 
 def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
-    """Return a part of a page."""
     key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
     text = call.texts.get(str(key)) if arguments.offset else None
     if not isinstance(text, _Text):
@@ -36,7 +34,10 @@ def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
         if isinstance(found, PageAnswer):
             return found
         text = _read(found, arguments)
-        call.texts.put(str(key), text)
+        call.texts.pop(str(key), None)
+        call.texts[str(key)] = text
+        while len(call.texts) > _MAX_TEXTS:
+            del call.texts[next(iter(call.texts))]
     return _part(text, arguments, call)
 
 
@@ -52,7 +53,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
             return call.catalogue.get(
                 arguments.url,
                 at=arguments.at,
-                crawls=None if arguments.crawls == ["all"] else arguments.crawls,
+                crawls=None if arguments.crawl == ["all"] else arguments.crawl,
                 follow=arguments.follow,
                 max_requests=min(arguments.max_requests, call.left),
                 approve=approve,

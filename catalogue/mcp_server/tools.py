@@ -14,18 +14,17 @@ from catalogue.mcp_server.answers import (
     SqlAnswer,
 )
 from catalogue.mcp_server.arguments import (
-    Arguments,
-    CapturesArguments,
     CrawlsArguments,
     PageArguments,
+    PlanArguments,
     QueryArguments,
     SampleArguments,
     SqlArguments,
 )
 from catalogue.mcp_server.calls import Call
-from catalogue.mcp_server.captures_tools import crawls, plan, query, sample
+from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
-from catalogue.mcp_server.sql_tool import sql_metadata
+from catalogue.query.models import Arguments
 
 INSTRUCTIONS = (
     "Find and read archived web pages in Common Crawl, from its indexes, by small requests to a public host. All calls "
@@ -47,7 +46,6 @@ class Tool:
     arguments: type[Arguments]
     answer: type[Answer]
     run: Callable[[Any, Call], Answer]
-    """Called with arguments of that class."""
     asks_source: bool = True
 
     @property
@@ -62,20 +60,20 @@ class Tool:
 
 
 def _untitled(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Leave out the titles and docstrings of models, which repeat names."""
+    """Leave out null defaults, and the titles and docstrings of models, which repeat names."""
     match schema:
         case dict():
-            kept = {name: _untitled(value) for name, value in schema.items() if not _is_title(name, value)}
+            kept = {
+                name: _untitled(value)
+                for name, value in schema.items()
+                if not (name == "title" and isinstance(value, str)) and not (name == "default" and value is None)
+            }
             if "properties" in kept:
                 kept.pop("description", None)
             return kept
         case list():
             return [_untitled(each) for each in schema]
     return schema
-
-
-def _is_title(name: str, value: object) -> bool:
-    return name == "title" and isinstance(value, str)
 
 
 TOOLS = (
@@ -92,8 +90,8 @@ TOOLS = (
         "plan",
         "Price a query",
         "Price a query before it runs: requests, bytes and seconds, by both indexes of each crawl. Takes no requests, "
-        'except for the list of crawls once. Example: {"patterns": ["*.example.com"], "crawls": ["2022-05"]}.',
-        QueryArguments,
+        'except for the list of crawls once. Example: {"url": ["*.example.com"], "crawl": ["2022-05"]}.',
+        PlanArguments,
         PlanAnswer,
         plan,
     ),
@@ -102,9 +100,9 @@ TOOLS = (
         "Find captures",
         "Find captures of URLs, paths, hosts or domains: URL, time, status and type of each, without its content. "
         "Fails before it makes more than max_requests. Examples: "
-        '{"patterns": ["example.com/page"], "crawls": ["2022..2023"]}, '
-        '{"patterns": ["*.example.com"], "status": ["200"], "latest_only": true, "limit": 50}.',
-        CapturesArguments,
+        '{"url": ["example.com/page"], "crawl": ["2022..2023"]}, '
+        '{"url": ["*.example.com"], "status": ["200"], "latest": true, "limit": 50}.',
+        QueryArguments,
         CapturesAnswer,
         query,
     ),
@@ -123,7 +121,7 @@ TOOLS = (
         "sample",
         "Draw a random sample",
         "Draw a random sample of captures, each as likely as any other, from stored crawls (see crawls with "
-        'stored_only). Examples: {"size": 20}, {"patterns": ["*.is"], "size": 50, "per": "host", "seed": 7}.',
+        'stored_only). Examples: {"size": 20}, {"url": ["*.is"], "size": 50, "per": "host", "seed": 7}.',
         SampleArguments,
         SampleAnswer,
         sample,

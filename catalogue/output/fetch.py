@@ -22,7 +22,6 @@ from catalogue.source.checks import Source
 _WINDOW = 50_000
 """Captures among which neighbours are merged into one request."""
 _MAX_HOSTS = 10
-"""Hosts that an estimate shows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,11 +31,10 @@ class FetchEstimate(ReprMixin):
     captures: int
     requests: int
     bytes: int
-    """Bytes, including gaps between records that are fetched by one request."""
+    """Includes gaps between records that are fetched together."""
     seconds: float
-    """Duration at the source's rate limit."""
     hosts: dict[str, int]
-    """Number of captures by host, in descending order."""
+    """Captures by host, most first."""
 
     def _line(self) -> str:
         cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {duration(self.seconds)}"
@@ -54,19 +52,18 @@ class Fetched(ReprMixin):
     """Progress and result of a fetch."""
 
     records: int = 0
-    """Requested records that are in the output, including those of earlier runs."""
+    """Requested records in the output, including those of earlier runs."""
     failed: dict[RecordKey, str] = field(default_factory=dict)
     """Reason by archive and offset."""
     undecoded: dict[RecordKey, str] = field(default_factory=dict)
-    """Reasons why payloads of records in the output cannot be decoded, by archive and offset."""
+    """Why payloads in the output cannot be decoded, by archive and offset."""
     unusable: list[str] = field(default_factory=list)
     """Reasons why rows are not captures."""
     bytes: int = 0
-    """Bytes of records that this run fetched."""
+    """Bytes that this run fetched."""
     files: list[str] = field(default_factory=list)
-    """Names of the output's files."""
     others: int = 0
-    """Records in the output that this run did not request."""
+    """Records of other queries in the output."""
 
     def _line(self) -> str:
         where = f"in {join_first(self.files)}" if self.files else "so far"
@@ -126,7 +123,7 @@ EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
-    """Fetch and encode records by threads of this process; see ``fetch_records``."""
+    """Fetch and encode records by threads; see ``fetch_records``."""
 
     def encode(record: Record) -> EncodedRecord:
         error = record.coding_error if format_.reports_coding_errors else None
@@ -146,9 +143,9 @@ def fetch_into(
     max_gap: int,
     report: Callable[[Fetched], None] = lambda _: None,
 ) -> Fetched:
-    """Fetch the records that an output is missing; after an interruption the same call continues.
+    """Fetch the records that an output is missing.
 
-    A permanent failure is one of the ``source``, given by its address. ``report`` is called after each record.
+    A permanent failure is one of ``source``, an address. ``report`` is called after each record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
@@ -179,7 +176,7 @@ def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterato
 
 
 def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
-    """Return why the same request to the same source failed permanently; empty if it did not."""
+    """Return why the same request failed permanently before; empty if it did not."""
     reason, request = ledger.failed.get(key_of(capture), ("", ""))
     if not request or request != _request_digest(capture, source):
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from catalogue.commoncrawl.capture import Capture
 from catalogue.output.fetch import EncodedRecord, EncodedRecords, fetch_encoded
 from catalogue.output.formats import FormatSpec
-from catalogue.output.open_format import open_format
+from catalogue.output.open_output import open_format
 from catalogue.plan.requests import RecordFetch
 from catalogue.read.workers import Workers, on_worker
 from catalogue.records.fetch_records import FailedRecord
@@ -43,7 +43,6 @@ class RecordTaskResult:
 
 
 def run(task: RecordTask) -> RecordTaskResult:
-    """Run a task on any machine that has this package."""
     settings = on_worker(task.settings)
     messages: list[str] = []
     records: list[EncodedRecord | FailedRecord] = []

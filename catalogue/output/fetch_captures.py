@@ -24,8 +24,7 @@ from catalogue.output.fetch import (
     missing,
 )
 from catalogue.output.formats import FormatSpec
-from catalogue.output.open_format import open_format
-from catalogue.output.open_output import Output, open_output
+from catalogue.output.open_output import Output, open_format, open_output
 from catalogue.plan.requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.records.fetch_records import fetch_records
@@ -136,7 +135,7 @@ def _captures(
 ) -> list[Capture] | Iterator[Capture]:
     """Return the valid captures; ``refuse`` is called with the reason for each other row.
 
-    Those that are in memory are a list by archive and offset, so that neighbours share requests.
+    Those in memory are sorted by archive and offset, so that neighbours share requests.
     """
     found = _usable(_rows(captures), source_roots(session.settings.source), refuse)
     if _answer(captures) is not None or not isinstance(captures, Sized):
@@ -160,7 +159,6 @@ def _usable(rows: Iterable[object], roots: Sequence[str], refuse: Callable[[str]
 
 
 def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]:
-    """Return the crawls of captures, as far as they are known before reading."""
     names: Iterable[str] = ()
     if (answer := _answer(captures)) is not None:
         names = answer.plan.paths
@@ -170,7 +168,6 @@ def _crawls(captures: SomeCaptures, found: Iterable[Capture]) -> tuple[str, ...]
 
 
 def _rows(captures: SomeCaptures) -> Iterator[object]:
-    """Yield captures one by one; tables are converted in parts."""
     frame: Any = captures
     if (answer := _answer(captures)) is not None:
         names = list(record_columns(answer.schema.names).values())
@@ -196,7 +193,6 @@ def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
 
 
 def _answer(captures: object) -> "Captures | Sample | None":
-    """Return captures that are an answer or a sample. Rows of other kinds need neither NumPy nor Arrow."""
     if not hasattr(type(captures), "batches"):
         return None
     from catalogue.captures import Captures

@@ -21,7 +21,6 @@ from catalogue.errors import BadRecord
 from catalogue.records.record import Record
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
-"""File name suffix by format; payloads go to a folder."""
 
 _EXTENSIONS = {
     "application/atom+xml": "atom",
@@ -64,30 +63,28 @@ class FormatSpec:
 
     name: str
     main_content: bool = False
-    """Whether texts leave out navigation, footers and the like."""
+    """Leave out navigation, footers and the like from texts."""
     about: str = ""
-    """Description of the query, for the first record of a WARC file."""
+    """The query, for the first record of a WARC file."""
     crawls: tuple[str, ...] = ()
 
     @property
     def identity(self) -> dict[str, object]:
-        """The options that distinguish one output from another, for its ledger."""
+        """The options that distinguish outputs."""
         return {"form": self.name} | ({"main_content": True} if self.main_content else {})
 
 
 class RecordFormat:
-    """Records as bytes of a file that can be appended to; finished files are the same bytes unless overridden."""
+    """Records as bytes of a file that can grow; finished files are the same bytes unless overridden."""
 
     suffix = ""
     parallel = False
-    """Whether several threads should encode, since other processes do most of the work."""
+    """Whether several threads encode, since other processes do the work."""
     streamable = True
-    """Whether the records can be written to a stream."""
     reports_coding_errors = False
-    """Whether a record whose payload cannot be decoded is written with the reason."""
+    """Whether records whose payload cannot be decoded are written with the reason."""
 
     def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
-        """Return the first bytes of a file of this name."""
         return b""
 
     def encode(self, record: Record) -> bytes:
@@ -99,11 +96,11 @@ class RecordFormat:
         raise NotImplementedError
 
     def seal(self, partial: Path) -> Path:
-        """Return the path of the finished file, which may be that of the partial one."""
+        """Return the path of the finished file, which may be the partial one."""
         return partial
 
     def unseal(self, finished: Path, partial: Path) -> None:
-        """Turn a finished file into one that can grow; one of the two exists at any time."""
+        """Make a finished file growable; one of the two exists at any time."""
         resume(finished).close()
         finished.replace(partial)
 
@@ -166,7 +163,7 @@ class JsonLinesFormat(RecordFormat):
 
 
 class PayloadFormat(RecordFormat):
-    """Payloads as separate files: a record's bytes are its line of ``index.jsonl``, followed by the payload."""
+    """A line of ``index.jsonl`` for each record, followed by its payload."""
 
     streamable = False
 
@@ -191,7 +188,7 @@ class PayloadFormat(RecordFormat):
 
 
 def sealed_path(partial: Path) -> Path:
-    """Return the temporary file for conversions from or to a partial file."""
+    """Return the temporary file of a conversion."""
     return partial.with_name(f"{partial.name}.whole")
 
 

@@ -1,10 +1,7 @@
-"""The ledger of an output: JSON lines that say which captures are stored in which file.
-
-With it the same command fetches only what is missing. Each line is written after the bytes that it accounts for; a last
-line that was cut off by a kill is dropped.
-"""
+"""The ledger of an output: JSON lines that say which captures are stored in which file."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,41 +12,81 @@ from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 
 RecordKey: TypeAlias = tuple[str, int]
-"""Archive and offset, which identify a record."""
+"""Archive and offset."""
 
 
 def key_of(capture: Capture) -> RecordKey:
     return capture.filename, capture.offset
 
 
-class Ledger:
+class JsonLedger(ABC):
+    """An open file of JSON lines, each written after the step that it describes; the first identifies the work.
+
+    A last line that was cut off by a kill is dropped.
+    """
+
+    replaces_unused = False
+    """Whether a ledger of other work is replaced if no step of it is done."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any], *, unreadable: str, other: str) -> None:
+        """Open or create a ledger, and apply its lines.
+
+        Raises:
+            QueryError: ``unreadable`` if the file is not a ledger, ``other`` if it is of other work.
+        """
+        about = json.loads(json.dumps(about))
+        with ExitStack() as opened:
+            self._file: BinaryIO = opened.enter_context(resume(path))
+            lines = self._file.read().splitlines(keepends=True)
+            if lines and not lines[-1].endswith(b"\n"):
+                lines.pop()
+            try:
+                entries = map(json.loads, lines)
+                is_other = bool(lines) and next(entries)["about"] != about
+                for entry in () if is_other else entries:
+                    self._apply(entry)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise QueryError(unreadable) from error
+            if is_other and (not self.replaces_unused or any(b'"done"' in line for line in lines)):
+                raise QueryError(other)
+            lines = [] if is_other else lines
+            self._file.seek(sum(map(len, lines)))
+            self._file.truncate()
+            if not lines:
+                self._write({"about": about})
+                sync_folder(path.parent)
+            opened.pop_all()
+
+    @abstractmethod
+    def _apply(self, entry: dict[str, Any]) -> None: ...
+
+    def _enter(self, entry: dict[str, Any]) -> None:
+        self._apply(entry)
+        self._write(entry)
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        append(self._file, json.dumps(entry).encode() + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Ledger(JsonLedger):
     """The open ledger of one output.
 
     Attributes:
-        sizes: bytes accounted for, by name of unfinished file.
-        finished: size by name of finished file.
+        sizes: bytes of unfinished files, by name.
+        finished: sizes of finished files, by name.
         failed: reason and, for permanent failures, a digest of the request; by record.
         deleted: records whose payload file no longer exists.
     """
 
     def __init__(
-        self,
-        path: Path,
-        about: Mapping[str, Any],
-        *,
-        label: str = "",
-        publish: Callable[[], None] = lambda: None,
+        self, path: Path, about: Mapping[str, Any], *, label: str = "", publish: Callable[[], None] = lambda: None
     ) -> None:
         """Open or create a ledger.
 
-        Args:
-            path: its file.
-            about: identifies the output, as JSON values.
-            label: name in messages; by default the path.
-            publish: called when a file is finished.
-
-        Raises:
-            QueryError: if the file is not a ledger, or the ledger of another output.
+        ``label`` is its name in messages, by default the path; ``publish`` is called when a file is finished.
         """
         self.path = path
         self.publish = publish
@@ -58,37 +95,14 @@ class Ledger:
         self.failed: dict[RecordKey, tuple[str, str]] = {}
         self.deleted: set[RecordKey] = set()
         self._stored: dict[str, dict[str, set[int]]] = {}  # by output file and archive: offsets
-        self._label = label or str(path)
-        with named(self._label), ExitStack() as opened:
-            self._file: BinaryIO = opened.enter_context(resume(path))
-            complete = self._read(json.loads(json.dumps(about)))
-            self._file.seek(complete)
-            self._file.truncate()
-            if not complete:
-                self._write({"about": about})
-                sync_folder(path.parent)
-            opened.pop_all()
-
-    def _read(self, about: object) -> int:
-        """Apply the entries of the file; return the bytes of its complete lines."""
-        complete, is_other = 0, False
-        for number, line in enumerate(self._file.read().splitlines(keepends=True)):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                entry = json.loads(line)
-                if number:
-                    self._apply(entry)
-                else:
-                    is_other = entry["about"] != about
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise QueryError(
-                    f"{self._label} cannot be read as a ledger; choose another name, or delete it"
-                ) from error
-            if is_other:
-                raise QueryError(f"{self._label} is of another output; choose another name, or delete it")
-            complete += len(line)
-        return complete
+        label = label or str(path)
+        with named(label):
+            super().__init__(
+                path,
+                about,
+                unreadable=f"{label} cannot be read as a ledger; choose another name, or delete it",
+                other=f"{label} is of another output; choose another name, or delete it",
+            )
 
     def _apply(self, entry: dict[str, Any]) -> None:
         match entry:
@@ -125,32 +139,17 @@ class Ledger:
         return not (self.sizes or self.finished or self.failed)
 
     def add(self, file: str, size: int, captures: Sequence[Capture]) -> None:
-        """Note records that are synced to a file, and its size with them."""
         self._enter({"file": file, "size": size, "done": [key_of(each) for each in captures]})
 
     def add_failed(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
-        """Note captures that failed; see ``failed``."""
         self._enter({"failed": [[*key_of(capture), reason, request] for capture, reason, request in failed]})
 
     def finish(self, file: str, size: int) -> None:
-        """Note that a file is complete under its final name."""
         self._enter({"finished": file, "size": size})
         self.publish()
 
     def reopen(self, file: str, size: int) -> None:
-        """Note that a finished file grows again, with the size of its growing form."""
         self._enter({"reopened": file, "size": size})
 
     def lose(self, file: str) -> None:
-        """Note that a file and its records no longer exist."""
         self._enter({"lost": file})
-
-    def _enter(self, entry: dict[str, Any]) -> None:
-        self._apply(entry)
-        self._write(entry)
-
-    def _write(self, entry: Mapping[str, Any]) -> None:
-        append(self._file, json.dumps(entry).encode() + b"\n")
-
-    def close(self) -> None:
-        self._file.close()

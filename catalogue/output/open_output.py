@@ -1,4 +1,4 @@
-"""Open an output: continue it, or begin it where nothing else is."""
+"""Open an output and its format: continue it, or begin it where nothing else is."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -7,14 +7,18 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.output.formats import SUFFIXES, PayloadFormat, RecordFormat
+from catalogue.output.formats import SUFFIXES, FormatSpec, JsonLinesFormat, PayloadFormat, RecordFormat, WarcFormat
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
+from catalogue.records.document import Documents
+from catalogue.records.metadata import metadata_of, row_of, text_of
+from catalogue.settings import package_version
 from catalogue.store.locks import locked
 
+_CONFORMS_TO = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/"
 _MAX_REMOTE_BYTES = 1_000_000_000
-"""Default size of a remote file, which bounds what is lost with this machine."""
+"""Bounds what is lost with this machine."""
 
 
 Output: TypeAlias = str | Path | IO[bytes]
@@ -22,7 +26,7 @@ Output: TypeAlias = str | Path | IO[bytes]
 
 
 def format_of(output: Output) -> str:
-    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
+    """Return the format that a suffix means: text for .jsonl, payload for a folder, WARC for an open file."""
     if not isinstance(output, str | Path):
         return "warc"
     text = str(output)
@@ -34,6 +38,35 @@ def format_of(output: Output) -> str:
         return "payload"
     endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
     raise QueryError(f"the name {name} does not say its format; use an ending: {endings}; or choose a format")
+
+
+@contextmanager
+def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
+    """Open a format, for any thread."""
+    if spec.name not in SUFFIXES:
+        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
+    if spec.name == "warc":
+        yield WarcFormat(
+            {
+                "software": f"commoncrawl-catalogue/{package_version()}",
+                "format": "WARC File Format 1.0",
+                "conformsTo": _CONFORMS_TO,
+                "description": spec.about or "records of captures in Common Crawl",
+            }
+            | ({"isPartOf": ", ".join(spec.crawls)} if spec.crawls else {})
+        )
+    elif spec.name == "payload":
+        yield PayloadFormat()
+    else:
+        convert = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[spec.name]
+        with Documents(main_content=spec.main_content) as documents:
+            look = documents.look
+            if spec.name == "parquet":
+                from catalogue.output.parquet_format import ROW, ParquetFormat
+
+                yield ParquetFormat(lambda record: convert(record, look), ROW)
+            else:
+                yield JsonLinesFormat(lambda record: convert(record, look))
 
 
 @contextmanager
@@ -99,7 +132,7 @@ def open_output(
 
 @contextmanager
 def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
-    """Open a folder, or the URL of one, for files that are put there one by one; see ``open_output``."""
+    """Open a folder, or the URL of one, for single files; see ``open_output``."""
     folder, name = split_output(output, file=False)
     if isinstance(folder, Path) and (folder / name).is_file():
         raise QueryError(f"{output} is a file; choose another name for a folder")

@@ -41,13 +41,12 @@ absolute URL, http and https only; relative links with a base of over 10,000 cha
 """
 
 _ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 1 << 16
-"""Bytes of JSON and rows of a row group."""
 _GZIP_LEVEL = 3  # the rows are read once
 _ROWS_PER_BATCH = 256
 
 
 class ParquetFormat(JsonLinesFormat):
-    """Parquet; until a file is finished, its rows are gzipped JSON lines with times as numbers."""
+    """Parquet; rows of an unfinished file are gzipped JSON lines with times as numbers."""
 
     suffix = SUFFIXES["parquet"]
     streamable = False

@@ -21,7 +21,7 @@ _MAX_NAME = 200
 
 
 class LocalTarget:
-    """A folder of this machine; ``staging`` is the same folder."""
+    """A folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.staging = folder
@@ -30,13 +30,12 @@ class LocalTarget:
         return str(self.staging / name)
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if it does not exist."""
         with suppress(FileNotFoundError):
             return (self.staging / name).stat().st_size
         return None
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file, or such a folder that is not empty."""
+        """Return whether there is such a file, or such a folder that is not empty."""
         path = self.staging / name
         return any(path.iterdir()) if path.is_dir() else path.exists()
 
@@ -50,12 +49,11 @@ class LocalTarget:
         (self.staging / name).unlink(missing_ok=True)
 
     def download(self, name: str) -> Path:
-        """Return the local path of a file, after downloading it if it is remote."""
         return self.staging / name
 
     @contextmanager
     def local_copy(self, name: str) -> Iterator[Path]:
-        """Yield the local path of a file, and delete it afterwards if it is a copy."""
+        """Yield the local path of a file; a copy is deleted afterwards."""
         yield self.download(name)
 
     def names(self) -> set[str]:
@@ -64,19 +62,15 @@ class LocalTarget:
         return {f"{folder}/{each.name}" for folder in folders for each in os.scandir(self.staging / folder)}
 
     def subfolder(self, name: str) -> "LocalTarget":
-        """Return a folder in this one, and create it."""
         make_folder(self.staging / name)
         return LocalTarget(self.staging / name)
 
 
 class RemoteTarget:
-    """A folder of any store that fsspec can write to, with the credentials that the user has configured for it.
-
-    Its methods are those of ``LocalTarget``; all raise ``OutputFailed``.
-    """
+    """A folder of a store that fsspec can write to, with the same methods; all raise ``OutputFailed``."""
 
     def __init__(self, files: Any, url: str, root: str, staging: Path) -> None:  # noqa: ANN401 - of an extra
-        """Set fsspec's file system, the URL and path of the folder in it, and a local folder for this output alone."""
+        """Set fsspec's file system, the folder's URL and path in it, and a local folder for this output alone."""
         self._files = files
         self._url = url
         self._root = root
@@ -173,7 +167,7 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     """Return the parent folder of an output, a ``Path`` or a URL, and its name.
 
     Raises:
-        QueryError: if the parent does not exist here, the URL is invalid, or a ``file`` is an existing folder.
+        QueryError: if the parent does not exist, the URL is invalid, or a ``file`` is an existing folder.
     """
     text = str(output)
     if "://" in text:
@@ -205,7 +199,6 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
 
 
 def open_target(folder: str | Path, name: str, cache: Path) -> Target:
-    """Open the folder of an output; remote files are staged below ``cache``."""
     if isinstance(folder, Path):
         return LocalTarget(folder)
     files, root = _files(folder)

@@ -1,8 +1,7 @@
 """Write records to an output that survives a kill at any time: files in parts, payloads in a folder, or a stream.
 
-Files grow under a temporary name, ``.NAME.part``, on this machine. The ledger notes which records are safely on disk;
-after a kill everything beyond that is cut off and fetched again. A finished file is sealed, moved or uploaded to its
-final name, and noted as finished.
+Files grow on this machine as ``.NAME.part``. Bytes that the ledger does not list are cut off after a kill and fetched
+again. A finished file is sealed, moved or uploaded to its final name, and noted as finished.
 """
 
 import json
@@ -23,22 +22,20 @@ from catalogue.output.ledger import Ledger, key_of
 from catalogue.output.targets import Target
 
 INDEX = "index.jsonl"
-"""The file of a payload folder that lists the others."""
 
 _BATCH_RECORDS, _BATCH_BYTES = 500, 8 << 20
-"""Records and bytes after which a file is synced and noted in the ledger."""
+"""Records and bytes between syncs."""
 _BATCH_PAYLOADS, _BATCH_PAYLOAD_BYTES = 200, 16 << 20
-"""Payloads that are written together."""
 _PAYLOAD_THREADS = 16
 
 
 class PartWriter:
-    """One file, or numbered files of about the same size."""
+    """One file, or numbered files of about ``max_bytes``."""
 
     def __init__(
         self, target: Target, name: str, format_: RecordFormat, ledger: Ledger, *, max_bytes: int | None = None
     ) -> None:
-        """Continue or begin an output; with ``max_bytes``, about the size of a file, names have numbers.
+        """Continue or begin an output.
 
         Raises:
             QueryError: if a finished file has been changed.
@@ -56,7 +53,6 @@ class PartWriter:
         self._recover()
 
     def _recover(self) -> None:
-        """Compare the ledger with the files, and complete steps that were interrupted."""
         for name, size in sorted(self._ledger.finished.items()):
             partial, actual = self._partial(name), self._target.size(name)
             if actual == size:
@@ -79,7 +75,7 @@ class PartWriter:
                 self._ledger.lose(name)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of all files that the ledger accounts for."""
+        """Yield the lines that the ledger accounts for."""
         for name in self._ledger.finished:
             with self._target.local_copy(name) as path, path.open("rb") as file:
                 yield from file
@@ -89,7 +85,6 @@ class PartWriter:
                     yield file.readline()
 
     def add(self, capture: Capture, data: bytes) -> None:
-        """Append the encoded record of a capture."""
         used = self._pending or self._name in self._ledger.sizes
         if self._file and self._max_bytes and self._size + len(data) > self._max_bytes and used:
             self._finish_file()
@@ -103,7 +98,6 @@ class PartWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Sync written records to disk and note them in the ledger."""
         if self._file and self._pending:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -144,7 +138,7 @@ class PartWriter:
         return file
 
     def _next_name(self) -> str:
-        """Return a new name; or that of the single file, after making it growable."""
+        """Return a new name, or that of the single file, which is made growable."""
         if self._max_bytes:
             names = numbered(self._output, self.format)
             return next(name for name in names if name not in self._ledger.finished)
@@ -176,7 +170,7 @@ class PartWriter:
 
 
 class PayloadWriter:
-    """A folder of payload files and their index; a payload has its final name before the index lists it."""
+    """A folder of payload files and their index, which lists a payload after it has its final name."""
 
     def __init__(self, target: Target, name: str, format_: RecordFormat, ledger: Ledger) -> None:
         self.format = format_
@@ -192,7 +186,6 @@ class PayloadWriter:
         self._executor = ThreadPoolExecutor(_PAYLOAD_THREADS, thread_name_prefix="payloads")
 
     def _deleted(self) -> Iterator[tuple[str, int]]:
-        """Yield the records that the index lists and whose files do not exist."""
         names: set[str] | None = None
         for line in self._index.lines():
             names = self._target.names() if names is None else names
@@ -250,7 +243,6 @@ class StreamWriter:
         self._pending.append(capture)
 
     def sync(self) -> None:
-        """Flush, and note the records, so that none is written twice."""
         self._file.flush()
         self._ledger.add("stream", 0, self._pending)
         self._pending = []
@@ -264,6 +256,6 @@ RecordWriter: TypeAlias = PartWriter | PayloadWriter | StreamWriter
 
 
 def numbered(name: str, format_: RecordFormat) -> Iterator[str]:
-    """Yield the names of an output's files, such as ``out-00000.warc.gz``."""
+    """Yield names such as ``out-00000.warc.gz``."""
     stem = name.removesuffix(format_.suffix)
     return (f"{stem}-{number:05}{format_.suffix}" for number in count())

@@ -15,14 +15,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
 from catalogue.query.literals import literal
-from catalogue.query.resolved_query import Where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.commoncrawl.datasets import Dataset
+    from catalogue.query.resolved_query import Where
 
 Values = str | int | Iterable[str | int] | None
 
@@ -59,7 +62,7 @@ class Filters:
     def of(cls, status: Values = None, mime: Values = None, lang: Values = None) -> "Filters":
         return cls(statuses(status), media_types(mime), languages(lang))
 
-    def parsed(self, where: Sequence[str], newer: pa.Schema, table: Dataset) -> tuple[Where | None, Where | None]:
+    def parsed(self, where: Sequence[str], newer: "pa.Schema", table: "Dataset") -> "tuple[Where | None, Where | None]":
         """Join the filters and boolean expressions in SQL by AND; see ``parse_where``.
 
         Returns:
@@ -67,6 +70,7 @@ class Filters:
         """
         if not where and self == Filters():
             return None, None
+        from catalogue.commoncrawl.datasets import COMMON_CRAWL
         from catalogue.query.where import check_expression, parse_where
 
         if len(where) > 1 or self != Filters():

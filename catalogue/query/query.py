@@ -2,23 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.indexes import AUTO, INDEXES
+from catalogue.commoncrawl.indexes import AUTO
 from catalogue.errors import QueryError
 from catalogue.parquet.model import NESTED, arrow_type
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Filters, Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
+from catalogue.query.parameters import PARAMETERS
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
 from catalogue.surt import KeyInterval, Match, intersect, merge, parse_key_patterns
 
 
 class QueryOptions(TypedDict, total=False):
-    """Parameters of a query without patterns; see ``Catalogue.captures``."""
+    """Parameters of scans and joins; see ``Catalogue.captures``."""
 
     crawls: str | Iterable[str] | None
     subsets: str | Iterable[str]
@@ -30,6 +31,17 @@ class QueryOptions(TypedDict, total=False):
     from_: Moment | None
     to: Moment | None
     index: str
+
+
+class AllQueryOptions(QueryOptions, total=False):
+    """Parameters of a query without patterns; see ``Catalogue.captures``."""
+
+    limit: int | None
+    match: Match | str | None
+    exact_url: bool
+    ordered: bool
+    unique: str | None
+    latest: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,61 +70,19 @@ class Query:
     """Disjoint ascending intervals that limit the keys of the patterns."""
 
     @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each option
-        cls,
-        patterns: str | Iterable[str],
-        *,
-        crawls: str | Iterable[str] | None = None,
-        subsets: str | Iterable[str] = (),
-        columns: str | Iterable[str] | None = None,
-        where: str | Iterable[str] | None = None,
-        status: Values = None,
-        mime: Values = None,
-        lang: Values = None,
-        from_: Moment | None = None,
-        to: Moment | None = None,
-        limit: int | None = None,
-        match: Match | str | None = None,
-        exact_url: bool = False,
-        ordered: bool = False,
-        unique: str | None = None,
-        latest: bool = False,
-        index: str = AUTO,
-    ) -> "Query":
-        try:
-            chosen = Match(match) if match else None
-        except ValueError as error:
-            raise QueryError(f"invalid match {match!r}; use {', '.join(each.value for each in Match)}") from error
-        query = cls(
-            patterns=_texts(patterns),
-            crawls=_texts(crawls or ()),
-            subsets=_texts(subsets),
-            columns=None if columns is None else _texts(columns),
-            where=_texts(where or ()),
-            filters=Filters.of(status, mime, lang),
-            from_=from_,
-            to=to,
-            limit=limit,
-            match=chosen,
-            exact_url=exact_url,
-            ordered=ordered,
-            unique=unique,
-            latest=latest,
-            index=index,
-        )
-        if index not in {AUTO, *INDEXES}:
-            raise QueryError(f"invalid index {index!r}; use {', '.join((AUTO, *INDEXES))}")
-        if crawls is not None and not query.crawls:
-            raise QueryError("of which crawls? name some, such as CC-MAIN-2022-05, latest or all")
-        if not query.patterns:
-            raise QueryError("a query needs a pattern, such as '*.example.com'")
-        if limit is not None and limit < 0:
-            raise QueryError(f"invalid limit {limit}; use 0 or more")
-        return query
+    def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":
+        """Make a query of one text or several for each parameter.
 
-
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+        Raises:
+            QueryError: if a value is invalid.
+        """
+        values: dict[str, Any] = {"patterns": patterns, **given}
+        for each in PARAMETERS:
+            if values.get(each.name) is not None:
+                values[each.name] = each.parse(values[each.name])
+        values = {name: value for name, value in values.items() if value is not None}
+        filters = {name: values.pop(name) for name in ("status", "mime", "lang") if name in values}
+        return cls(**values, filters=Filters(**filters))
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:

@@ -1,7 +1,7 @@
 """Decode bytes by the label of a charset, as browsers do (https://encoding.spec.whatwg.org/).
 
-webencodings maps labels to Python's codecs. Some of these reject or map bytes differently from the standard; error
-handlers and small tables correct that. Not corrected: two kinds of slashes of big5.
+webencodings maps labels to Python's codecs. Some reject or map bytes differently from the standard; error handlers and
+small tables correct that, except for two kinds of slashes of big5.
 """
 
 import codecs
@@ -47,9 +47,8 @@ _CHARACTERS = {
 """Characters that Python's codec returns instead of those of the standard."""
 _GB = {"gb18030", "gbk"}
 _FOUR_BYTES = re.compile(rb"[0-9](?:([\x81-\xfe][0-9])|[\x81-\xfe]?\Z)")
-"""What follows the first of four bytes; its group is None at the end of the data."""
+"""The group after the first of four bytes is None at the end of the data."""
 _BIG5_PICTURES = {(0xA3, 0xC0 + number): chr(0x2400 + number) for number in range(32)} | {(0xA3, 0xE0): "\u2421"}
-"""Pictures of control characters."""
 _BIG5_BYTES = (
     "877a877b877c877d877e87a187a287a387a487a587a687a787a887a987aa87ab87ac87ad87ae87af87b087b187b287b387b4"
     "87b587b687b787b887b987ba87bb87bc87bd87be87bf87c087c187c287c387c487c587c687c787c887c987ca87cb87cc87cd"
@@ -82,18 +81,13 @@ _ROMAN_CHARACTERS = {0x5C: "¥", 0x7E: "‾"}
 
 
 def charset_of(label: str) -> str | None:
-    """Return the charset that a label means, by its name in the encoding standard; None if there is none."""
+    """Return the encoding standard's name of the charset that a label means, or None."""
     name = webencodings.LABELS.get(label.strip("\t\n\f\r ").lower()) if label.isascii() else None
     return name if name is None else str(name)
 
 
 def decode(data: bytes, charset: str) -> str:
-    """Decode bytes; each invalid sequence becomes one U+FFFD.
-
-    Args:
-        data: bytes without byte order mark.
-        charset: a result of ``charset_of``.
-    """
+    """Decode bytes without byte order mark; each invalid sequence becomes one U+FFFD."""
     if charset == _REPLACEMENT:  # of a few charsets that browsers do not decode, because they hide ASCII
         return _INVALID if data else ""
     if charset == _ISO_2022_JP:
@@ -104,7 +98,6 @@ def decode(data: bytes, charset: str) -> str:
 
 
 def _handler_name(charset: str) -> str:
-    """Return the name of a charset's error handler, which is registered at the first use."""
     if charset not in _LEAD_BYTES and not charset.startswith("windows-"):
         return "replace"
     name = f"catalogue.{charset}"
@@ -147,7 +140,6 @@ def _in_windows_31j(first: int, second: int) -> str:
 
 
 def _iso_2022_jp(data: bytes) -> Iterator[str]:
-    """Yield the text between escape sequences, which choose one of four character sets."""
     pieces = _ESCAPE.split(data)
     escapes: list[bytes] = [b"(B", *pieces[1::2]]
     for number, (escape, piece) in enumerate(zip(escapes, pieces[::2], strict=True)):
@@ -165,3 +157,37 @@ def _iso_2022_jp(data: bytes) -> Iterator[str]:
 def _jis_x_0208(data: bytes) -> Iterator[str]:
     for match in _JIS_RUN.finditer(data):
         yield decode(match[1].translate(_TO_EUC), "euc-jp") if match[1] else _INVALID
+
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"?'
+_VALUE, _PARAMETER = (re.compile(rf'(?:[^{end}"]|{_QUOTED})+', re.DOTALL) for end in ",;")
+_TYPE = re.compile(r"[^\s/]+/[^\s/]+")
+_ANY = "*/*"
+_SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"']*([^\"';,\s]+)", re.IGNORECASE)
+
+
+def declared_charset(content_type: str) -> str | None:
+    """Return the charset that browsers read: the first parameter of the last type, or of an equal type before it.
+
+    ``content_type`` has all values of the header, separated by commas.
+    """
+    label, last = "", ""
+    for value in _VALUE.findall(content_type):
+        kind, _, parameters = value.partition(";")
+        kind = kind.strip().lower()
+        if not _TYPE.fullmatch(kind) or kind == _ANY:
+            continue
+        label, last = next(_labels(parameters), label if kind == last else ""), kind
+    return charset_of(label)
+
+
+def similar_charset(content_type: str) -> str | None:
+    """Return the charset after ``charset=`` anywhere, where browsers read none."""
+    return next(filter(None, map(charset_of, _SIMILAR.findall(content_type))), None)
+
+
+def _labels(parameters: str) -> Iterator[str]:
+    for parameter in _PARAMETER.findall(parameters):
+        name, _, value = parameter.strip().partition("=")
+        if name.lower() == "charset" and value:
+            yield value.strip("\"' \t")

@@ -1,8 +1,8 @@
 """Remove chunks and content codings from archived bodies, in bounded memory.
 
-Archives contain bodies in every state: as they were sent, without chunks, or decoded while the headers still name the
-codings. Gzip, zlib and zstd have signatures. A body without the signature of its coding is not coded and stays as it
-is. Brotli and raw deflate have none: a body that they cannot decode stays as it is if it is text.
+Archives contain bodies as they were sent, without chunks, or decoded while the headers still name the codings. Gzip,
+zlib and zstd have signatures: a body without that of its coding is not coded. Brotli and raw deflate have none: a body
+that they cannot decode stays as it is if it is text.
 """
 
 import re
@@ -29,24 +29,23 @@ MAX_DECODED = 64 << 20
 
 _MAX_CODINGS = 10
 _MAX_MEMBERS = 100
-"""Members or frames of a body; the rest is copied after each."""
+"""The rest of a body is copied after each member or frame."""
 _NOT_CODINGS = {"", "-", "7bit", "8bit", "aws-chunked", "binary", "identity", "none", "null", "off", "plain", "text"}
 """Values that servers send for bodies without a coding."""
 _NO_NAME = re.compile(r"[/=]")
 """Characters of media types and parameters, which some servers send instead."""
 _GZIP_SIGNATURE = b"\x1f\x8b"
 _EMPTY_BROTLI = b";"
-"""What most servers send for an empty page; other bytes that mean one are digits, which may be a page."""
+"""What most servers send for an empty page; other bytes for one are digits, which may be a page."""
 _ZSTD_SIGNATURE = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Start of a frame or a skippable frame."""
 _ZSTD_WINDOW = 26
 """Largest window as a power of two; the specification of the coding (RFC 9659) allows 23."""
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
-"""Formats as window bits of zlib."""
+"""Window bits of zlib."""
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]{0,4000})?\r?\n")
 _CHUNK_END = re.compile(rb"\r?\n")
 _LAST_CHUNK = re.compile(rb"(?:[^\r\n]{1,8000}\r?\n){0,100}\r?\n")
-"""Trailers and a blank line."""
 _START_OF_PAGE = re.compile(rb"\s*<|\x1f\x8b|\x28\xb5\x2f\xfd")
 
 
@@ -56,7 +55,7 @@ class DecodedBody:
 
     content: bytes
     ends_early: bool = False
-    """Whether the body was cut, so that ``content`` is the first part."""
+    """Whether ``content`` is the first part of a cut body."""
 
 
 _Step = tuple[bytes, bool]
@@ -68,7 +67,7 @@ def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = 
 
     Args:
         body: body of an HTTP response, as archived.
-        headers: the response's; all lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
+        headers: those of the response; lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
         cut: whether the record says that the body is truncated. Then its first part is decoded.
 
     Raises:
@@ -96,7 +95,7 @@ def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = 
 
 
 def remove_chunks(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return the body without chunks, or as it is if it has none or they are damaged."""
+    """Return the body without chunks; unchanged if it has none or they are damaged."""
     if "chunked" not in _names(headers, "transfer-encoding"):
         return body
     try:
@@ -112,7 +111,7 @@ def _names(headers: Iterable[tuple[str, str]], header: str) -> list[str]:
 
 
 def _without_chunks(data: bytes, cut: bool) -> _Step:  # noqa: FBT001 - as all decoders
-    """Join the chunks; a body that does not begin with a complete chunk has none, unless it begins like a page."""
+    """Join the chunks, unless the body does not begin with a complete one or begins like a page."""
     parts: list[bytes] = []
     position = 0
     while size := _CHUNK_SIZE.match(data, position):
@@ -168,9 +167,10 @@ def _unzstd(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
 
 
 def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _Step]) -> _Step:
-    """Decode data without a signature; text and data of a known type has no coding unless it is that of a longer text.
+    """Decode data without a signature, unless it is text or data of a known type.
 
-    Texts such as JSON can begin like raw deflate, and short ones like brotli.
+    Texts such as JSON can begin like raw deflate, and short ones like brotli; these are decoded if the result is longer
+    text.
     """
     plain = not is_binary(data) or binary_type(data) is not None
     try:
@@ -185,8 +185,6 @@ def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _St
 
 
 class _Decoder(Protocol):
-    """One member or frame; zlib and zstd have the same methods."""
-
     @property
     def eof(self) -> bool: ...
     @property
@@ -195,7 +193,7 @@ class _Decoder(Protocol):
 
 
 def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern[bytes] | None = None) -> _Step:
-    """Decode members up to data that does not begin like one; browsers ignore such data too."""
+    """Decode members up to data that does not begin like one, which browsers ignore too."""
     parts: list[bytes] = []
     room = MAX_DECODED
     for _ in range(_MAX_MEMBERS):
@@ -212,7 +210,7 @@ def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern
 
 
 def _brotli_and_line_end(data: bytes) -> _Step:
-    """Decode data that a line end may follow, which browsers ignore and the decoder rejects."""
+    """Decode data before a line end, which browsers ignore and the decoder rejects."""
     for end in (b"\n", b"\r"):
         try:
             return _brotli(data)
@@ -253,4 +251,3 @@ _DECODERS: dict[str, Callable[[bytes, bool], _Step]] = {
     "x-gzip": _gunzip,
     "zstd": _unzstd,
 }
-"""Remove one coding; the second argument is whether the record says that the body is cut."""

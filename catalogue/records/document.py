@@ -1,7 +1,7 @@
 """Extract text, links and metadata from archived documents, in processes with limited memory and time.
 
-An HTML parser may crash, hang, or take all memory; a megabyte of nested elements keeps one busy for minutes. In a
-separate process, without credentials, that is an error of one document.
+An HTML parser may crash, hang, or take all memory: a megabyte of nested elements keeps one busy for minutes. In a
+process without credentials that is an error of one document.
 """
 
 import json
@@ -22,14 +22,13 @@ from catalogue.records.record import Record
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
 _TRIES = 2
-"""Processes that a document may kill: the first may have been killed by something else."""
+"""Processes that a document may kill; something else may have killed the first."""
 _FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content", "markdown")
-"""Keys of every result."""
 _SERVE = "import sys; sys.path.insert(0, {!r}); from catalogue.records.extract import serve; serve()"
 
 
 class Documents:
-    """Extract from documents; safe to use from many threads."""
+    """Extract from documents, in any thread."""
 
     def __init__(
         self,
@@ -71,11 +70,10 @@ class Documents:
     def look(self, record: Record) -> dict[str, Any]:
         """Extract from the document of a record.
 
-        Returns:
-            ``charset``, ``charset_detector`` (see ``catalogue.records.text_decoding``), ``parsed_as`` (``html``,
-            ``rss``, ``atom`` or ``text``), ``text``, its ``simhash``, and ``content``, described in
-            ``catalogue.records.metadata``; None for other documents, and ``content`` None for plain text. ``markdown``,
-            if it is requested.
+        The result has ``charset``, ``charset_detector`` (see ``catalogue.records.text_decoding``), ``parsed_as``
+        (``html``, ``rss``, ``atom`` or ``text``), ``text``, its ``simhash``, ``content`` (see
+        ``catalogue.records.metadata``; None for plain text), and ``markdown`` if it is requested. It is None for
+        documents without text.
 
         Raises:
             BadDocument: if it cannot be parsed, or its parser died or took too long.
@@ -112,16 +110,12 @@ class Documents:
 
 
 class _ParserDied(Exception):
-    """A process died or took too long."""
-
     def __init__(self, reason: str, *, timed_out: bool) -> None:
         super().__init__(reason)
         self.timed_out = timed_out
 
 
 class _ParserProcess:
-    """A process that runs ``extract.serve``."""
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         code = _SERVE.format(str(Path(__file__).resolve().parents[2]))

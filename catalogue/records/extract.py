@@ -1,6 +1,6 @@
 """Extract text, links and metadata from a document, or the items of a feed; runs in the processes of ``document``.
 
-Resiliparse parses HTML, feedparser feeds. A separate module, so that these processes import nothing else.
+It is a module of its own so that these processes import nothing else.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from hashlib import blake2b
 from importlib import import_module
 from io import BytesIO
@@ -16,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from catalogue.records.syntax import PARSED_AS, Syntax
+from catalogue.records.media_type import PARSED_AS, Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
 from catalogue.resource_limits import limit_resources
 
@@ -24,26 +23,24 @@ LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.h
 """Imported before memory is limited."""
 
 _HEADER = 4
-"""Bytes before each message with its length."""
 _MAX_MESSAGE = 256 << 20
 _MAX_MEMORY = 1 << 30
-"""Bytes that a process may take beyond those after its start."""
+"""Bytes beyond those after the start."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
-"""Left out of Markdown of the main content."""
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
 _TARGETS = ("href", "src", "action", "xlink:href")
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*>")
 _UTF_8 = "application/xml; charset=utf-8"
 _WORD = re.compile(r"\w+")
 _ITEMS = 10_000
-"""Largest number of a feed's items and a page's links."""
+"""Items of a feed and links of a page."""
 _SHINGLE = 3
 
 
 def serve() -> None:
-    """Answer the requests of ``document.Documents`` until there are no more."""
+    """Answer requests of ``document.Documents`` until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     answers = os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("wb") as null:  # for what libraries print
@@ -62,7 +59,7 @@ def send(pipe: IO[bytes], message: bytes) -> None:
 
 
 def receive(pipe: IO[bytes]) -> bytes | None:
-    """Read a message; None if the other end is closed, or sends something else."""
+    """Return a message; None if the other end is closed, or sends something else."""
     header = pipe.read(_HEADER)
     length = int.from_bytes(header, "little")
     if len(header) < _HEADER or length > _MAX_MESSAGE:
@@ -103,7 +100,6 @@ def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) 
 
 
 def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an extra
-    """Convert a page, whose tree this changes."""
     from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
 
     left_out = f"{_INVISIBLE},{_AROUND_CONTENT}" if main_content else _INVISIBLE
@@ -157,7 +153,7 @@ def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
         "categories": [tag.get("term") for tag in feed.get("tags", ()) if tag.get("term")],
         "generator": feed.get("generator"),
         "ttl": feed.get("ttl"),
-        "authors": _authors(feed),
+        "authors": [dict(author) for author in feed.get("authors", ()) if author],
         "items": items,
     }
     words = [
@@ -183,10 +179,6 @@ def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     }
 
 
-def _authors(feed: Any) -> list[dict[str, str]]:  # noqa: ANN401 - of an extra
-    return [dict(author) for author in feed.get("authors", ()) if author]
-
-
 def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
@@ -194,18 +186,13 @@ def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
 def simhash(text: str) -> int:
     """Return 64 bits that are similar for similar texts (Charikar, 2002).
 
-    Each run of three lower-case words is hashed to 64 bits by BLAKE2b; each bit of the result is that of the majority.
-    The number of different bits measures the difference of two texts.
+    BLAKE2b hashes each run of three lower-case words to 64 bits; each bit of the result is that of the majority.
     """
     balance = [0] * 64
-    for shingle in _shingles(text):
+    words = _WORD.findall(text.lower())
+    for start in range(max(1, len(words) - _SHINGLE + 1)):
+        shingle = " ".join(words[start : start + _SHINGLE])
         value = int.from_bytes(blake2b(shingle.encode(errors="replace"), digest_size=8).digest(), "big")
         for bit in range(64):
             balance[bit] += 1 if value >> bit & 1 else -1
     return sum(1 << bit for bit, votes in enumerate(balance) if votes > 0)
-
-
-def _shingles(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.lower())
-    for start in range(max(1, len(words) - _SHINGLE + 1)):
-        yield " ".join(words[start : start + _SHINGLE])

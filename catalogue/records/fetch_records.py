@@ -26,7 +26,7 @@ from catalogue.source.parallel import map_in_order
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
 _CONVERTED_PER_CORE = 2
-"""Records that are converted ahead, for each core; each may take 256 MB."""
+"""Records that are converted ahead; each may take 256 MB."""
 
 _Converted = TypeVar("_Converted")
 
@@ -38,7 +38,7 @@ class FailedRecord:
     capture: Capture
     reason: str
     permanent: bool
-    """Whether a retry would fail with the same reason."""
+    """Whether a retry would fail, too."""
 
 
 def fetch_records(
@@ -50,8 +50,8 @@ def fetch_records(
         fetches: the requests.
         source: reads the archives.
         convert: called for each record.
-        parallel: whether to convert in threads, one for each core. They are worth it if a conversion takes much longer
-            than to inflate and check a record, which the calling thread does otherwise while other threads fetch.
+        parallel: whether a thread for each core converts, which is worth it if conversion takes much longer than to
+            inflate and check a record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.

@@ -1,4 +1,4 @@
-"""Parse the heads of records and of archived HTTP responses, which come from outside, in bounded memory."""
+"""Parse the heads of records and of archived HTTP responses, in bounded memory."""
 
 import re
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class Head:
     """A parsed head."""
 
     status_line: str
-    """The status line, except its protocol."""
+    """The line without its protocol."""
     headers: Headers
     end: int
     """Start of the content."""
 
 
 def parse_warc_head(data: bytes) -> Head:
-    """Parse the head of a WARC record at the start of ``data``.
+    """Parse the head of a WARC record.
 
     Raises:
         BadRecord: if it is not one, or too long.
@@ -44,7 +44,7 @@ def parse_warc_head(data: bytes) -> Head:
 
 
 def parse_http_head(data: bytes, start: int, end: int) -> Head:
-    """Parse the head of an HTTP response at ``start``; it ends at ``end`` if it has no blank line.
+    """Parse the head of an HTTP response from ``start``, to ``end`` at most.
 
     Raises:
         BadRecord: if it is not one, or too long.
@@ -53,7 +53,7 @@ def parse_http_head(data: bytes, start: int, end: int) -> Head:
 
 
 def parse_arc_head(data: bytes) -> Head:
-    """Parse the line before the content of an ARC record, without fields that are empty or ``-``.
+    """Parse the line before the content of an ARC record; fields that are empty or ``-`` are left out.
 
     Raises:
         BadRecord: if it is not one, or too long.
@@ -73,10 +73,7 @@ def parse_arc_head(data: bytes) -> Head:
 
 
 def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head:
-    """Parse a status line and headers, as servers and crawlers wrote them.
-
-    A line of blanks ends the head. Lines without a colon are left out.
-    """
+    """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out."""
     first = data.find(b"\n", start, end) + 1 or end
     if not data[start : min(first, start + _MAX_BYTES)].strip():
         return Head("", (), first)

@@ -1,19 +1,18 @@
-"""Determine the media type of a payload: as detected by the crawler, else as declared, else from its first bytes.
+"""Determine the media type of a payload as detected by the crawler, declared, or by its first bytes; and its syntax.
 
-The signatures are those of https://mimesniff.spec.whatwg.org/, and a few of archives and documents.
+Signatures are those of https://mimesniff.spec.whatwg.org/, and a few of archives and documents.
 """
 
 import re
 from collections.abc import Callable
+from enum import Enum
 
-from catalogue.records.charsets import UTF_16_BE, UTF_16_LE
-from catalogue.records.content_type import declared_charset
+from catalogue.records.charsets import UTF_16_BE, UTF_16_LE, declared_charset
 
 HTML, XHTML, PLAIN = "text/html", "application/xhtml+xml", "text/plain"
 _ANY = "application/octet-stream"
 
 _SNIFFED = 1445
-"""First bytes that the standard looks at."""
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 _UNKNOWN = {
     "*/*",
@@ -63,7 +62,7 @@ _SIGNATURES = {
     b"{\\rtf": "application/rtf",
 }
 _TEXT_SIGNATURES = (b"%PDF-", b"%!PS-Adobe-", b"GIF87a", b"GIF89a", b"{\\rtf")
-"""Those that need no byte that text does not contain."""
+"""They need no byte that text does not have."""
 _BRANDED = (
     (re.compile(rb"RIFF....WEBPVP", re.DOTALL), "image/webp"),
     (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wave"),
@@ -72,13 +71,12 @@ _BRANDED = (
     (re.compile(rb"....ftyp", re.DOTALL), "video/mp4"),
 )
 _CHECKED = ("text/", "image/", "application/json", "application/javascript")
-"""Declared types that a signature overrides, as it does those of XML; other documents may be in a zip file."""
+"""Declared types that a signature overrides, as those of XML; other documents may be in a zip file."""
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _UTF_16_STARTS = {
     UTF_16_LE: re.compile(rb"(?:[\t\n\r ]\0)*<\0"),
     UTF_16_BE: re.compile(rb"(?:\0[\t\n\r ])*\0<"),
 }
-"""Markup without byte order mark."""
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(
     rb"\s*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",
@@ -110,7 +108,7 @@ def media_type(
         identified: ``WARC-Identified-Payload-Type`` of the record.
         indexed: the detected type in the index.
         declared: ``Content-Type`` of the response. The signature of another binary type has priority.
-        payload: return the payload without codings; called only if its first bytes decide.
+        payload: returns the payload without codings; called only if its first bytes decide.
     """
     for detected in (identified, indexed):
         if (found := first_type(detected)) and found not in _UNKNOWN:
@@ -137,7 +135,7 @@ def first_type(declared: str | None) -> str | None:
 
 
 def binary_type(data: bytes) -> str | None:
-    """Return the media type that the first bytes of an image, archive or document mean."""
+    """Return the media type of an image, archive or document, by its first bytes."""
     head = data[:_SNIFFED]
     for signature, found in _SIGNATURES.items():
         if head.startswith(signature) and (signature in _TEXT_SIGNATURES or is_binary(head)):
@@ -146,7 +144,7 @@ def binary_type(data: bytes) -> str | None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether data contains a byte that text does not contain."""
+    """Return whether data has a byte that text does not have."""
     return not data.startswith(_BYTE_ORDER_MARKS) and _BINARY.search(data) is not None
 
 
@@ -184,3 +182,46 @@ def _readable(data: bytes) -> bytes:
         if start.match(head):
             return head.decode(charset, "replace").encode(errors="replace")
     return head.removeprefix(_BYTE_ORDER_MARKS[0])
+
+
+_FEEDS = {"rss": "rss", "rdf:rdf": "rss", "feed": "atom"}
+
+
+class Syntax(Enum):
+    """Syntax of a document with text."""
+
+    HTML = "html"
+    XHTML = "xhtml"
+    RSS = "rss"
+    ATOM = "atom"
+    XML = "xml"
+    """Its text is the document."""
+    TEXT = "text"
+
+
+PARSED_AS = {
+    Syntax.HTML: "html",
+    Syntax.XHTML: "html",
+    Syntax.RSS: "rss",
+    Syntax.ATOM: "atom",
+    Syntax.XML: "text",
+    Syntax.TEXT: "text",
+}
+
+
+def syntax_of(mime: str | None, data: bytes, *, declared: str | None = None) -> Syntax | None:
+    """Return the syntax of a document; None if it has no text, such as an image.
+
+    A feed is recognized by its root element, since servers and detectors give it many types. XHTML declared as HTML is
+    HTML, as in browsers.
+    """
+    if mime is None or not (mime.startswith("text/") or is_html(mime) or is_xml(mime)):
+        return None
+    root = root_element(data) or ""
+    if root in _FEEDS:
+        return Syntax(_FEEDS[root])
+    if is_html(mime) or (is_xml(mime) and root == "html"):
+        return Syntax.HTML if HTML in {mime, declared} else Syntax.XHTML
+    if not mime.startswith("text/"):
+        return None
+    return Syntax.XML if is_xml(mime) else Syntax.TEXT

@@ -5,7 +5,7 @@
 payload), ``mime_type``, ``download_size`` (archived bytes), ``md5`` of the payload, ``text_simhash`` (see
 ``catalogue.records.extract``), ``charset_detected``, ``charset_detector`` (such as ``http header``), ``parsed_as``, and
 ``content``: ``type`` is ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as written, or ``rss-feed``
-or ``atom-feed`` with ``items``. In addition ``mime_detected``, ``truncated`` (why the payload is not complete) and
+or ``atom-feed`` with ``items``. Added are ``mime_detected``, ``truncated`` (why the payload is not complete) and
 ``coding_error`` (why it cannot be decoded). Unknown values are left out.
 """
 
@@ -107,7 +107,7 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
 
 
 def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:
-    """Yield links of a page with absolute URLs, as a browser resolves them; ``content`` is that of the metadata."""
+    """Yield the links of the metadata with absolute URLs, as a browser resolves them."""
     base: str = content.get("base", "")
     base = "" if base.strip().lower().startswith(_NO_BASE) else base
     start = _joined(page, base) or page

@@ -8,9 +8,9 @@ from datetime import datetime
 from catalogue.commoncrawl.capture import Capture
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
+from catalogue.records.media_type import Syntax
 from catalogue.records.metadata import absolute_links
 from catalogue.records.record import Record
-from catalogue.records.syntax import Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
 
 
@@ -23,16 +23,15 @@ class Page(ReprMixin):
     subset: str
     """``warc``, ``crawldiagnostics`` or ``robotstxt``."""
     redirects: tuple[Capture, ...] = ()
-    """The archived redirects that led to it, the first one first."""
+    """Archived redirects that led to it, in order."""
     requests: int = 0
-    """Requests that it took."""
     bytes: int = 0
     notes: tuple[str, ...] = ()
     """What may be missing from the search."""
     index_files: tuple[str, ...] = ()
     """Parquet files of the plans of the search."""
     substitutions: tuple[str, ...] = ()
-    """A sentence for each requested URL without a capture, of which another URL with the same key was used."""
+    """Sentences about requested URLs without a capture, for which another URL with the same key was used."""
 
     def _line(self) -> str:
         time = "" if self.time is None else f" of {clock(self.time)}"
@@ -70,7 +69,7 @@ class Page(ReprMixin):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of the HTTP response as archived; values of repeated headers are joined by commas."""
+        """Headers of the HTTP response; values of repeated ones are joined by commas."""
         joined: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, value in self.record.http_headers:
@@ -85,14 +84,14 @@ class Page(ReprMixin):
 
     @property
     def html(self) -> str:
-        """The document as text; invalid bytes are replaced by U+FFFD. Raises BadRecord as ``content`` does."""
+        """The document as text; invalid bytes become U+FFFD. Raises BadRecord as ``content`` does."""
         content, record = self.content, self.record
         charset = record.charset or find_charset(content, Syntax.TEXT, content_type=record.content_type, url=self.url)
         return decode_text(content, charset)
 
     @property
     def charset(self) -> str | None:
-        """The charset of the document, by its name in https://encoding.spec.whatwg.org/; None if it is no text."""
+        """The encoding standard's name of the charset; None if it is no text."""
         return self.record.charset.name if self.record.charset else None
 
     @property
@@ -111,7 +110,7 @@ class Page(ReprMixin):
 
     @property
     def markdown(self) -> str | None:
-        """The document as Markdown; None if it has no text. Raises as ``text`` does."""
+        """The document as Markdown, as ``text``."""
         return self.to_markdown()
 
     @property
@@ -126,7 +125,7 @@ class Page(ReprMixin):
         return self._text(main_content=main_content)
 
     def to_markdown(self, *, main_content: bool = False) -> str | None:
-        """Return Markdown; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
+        """Return Markdown, as ``to_text``."""
         with Documents(main_content=main_content, markdown=True, processes=1) as documents:
             found: str | None = documents.look(self.record)["markdown"]
         return found

@@ -1,15 +1,17 @@
 """Decode the WARC or ARC record in a gzip member, and check that it is the one in the index.
 
-The bytes come from outside: 2 kB can inflate without end. A record that is not its capture is an error.
+2 kB can inflate without end.
 """
 
 import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from urllib.parse import unquote_to_bytes
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp, precision_of
 from catalogue.commoncrawl.gzip_members import inflate
@@ -17,10 +19,9 @@ from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
-from catalogue.records.media_type import first_type, media_type
-from catalogue.records.syntax import Syntax, syntax_of
+from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
-from catalogue.records.urls import is_same_url
+from catalogue.surt import BLANKS
 
 MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""
@@ -55,9 +56,8 @@ class Record(ReprMixin):
     kind: str
     """``response``, ``revisit`` and so on."""
     headers: Headers
-    """Headers of the record."""
     status_line: str
-    """The HTTP status line, except its protocol; empty if there is none."""
+    """The line without its protocol; empty if there is none."""
     http_headers: Headers
     http_head: bytes
     """Status line and headers as archived, with the blank line."""
@@ -99,16 +99,17 @@ class Record(ReprMixin):
 
     @property
     def content_type(self) -> str:
-        """The declared media type with its parameters; the values of several lines are joined by commas."""
+        """The declared media type with parameters; several values are joined by commas."""
         return ", ".join(value for name, value in self.http_headers if name.lower() == "content-type")
 
     @cached_property
     def mime(self) -> str | None:
-        """The media type in lower case and without parameters; see ``catalogue.records.media_type``."""
+        """The media type, lower case, without parameters; see ``catalogue.records.media_type``."""
+        block = self.header("content-type") or ""
         return media_type(
             self.header("WARC-Identified-Payload-Type"),
             self.capture.mime,
-            self.content_type or self._type_of_block(),
+            self.content_type or (None if block.startswith("application/http") else block),
             lambda: b"" if self.coding_error else self.payload,
         )
 
@@ -117,7 +118,7 @@ class Record(ReprMixin):
         """The body without chunks and content codings; see ``catalogue.records.content_codings``.
 
         Raises:
-            BadRecord: if a coding is unknown or damaged, or the payload is too large. ``body`` is what was archived.
+            BadRecord: if a coding is unknown or damaged, or the payload is too large.
         """
         if isinstance(self._decoded, BadRecord):
             raise self._decoded
@@ -137,14 +138,8 @@ class Record(ReprMixin):
 
     @property
     def _flag(self) -> str | None:
-        """Why the payload is not complete, as far as record or index say it."""
         flag = self.header("WARC-Truncated") or ""
         return self.capture.truncated if flag.lower() in _UNKNOWN else flag
-
-    def _type_of_block(self) -> str | None:
-        """Return the media type in the record's own header, unless it is that of an HTTP message."""
-        declared = self.header("content-type") or ""
-        return None if declared.startswith("application/http") else declared
 
     @property
     def syntax(self) -> Syntax | None:
@@ -154,7 +149,6 @@ class Record(ReprMixin):
 
     @cached_property
     def charset(self) -> DocumentCharset | None:
-        """The charset of the payload; None if it has no syntax."""
         syntax = self.syntax
         return syntax and find_charset(self.payload, syntax, content_type=self.content_type, url=self.url)
 
@@ -169,8 +163,8 @@ class Record(ReprMixin):
 def read_record(capture: Capture, member: bytes) -> Record:
     """Decode a record and check that it is that of the capture.
 
-    Unknown values of the capture or the record are not compared, nor are digests by other algorithms than MD5 and SHA-1
-    to SHA-512. Digests of a revisit are of the payload that it leaves out, and are not compared either.
+    Unknown values are not compared, nor are digests by other algorithms than MD5 and SHA-1 to SHA-512, nor those of a
+    revisit, which are of the payload that it leaves out.
 
     Raises:
         BadRecord: if it is another record, or damaged.
@@ -219,7 +213,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
 
 
 def _without_stray(record: Record) -> Record:
-    """Return the record without a stray line end, if its digest excludes one."""
+    """Remove a stray line end, if the digest excludes one."""
     digest = record.capture.digest or record.header("WARC-Payload-Digest")
     if not digest or not record.body.startswith(_STRAY) or _has_digest(record.body, digest):
         return record
@@ -239,7 +233,7 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
 
 
 def _check(record: Record, block: memoryview | None) -> None:
-    """Raise BadRecord if a record contradicts its capture or its digests.
+    """Compare a record with its capture and digests.
 
     ``block`` is head and body; None if a stray line end was removed, which the block's digest may include.
     """
@@ -269,7 +263,7 @@ def _check(record: Record, block: memoryview | None) -> None:
 
 
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
-    """Return whether content has a digest; unknown algorithms and unknown values are accepted."""
+    """Return whether content has a digest; unknown algorithms and values are accepted."""
     name, _, value = digest.rpartition(":")
     expected = value.strip().rstrip("=").lower()
     algorithm = name.strip().lower().replace("-", "").replace("sha2256", "sha256")
@@ -302,3 +296,37 @@ def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
         if len(key) == len(name) and key.lower() == requested:
             return value
     return None
+
+
+def missing_body(record: Record) -> str | None:
+    """Return why a record has no body, and which capture has it; None if it has one or is no revisit."""
+    if record.kind != "revisit" or record.body:
+        return None
+    url, date = (_known(record.header(f"WARC-Refers-To-{name}")) for name in ("Target-URI", "Date"))
+    original = "its record does not say which capture has it"
+    if url or date:
+        original = f"the capture of {url or record.url}{f' of {date}' if date else ''} has it"
+    what = f"the capture of {printable(record.url[:200])} is a revisit, without a body since it did not change"
+    return f"{what}; {original}"
+
+
+def _known(value: str | None) -> str:
+    text = (value or "").strip().removeprefix("<").removesuffix(">")
+    return "" if text == "-" else printable(text[:200])
+
+
+def is_same_url(url: str, other: str) -> bool:
+    """Return whether two URLs differ at most in percent-encoding and in blanks around them, which headers lose.
+
+    Characters beyond ASCII may be escaped as UTF-8, or as Latin-1, which ``head`` reads where bytes are not UTF-8.
+    """
+    return url == other or not _unescaped(url).isdisjoint(_unescaped(other))
+
+
+def _unescaped(url: str) -> set[bytes]:
+    """Return the bytes that a URL stands for, in each charset that has its characters."""
+    url = url.strip(BLANKS)
+    forms = {unquote_to_bytes(url.encode(errors="surrogatepass"))}
+    with suppress(UnicodeEncodeError):
+        forms.add(unquote_to_bytes(url.encode("latin-1")))
+    return forms

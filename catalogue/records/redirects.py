@@ -22,8 +22,7 @@ def redirect_target(url: str, location: str) -> str:
 
     Args:
         url: the redirecting URL.
-        location: value of its header ``Location``; may be relative, and may contain spaces and other characters that
-            are not allowed in URLs.
+        location: its header ``Location``; may be relative, and contain spaces and other characters not allowed in URLs.
 
     Raises:
         QueryError: if the target is not a valid HTTP URL.
@@ -65,7 +64,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def location_of(record: Record) -> str:
-    """Return the header ``Location`` of a record; bytes that are not UTF-8 stay what they are, as escapes."""
+    """Return the header ``Location`` of a record, with escapes for bytes that are not UTF-8."""
     location = record.http_header("location") or ""
     raw = location.encode("latin-1", errors="replace")
     if location.isascii() or raw not in record.http_head:
@@ -74,5 +73,5 @@ def location_of(record: Record) -> str:
 
 
 def cleaned_location(location: str) -> str:
-    """Remove blanks and control characters around a value, and tabs and line ends from it."""
+    """Remove blanks and control characters around a value, and tabs and line ends in it."""
     return _LINE_ENDS.sub("", location.strip(BLANKS))

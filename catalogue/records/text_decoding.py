@@ -1,7 +1,7 @@
 """Find the charset of a document and decode it, as https://html.spec.whatwg.org/#determining-the-character-encoding.
 
-In this order: byte order mark, ``charset`` of the header, declaration in the document, detection. The detector is that
-of Firefox, which also uses the top-level domain; UTF-8 is detected before, since few other texts are valid UTF-8.
+The order is: byte order mark, ``charset`` of the header, declaration in the document, detection. The detector is that
+of Firefox; UTF-8 is detected before, since few other texts are valid UTF-8.
 """
 
 import re
@@ -9,9 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from catalogue.records.charsets import UTF_8, UTF_16_BE, UTF_16_LE, WINDOWS_1252, X_USER_DEFINED, charset_of, decode
-from catalogue.records.content_type import declared_charset, similar_charset
-from catalogue.records.syntax import Syntax
+from catalogue.records.charsets import (
+    UTF_8,
+    UTF_16_BE,
+    UTF_16_LE,
+    WINDOWS_1252,
+    X_USER_DEFINED,
+    charset_of,
+    declared_charset,
+    decode,
+    similar_charset,
+)
+from catalogue.records.media_type import Syntax
 
 try:
     from chardetng_py import detect
@@ -25,13 +34,11 @@ BYTE_ORDER_MARK, HEADER, META, DECLARATION, DETECTION = (
     "xml declaration",
     "detection",
 )
-"""Sources of a charset."""
 
 _PRESCANNED = 1024
 _LATE_META = 1 << 16
 """First bytes of a page in which browsers find a ``meta`` element while they parse."""
 _DETECTED = 1 << 18
-"""First bytes that the detector reads."""
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": UTF_16_LE, b"\xfe\xff": UTF_16_BE}
 _XML_DECLARATION = re.compile(rb"\s*<\?xml\s[^>]{0,500}?encoding\s*=\s*(?:\"([^\"<>]{1,40})\"|'([^'<>]{1,40})')")
 _MARKUP = re.compile(
@@ -59,9 +66,9 @@ class DocumentCharset:
     """The charset of a document."""
 
     name: str
-    """Name in the encoding standard, lower case."""
+    """Lower case, as in the encoding standard."""
     source: str
-    """What decided, for instance ``http header``."""
+    """What decided, such as ``http header``."""
 
 
 def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: str = "") -> DocumentCharset:
@@ -69,9 +76,9 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
 
     Args:
         data: the document without content codings.
-        syntax: determines which declarations in the document count.
-        content_type: all values of this header of the response, separated by commas.
-        url: the document's URL; its top-level domain helps to detect a charset.
+        syntax: determines which declarations count.
+        content_type: all values of the header, separated by commas.
+        url: its top-level domain helps to detect a charset.
     """
     for mark, charset in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
@@ -117,7 +124,6 @@ def _meta(data: bytes) -> str | None:
 
 
 def _attributes(data: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
-    """Return the attributes of a tag, none if it is not complete, and where it ends."""
     found: dict[bytes, bytes] = {}
     while attribute := _ATTRIBUTE.match(data, position):
         position = attribute.end()
@@ -162,11 +168,10 @@ _DECLARATIONS = {
     Syntax.XML: _IN_XML,
     Syntax.TEXT: {},
 }
-"""Functions that find a declaration in a document, in this order."""
 
 
 def _utf_16(data: bytes) -> str | None:
-    """Detect UTF-16 without byte order mark by markup at the start, or by many ASCII characters."""
+    """Detect UTF-16 by markup at the start, or by many ASCII characters."""
     head = data[:_PRESCANNED]
     pairs, first, second = len(head) // 2, head[::2].count(0), head[1::2].count(0)
     if head.startswith(b"<\0") or second > max(pairs // 3, 10 * first):
@@ -177,7 +182,7 @@ def _utf_16(data: bytes) -> str | None:
 
 
 def _is_utf_8(data: bytes) -> bool:
-    """Return whether data is UTF-8 except for single bytes, or the end, where a document may be cut."""
+    """Return whether data is UTF-8 except for single bytes, or the end, where it may be cut."""
     if data.isascii():
         return _ESCAPE not in data
     text = data.decode(errors="replace")

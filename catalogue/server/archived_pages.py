@@ -31,8 +31,7 @@ from catalogue.query.filters import time_bounds
 from catalogue.records.charsets import charset_of
 from catalogue.records.media_type import first_type
 from catalogue.records.metadata import metadata_of, text_of
-from catalogue.records.record import Record
-from catalogue.records.revisit import missing_body
+from catalogue.records.record import Record, missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import Match, same_url

@@ -14,12 +14,14 @@ from starlette.responses import Response
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import plain_names
+from catalogue.commoncrawl.crawls import STORED, parse_crawl_words, plain_names
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import closest_name, to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.models import MAX_VALUES
+from catalogue.query.parameters import PARAMETERS
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
@@ -36,7 +38,7 @@ from catalogue.server.json_models import (
     StatusAnswer,
     StatusParameters,
 )
-from catalogue.server.responses import describe_error, error_answer, json_bytes, run_query, service_of
+from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.settings import package_version
 
 OPENAPI_PATH = "/api/openapi.json"
@@ -48,13 +50,13 @@ _MAX_REQUESTS, _MAX_BYTES = 1000, 1 << 30
 """Cost of a query, unless a limit certainly ends it early."""
 _MAX_PLANNED_FETCHES = 10_000
 
-PARAMETERS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[BaseModel]] = {
     "/api/plan": PlanParameters,
     "/api/query": QueryParameters,
     "/api/row_groups": RowGroupsParameters,
     "/api/status": StatusParameters,
 }
-_REPEATABLE = {"crawl", "subset", "status", "mime", "language"}
+_REPEATABLE = {each.field for each in PARAMETERS if each.several}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "Invalid, unknown or missing parameter."},
@@ -100,7 +102,7 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
 @_endpoint(PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched.")
 async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
     """Answer with a plan."""
-    return await _answer(request, lambda catalogue: _plan(catalogue, parameters.query()))
+    return await _answer(request, lambda catalogue: _plan(catalogue, CaptureQuery.of(**parameters.query())))
 
 
 @_endpoint(QueryAnswer, "Captures.")
@@ -108,8 +110,10 @@ async def query(request: Request, parameters: Annotated[QueryParameters, Query()
     """Answer with captures."""
 
     def answer(catalogue: Catalogue) -> dict[str, Any]:
-        found = _captures(catalogue, parameters.query(parameters.limit))
-        service_of(request).check_complete(plain_names(parameters.crawl), found["missing"])
+        found = _captures(catalogue, CaptureQuery.of(**parameters.query()))
+        service_of(request).check_complete(
+            plain_names(parse_crawl_words(parameters.crawls or (), ())), found["missing"]
+        )
         return found
 
     return await _answer(request, answer)
@@ -134,7 +138,7 @@ def add_to(app: FastAPI) -> None:
 
 
 async def no_such_path(_: Request) -> Response:
-    return error_answer(404, f"no such path; see {', '.join([*PARAMETERS, OPENAPI_PATH])}")
+    return error_answer(404, f"no such path; see {', '.join([*MODELS, OPENAPI_PATH])}")
 
 
 async def _answer(request: Request, query: Callable[[Catalogue], dict[str, Any]]) -> Response:
@@ -150,7 +154,7 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
     """Answer with the first validation error, in the form of all errors."""
     first = error.errors()[0]
     name, given = str(first["loc"][1])[:100], str(first["input"])[:100]
-    model = PARAMETERS[request.scope["route"].path]
+    model = MODELS[request.scope["route"].path]
     examples = {field.alias or each: field.examples for each, field in model.model_fields.items()}
     example = (examples.get(name) or [None])[0]
     match first["type"]:
@@ -163,9 +167,11 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
         case "string_pattern_mismatch" | "string_too_short" | "string_too_long":
             message = f"invalid {name} {given!r}; example: {example[0] if isinstance(example, list) else example}"
         case "too_long" | "too_short":
-            message = f"{name} can be given 20 times"
+            message = f"{name} can be given {MAX_VALUES} times"
         case "literal_error":
             message = f"invalid {name} {given!r}; use {first['ctx']['expected']}"
+        case "bool_parsing":
+            message = f"invalid {name} {given!r}; use true or false"
         case _:
             message = f"invalid {name} {given!r}; use a number from 1 to {MAX_LIMIT:,}"
     return error_answer(400, message)
@@ -211,9 +217,11 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
     requests, size = catalogue.requests, catalogue.bytes
 
     def agree(plan: ReadPlan) -> None:
+        check_memory(captures, plan)
         _check_cost(plan, catalogue.requests - requests, catalogue.bytes - size)
 
-    captures = _limited(find_captures(catalogue.session, query)).agreed(agree)
+    captures = _limited(find_captures(catalogue.session, query))
+    captures = captures.agreed(agree)
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
         "captures": rows,
@@ -227,7 +235,7 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
 
 
 def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[str, Any]:
-    stored, places = select_stored(catalogue.session, parameters.crawl), None
+    stored, places = select_stored(catalogue.session, parameters.crawl or STORED), None
     if parameters.key is not None:
         found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
         files = [file for each in found.question.columnar() or () for file in each.scope.candidates]

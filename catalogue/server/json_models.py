@@ -6,16 +6,12 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
-from pydantic.json_schema import SkipJsonSchema
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.query.filters import LANGUAGE, MIME, STATUS
-from catalogue.query.query import Query
+from catalogue.query.models import Arguments, Missing, Text, field_type, query_model
+from catalogue.query.parameters import Interface
 
 MAX_LIMIT = 10_000
-_CRAWL = "CC-(?:MAIN|SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
-_CLOCK = "[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?)?"
-_TIME = f"[0-9]{{1,14}}|[0-9]{{4}}-[0-9]{{2}}(?:-[0-9]{{2}}(?:{_CLOCK})?)?(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?"
 _NUMBER = re.compile("-?[0-9]{1,18}")
 
 
@@ -26,97 +22,38 @@ def _digits(value: object) -> object:
     return value
 
 
-def _one_of(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
-    return Field(pattern=f"^(?:{pattern})(?:,(?:{pattern})){{0,20}}$")
-
-
-_RANGE = f"(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?"
-Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|stored|(?:19|20)[0-9]{{2}}|{_CRAWL}|{_RANGE})$")]
-Url = Annotated[str, Field(min_length=1, max_length=2000, examples=["*.example.com"])]
-Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
-Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
-RowGroupName = Annotated[str, Field(pattern="^[!-~]{1,500}:[0-9]{1,9}$")]
 Limit = Annotated[
     int, Field(ge=1, le=MAX_LIMIT, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)
 ]
-Missing = SkipJsonSchema[None]
-"""The type of an optional parameter that is not given; clients cannot send it."""
-_SEVERAL = Field(min_length=1, max_length=20)
-_CRAWLS = "CC-MAIN-2022-05, 2022 for the crawls of a year, A..B, latest, all or stored."
-Crawls = Annotated[list[Crawl], _SEVERAL, Field(description=_CRAWLS, examples=[["latest"]])]
 
 
-class _Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+class PlanParameters(query_model(Interface.JSON, "limit")):  # type: ignore[misc] # made of the table of parameters
+    """Parameters of a plan."""
+
+    limit: Limit | Missing = None
 
 
-class PlanParameters(_Parameters):
-    """Parameters of a query without a limit."""
-
-    url: Url
-    """A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is."""
-    crawl: Crawls = ["stored"]
-    match: Annotated[
-        Literal["exact", "prefix", "host", "domain"] | Missing, Field(alias="matchType", examples=["domain"])
-    ] = None
-    """How to match the URL, instead of wildcards."""
-    subset: Annotated[
-        list[Literal["warc", "crawldiagnostics", "robotstxt", "all"]], _SEVERAL, Field(examples=[["all"]])
-    ] = []
-    """warc: pages, the default; crawldiagnostics: redirects and errors; by a status, the subsets that can have it."""
-    from_: Annotated[Time | Missing, Field(alias="from", examples=["2018"])] = None
-    """First time: 1 to 14 digits or ISO 8601, UTC; inclusive."""
-    to: Annotated[Time | Missing, Field(examples=["20261231"])] = None
-    """Last time, inclusive."""
-    status: Annotated[list[Annotated[str, _one_of(STATUS)]], _SEVERAL, Field(examples=[["200"]])] = []
-    """HTTP status: one of these; 2xx for a class."""
-    mime: Annotated[list[Annotated[str, _one_of(MIME)]], _SEVERAL, Field(examples=[["text/html"]])] = []
-    """Media type as detected (as declared, in crawls without): one of these; text/* for a prefix."""
-    language: Annotated[list[Annotated[str, _one_of(LANGUAGE)]], _SEVERAL, Field(examples=[["eng"]])] = []
-    """ISO 639-3: pages in one of these languages."""
-    columns: Annotated[Columns | Missing, Field(examples=["url,fetch_time,fetch_status"])] = None
-    """Columns of the answer, comma-separated, or *; by default those of the CDX index."""
-    index: Annotated[Literal["auto", "columnar", "cdx"], Field(examples=["cdx"])] = "auto"
-    """columnar: the Parquet files of harvested crawls; cdx: the CDX index; auto: the cheaper one for each crawl."""
-
-    def query(self, limit: int | None = None) -> Query:
-        return Query.of(
-            self.url,
-            crawls=self.crawl,
-            subsets=self.subset,
-            columns=self.columns.split(",") if self.columns else None,
-            status=self.status,
-            mime=self.mime,
-            lang=self.language,
-            from_=self.from_,
-            to=self.to,
-            limit=limit,
-            match=self.match,
-            index=self.index,
-        )
-
-
-class QueryParameters(PlanParameters):
+class QueryParameters(query_model(Interface.JSON, "limit")):  # type: ignore[misc] # made of the table of parameters
     """Parameters of a query."""
 
     limit: Limit = 100
 
 
-class RowGroupsParameters(_Parameters):
+class RowGroupsParameters(Arguments):
     """Parameters of a list of row groups."""
 
-    crawl: Crawls = ["stored"]
-    key: Url | Missing = None
+    crawl: field_type("crawls") = None  # type: ignore[valid-type]
+    key: Annotated[Text | Missing, Field(examples=["*.example.com"])] = None
     """A pattern, as url: only row groups that may contain its keys."""
     limit: Limit = 100
     after: Annotated[
-        RowGroupName | Missing,
+        Annotated[str, Field(pattern="^[!-~]{1,500}:[0-9]{1,9}$")] | Missing,
         Field(examples=["cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0"]),
     ] = None
     """next of the previous answer, to continue."""
 
 
-class StatusParameters(_Parameters):
+class StatusParameters(Arguments):
     """No parameters."""
 
 

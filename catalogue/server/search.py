@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from io import StringIO
 from time import perf_counter
 from typing import Any
@@ -14,17 +15,21 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from starlette.datastructures import QueryParams
 
+from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.crawls import STORED, select_subsets
+from catalogue.commoncrawl.indexes import AUTO
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.filters import Filters, languages, media_types, statuses, time_bounds
+from catalogue.query.filters import Filters, time_bounds
+from catalogue.query.parameters import Interface, one_of, parameters_of
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select
+from catalogue.server.responses import check_memory
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
@@ -35,7 +40,9 @@ MAX_SECONDS = 300.0
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
 
-_FIELDS = ("url", "matchType", "subset", "from", "to", "status", "mime", "language", "order", "limit", "page")
+PARAMETERS = parameters_of(Interface.FORM, "patterns", "crawls", "limit")
+"""Parameters with a field that is made of their declaration."""
+_FIELDS = ("url", *(each.field for each in PARAMETERS), "order", "limit", "page")
 """Parameters that are given once."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
@@ -85,6 +92,7 @@ class Form:
         crawls = [given["crawls"]] if given.get("crawls", "").strip() else given.getlist("crawl")
         words = (word for text in crawls for word in _SEPARATOR.split(text))
         fields = {name: given.get(name, "").strip() for name in _FIELDS}
+        fields["index"] = "" if fields["index"] == AUTO else fields["index"]
         return cls(tuple(dict.fromkeys(filter(None, words))), fields)
 
     def __getitem__(self, name: str) -> str:
@@ -107,14 +115,14 @@ class Form:
 
     def cdx_address(self, crawl: str) -> str:
         """Return path and query string of the same query to the CDX API, as JSON lines."""
-        url, match = self["url"], self["matchType"]
+        url, match = self["url"], self["match"]
         if match == Match.PREFIX.value and url.endswith("*"):  # in the CDX API it would be a character
             url, match = (url, "") if url == "*" else (url[:-1], match)
         pairs = [("url", url), ("output", "json"), ("matchType", match)]
         first, end = time_bounds(self["from"] or None, self["to"] or None)
         pairs += [("from", _digits(first))] if first is not None else []
         pairs += [("to", _digits(end - 1))] if end is not None else []
-        filters = Filters.of(self["status"] or None, self["mime"] or None, self["language"] or None)
+        filters = Filters.of(self["status"] or None, self["mime"] or None, self["lang"] or None)
         pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
         pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
         if filters.lang:
@@ -125,19 +133,15 @@ class Form:
 
 def parse_form(form: Form) -> Search | Form:
     """Return the query, or the form with errors."""
-    first, last, match = form["from"] or None, form["to"] or None, form["matchType"] or None
-    status, mime, lang = (form[name] or None for name in ("status", "mime", "language"))
-    limit, page = form["limit"], form["page"]
+    given = {each.name: form[each.field] for each in PARAMETERS if form[each.field]}
+    limit, page, last = form["limit"], form["page"], form["to"]
     checks: dict[str, Callable[[], object]] = {
-        "matchType": lambda: _check_choice("match", match, "exact", "prefix", "host", "domain"),
-        "url": lambda: _check_url(form["url"], match),
+        each.field: partial(each.parse, given[each.name]) for each in PARAMETERS if each.name in given
+    }
+    checks |= {
+        "url": lambda: _check_url(form["url"], form["match"]),
         "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
-        "from": lambda: time_bounds(first, None),
-        "to": lambda: time_bounds(None, last),
-        "status": lambda: statuses(status),
-        "mime": lambda: media_types(mime),
-        "language": lambda: languages(lang),
-        "order": lambda: _check_choice("order", form["order"], "key", "newest"),
+        "order": lambda: one_of("order", ("key", "newest"))(form["order"] or "key"),
         "limit": lambda: _check_numbers(limit, page),
     }
     errors: dict[str, str] = {}
@@ -148,32 +152,18 @@ def parse_form(form: Form) -> Search | Form:
             errors[name] = str(error)
     if not errors.keys() & {"from", "to"}:
         try:
-            time_bounds(first, last)
+            time_bounds(form["from"] or None, last or None)
         except QueryError:
-            errors["to"] = f"{last} is before {first}"
+            errors["to"] = f"{last} is before {form['from']}"
     if errors:
         return replace(form, errors=errors)
-    query = Query.of(
-        form["url"],
-        crawls=form.crawls or STORED,
-        subsets=form["subset"] or (),
-        match=match,
-        from_=first,
-        to=last,
-        status=status,
-        mime=mime,
-        lang=lang,
-        limit=int(limit or DEFAULT_LIMIT),
-    )
+    flags = {each.name: True for each in PARAMETERS if each.kind is bool and each.name in given}
+    options: Any = given | flags
+    query = Query.of(form["url"], crawls=form.crawls or STORED, limit=int(limit or DEFAULT_LIMIT), **options)
     return Search(query, form["order"], int(page or 1))
 
 
-def _check_choice(name: str, text: str | None, *choices: str) -> None:
-    if text and text not in choices:
-        raise QueryError(f"invalid {name} {text[:100]!r}; use {', '.join(choices[:-1])} or {choices[-1]}")
-
-
-def _check_url(text: str, match: str | None) -> None:
+def _check_url(text: str, match: str) -> None:
     if not text:
         raise QueryError("enter a URL or a host, such as example.com/page, example.com/* or *.example.com")
     parse_pattern(text, Match(match) if match in {each.value for each in Match} else None)
@@ -230,7 +220,8 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
     limit = search.start + search.limit + 1
     query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
-    captures = find_captures(catalogue.session, query).agreed(_check_seconds)
+    captures = find_captures(catalogue.session, query)
+    captures = captures.agreed(partial(_check_cost, captures))
     crawls = select(catalogue.session, query).crawls
     first = captures.plan
     table = None
@@ -253,7 +244,8 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     )
 
 
-def _check_seconds(plan: ReadPlan) -> None:
+def _check_cost(captures: Captures, plan: ReadPlan) -> None:
+    check_memory(captures, plan)
     if plan.seconds > MAX_SECONDS:
         raise TooExpensive(plan.price)
 

@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from catalogue import formatting
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import plain_names
+from catalogue.commoncrawl.crawls import STORED, plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
@@ -38,6 +38,7 @@ from catalogue.server.search import (
     run_search,
     to_csv,
 )
+from catalogue.server.search import PARAMETERS as FORM_PARAMETERS
 from catalogue.server.service import Service
 
 POLICY = (
@@ -77,7 +78,7 @@ def _asset(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
-_TEMPLATES.globals |= {"asset": _asset, "record_path": record_path}
+_TEMPLATES.globals |= {"asset": _asset, "record_path": record_path, "parameters": FORM_PARAMETERS}
 
 
 @cache
@@ -242,12 +243,14 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
     return {
         "found": found,
         "search": search,
-        "command": _command(search),
+        "command": _command(form),
         "more": form.address(limit=str(MAX_LIMIT)) if found.more and search.limit < MAX_LIMIT else "",
         "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
         "next": form.address(page=str(search.page + 1)) if found.more and search.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
-        "cdx": form.cdx_address(one) if one else "",
+        "cdx": form.cdx_address(one)
+        if one and not any(form[name] for name in ("exact_url", "unique", "latest"))
+        else "",
         "site": _site(form, search),
         "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
@@ -255,20 +258,14 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
     }
 
 
-def _command(search: Search) -> str:
-    query = search.query
-    words = ["catalogue", "query", search.url]
-    for crawl in query.crawls:
+def _command(form: Form) -> str:
+    words = ["catalogue", "query", form["url"]]
+    for crawl in form.crawls or (STORED,):
         words += ["--crawl", crawl]
-    options = {
-        "--match": query.match and query.match.value,
-        "--from": str(query.from_ or ""),
-        "--to": str(query.to or ""),
-        "--status": ",".join(query.filters.status),
-        "--mime": ",".join(query.filters.mime),
-        "--lang": ",".join(query.filters.lang),
-    }
-    return shlex.join([*words, *(word for name, text in options.items() if text for word in (name, text))])
+    for each in FORM_PARAMETERS:
+        if text := form[each.field]:
+            words += [each.option] if each.kind is bool else [each.option, text]
+    return shlex.join(words)
 
 
 def _site(form: Form, search: Search) -> list[tuple[str, str]]:

@@ -111,7 +111,7 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
         some.captures("example.com", crawls="latest", index="columnar").space(OLD)
     with pytest.raises(QueryError, match=r"^of which crawls\?"):
         some.captures("example.com", crawls=[], index="columnar")
-    with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host, domain$"):
+    with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host or domain$"):
         some.captures("example.com", match="site", index="columnar")
     by_name, by_match = (
         some.captures("example.com", match=match, index="columnar").plan.query for match in ("host", Match.HOST)

@@ -14,8 +14,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.join.join import JoinQuery, join
-from catalogue.join.joined import Joined
-from catalogue.join.price import JoinEstimate
+from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions

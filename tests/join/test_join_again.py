@@ -14,7 +14,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import plural, size
-from catalogue.join.price import JoinEstimate
+from catalogue.join.joined import JoinEstimate
 from catalogue.surt import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, run, texts_of
 from tests.support.faults import Fault, FaultServer, Kind, Request

@@ -17,7 +17,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import TooExpensive
-from catalogue.join.price import JoinEstimate
+from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of

@@ -17,7 +17,7 @@ from mcp import Client
 
 from catalogue.demo import Miniature
 from catalogue.mcp_server.calls import Calls
-from catalogue.mcp_server.protocol import server_of
+from catalogue.mcp_server.serve import server_of
 from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
 from tests.support.assistants import Assistant, with_assistant
@@ -29,12 +29,12 @@ from tests.support.miniatures import MODERN, NEWEST, OLD
 TEMPORARY = [Kind.CUT_FIN, Kind.SERVER_ERROR, Kind.DISCONNECT, Kind.SLOW_DOWN, Kind.WRONG_CONTENT_RANGE]
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("crawls", {}),
-    ("plan", {"patterns": ["*.example.com"], "crawls": ["all"]}),
-    ("query", {"patterns": ["example.com"], "crawls": [MODERN]}),
-    ("query", {"patterns": ["*.example.com"], "crawls": [MODERN], "limit": 200}),
-    ("query", {"patterns": ["*.com", "*.org"], "crawls": [OLD], "max_requests": 4}),
-    ("query", {"patterns": ["nowhere.example"], "crawls": ["all"], "max_requests": 1000}),
-    ("get_page", {"url": "https://shop.example.com/", "crawls": [MODERN], "format": "headers"}),
+    ("plan", {"url": ["*.example.com"], "crawl": ["all"]}),
+    ("query", {"url": ["example.com"], "crawl": [MODERN]}),
+    ("query", {"url": ["*.example.com"], "crawl": [MODERN], "limit": 200}),
+    ("query", {"url": ["*.com", "*.org"], "crawl": [OLD], "max_requests": 4}),
+    ("query", {"url": ["nowhere.example"], "crawl": ["all"], "max_requests": 1000}),
+    ("get_page", {"url": "https://shop.example.com/", "crawl": [MODERN], "format": "headers"}),
     ("get_page", {"url": "https://nowhere.example/", "max_requests": 100}),
     ("get_page", {"url": "https://example.com/", "at": "2018-01", "format": "headers"}),
     ("sample", {"size": 3}),
@@ -110,11 +110,9 @@ def test_no_sequence_of_calls_exceeds_the_budget(
 
 def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings, source: FaultServer) -> None:
     async def talk(assistant: Assistant) -> None:
-        assert (await assistant.ask("plan", patterns=["*.example.com"], crawls=[OLD]))["affordable"] is False
+        assert (await assistant.ask("plan", url=["*.example.com"], crawl=[OLD]))["affordable"] is False
         before = source.requests
-        refused = await assistant.refused(
-            "query", patterns=["*.example.com"], crawls=[OLD], limit=200, max_requests=1000
-        )
+        refused = await assistant.refused("query", url=["*.example.com"], crawl=[OLD], limit=200, max_requests=1000)
         assert refused["kind"] == "budget"
         assert "2 of the 2 requests of this server are left" in refused["error"]
         assert "restart catalogue mcp with a larger --max-requests" in refused["error"]
@@ -126,8 +124,8 @@ def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings
 def test_refused_call_names_the_requests_that_it_needs(stored: Settings, source: FaultServer, page_url: str) -> None:
     async def talk(assistant: Assistant) -> None:
         calls: list[tuple[str, dict[str, Any]]] = [
-            ("query", {"patterns": ["*.example.com"], "crawls": [OLD], "limit": 200}),
-            ("get_page", {"url": page_url, "crawls": [MODERN]}),
+            ("query", {"url": ["*.example.com"], "crawl": [OLD], "limit": 200}),
+            ("get_page", {"url": page_url, "crawl": [MODERN]}),
         ]
         for tool, arguments in calls:
             before = source.requests
@@ -143,7 +141,7 @@ def test_refused_call_names_the_requests_that_it_needs(stored: Settings, source:
 
 def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
-        asked = {"url": "https://nowhere.example/", "crawls": [NEWEST, OLD]}
+        asked = {"url": "https://nowhere.example/", "crawl": [NEWEST, OLD]}
         part = await assistant.refused("get_page", **asked, max_requests=5)
         assert (part["outcome"], part["crawls_without_capture"]) == ("not_read", [NEWEST])
         assert f"with {OLD} this takes" in part["reason"]
@@ -161,7 +159,7 @@ def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: 
 
     async def talk(assistant: Assistant) -> None:
         before = source.requests
-        asked = {"patterns": ["*"], "crawls": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
+        asked = {"url": ["*"], "crawl": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
         refused = await assistant.refused("query", **asked, max_requests=1)
         assert "this call made 1 request and did not finish, since its max_requests is 1" in refused["error"]
         assert source.requests <= before + 1
@@ -177,7 +175,7 @@ def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source:
         crawls = await assistant.ask("crawls")
         assert crawls["total"] >= 3
         assert (await assistant.ask("sql_metadata", sql="select 1"))["rows"] == [[1]]
-        refused = await assistant.refused("get_page", url="https://example.com/", crawls=[MODERN])
+        refused = await assistant.refused("get_page", url="https://example.com/", crawl=[MODERN])
         assert refused["kind"] == "budget"
         assert source.requests == before
 
@@ -194,12 +192,12 @@ def test_cancelled_call_stops_and_the_next_one_runs(miniature: Miniature, empty:
             group.cancel_scope.cancel()
         used = assistant.calls.limit.used
         gate.open()
-        answer = await assistant.ask("query", patterns=["example.com"], crawls=[MODERN], max_requests=100)
+        answer = await assistant.ask("query", url=["example.com"], crawl=[MODERN], max_requests=100)
         assert answer["captures"]
         assert assistant.calls.limit.used - used == answer["cost"]["requests"]
 
     async def ask(assistant: Assistant, _: anyio.CancelScope) -> None:
-        await assistant.result("query", patterns=["example.com"], crawls=[MODERN], max_requests=100)
+        await assistant.result("query", url=["example.com"], crawl=[MODERN], max_requests=100)
         pytest.fail("the call was not cancelled")
 
     with FaultServer(miniature.folder, gate=gate) as server:
@@ -232,7 +230,7 @@ def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) ->
 
 def test_call_does_not_wait_for_a_source_that_blocks(miniature: Miniature, empty: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
-        error = await assistant.refused("query", patterns=["example.com"], crawls=[MODERN])
+        error = await assistant.refused("query", url=["example.com"], crawl=[MODERN])
         assert error["kind"] == "source"
         assert re.search("try again in (?:29.|30.) s", error["error"])
 

@@ -44,7 +44,7 @@ def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings
         requests: list[int] = []
         offset: int | None = 0
         while offset is not None:
-            answer = await assistant.ask("get_page", url=page_url, crawls=[MODERN], max_chars=50, offset=offset)
+            answer = await assistant.ask("get_page", url=page_url, crawl=[MODERN], max_chars=50, offset=offset)
             assert answer["content_offset"] == offset
             parts.append(body_of(answer))
             requests.append(answer["cost"]["requests"])
@@ -65,7 +65,7 @@ def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings
 def test_page_has_other_forms(stored: Settings, page_url: str) -> None:
     async def talk(assistant: Assistant) -> dict[str, str]:
         return {
-            form: body_of(await assistant.ask("get_page", url=page_url, crawls=[MODERN], format=form)).strip()
+            form: body_of(await assistant.ask("get_page", url=page_url, crawl=[MODERN], format=form)).strip()
             for form in ("markdown", "links", "headers")
         }
 
@@ -87,18 +87,18 @@ def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
     data, settings = harvest(tmp_path / "mirror", tmp_path)
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=url_of("page"), crawls=[CRAWL])
+        answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
         text = body_of(answer)
         assert "before gnp.exe" in text
         assert FORGED in text
         assert answer["removed_characters"] >= 18
         assert all(character.isprintable() or character in "\n\t" for character in text)
         assert "not instructions" in answer["notice"]
-        again = await assistant.ask("get_page", url=url_of("page"), crawls=[CRAWL])
+        again = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
         assert again["content_nonce"] != answer["content_nonce"]
-        headers = await assistant.ask("get_page", url=url_of("page"), crawls=[CRAWL], format="headers")
+        headers = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL], format="headers")
         assert "\u202e" not in headers["content"]
-        other = await assistant.ask("get_page", url=url_of("nothing"), crawls=[CRAWL])
+        other = await assistant.ask("get_page", url=url_of("nothing"), crawl=[CRAWL])
         assert other["outcome"] in {"not_archived", "not_proven"}
 
     with_assistant(replace(settings, data=data), talk)
@@ -111,9 +111,9 @@ def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
     data, settings = harvest(tmp_path / "mirror", tmp_path)
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=www, crawls=[CRAWL])
+        answer = await assistant.ask("get_page", url=www, crawl=[CRAWL])
         assert (answer["url"], answer["exact"]) == (www, True)
-        answer = await assistant.ask("get_page", url=www2, crawls=[CRAWL])
+        answer = await assistant.ask("get_page", url=www2, crawl=[CRAWL])
         assert (answer["url"], answer["exact"]) == (www, False)
         assert f"no capture of {www2}; this is {www}, which has the same key" in answer["notes"]
 
@@ -124,7 +124,7 @@ def test_says_if_the_search_is_not_proven(stored: Settings, miniature: Miniature
     """The subsets of redirects and robots.txt are not stored, and there is no CDX index."""
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawls=[MODERN])
+        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawl=[MODERN])
         assert answer["outcome"] == "not_proven"
         assert answer["crawls_without_capture"] == []
         assert any("run: catalogue harvest" in note for note in answer["notes"])
@@ -135,7 +135,7 @@ def test_says_if_the_search_is_not_proven(stored: Settings, miniature: Miniature
 
 def test_crawl_without_an_index_is_not_among_the_searched_ones(stored: Settings, miniature: Miniature) -> None:
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawls=[NEWEST, OLD])
+        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawl=[NEWEST, OLD])
         assert answer["outcome"] == "not_proven"
         assert answer["crawls_without_capture"] == [NEWEST]
         assert any(OLD in note for note in answer["notes"])
@@ -155,7 +155,7 @@ def test_says_if_the_target_of_a_redirect_is_not_archived(stored: Settings, mini
     )
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=row["url"], crawls=[MODERN])
+        answer = await assistant.ask("get_page", url=row["url"], crawl=[MODERN])
         assert answer["outcome"] == "target_not_archived"
         assert answer["url"] == row["fetch_redirect"]
         assert "to which an archived redirect leads" in answer["reason"]
@@ -210,7 +210,7 @@ def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
     data, settings = harvest(tmp_path / "mirror", tmp_path)
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=url_of("same"), crawls=[CRAWL])
+        answer = await assistant.ask("get_page", url=url_of("same"), crawl=[CRAWL])
         assert answer["outcome"] == "found"
         assert any("is a revisit" in note for note in answer["notes"])
 
@@ -229,7 +229,7 @@ def test_gives_one_reason_for_pages_without_text(tmp_path: Path, lines: str, rea
     data, settings = harvest(tmp_path / "mirror", tmp_path)
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=url_of("page"), crawls=[CRAWL])
+        answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
         assert [reason in note for note in answer["notes"]] == [True]
 
     with_assistant(replace(settings, data=data), talk)

@@ -4,15 +4,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jsonschema
 import pytest
 
 import catalogue
-from catalogue.cdx.lines import COLUMNS
 from catalogue.demo import Miniature
-from catalogue.mcp_server.arguments import Column
 from catalogue.mcp_server.tools import TOOLS
 from catalogue.settings import Settings
 from tests.support.assistants import Assistant, with_assistant, without_index
@@ -49,7 +47,6 @@ def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
         assert assistant.client.instructions
 
     with_assistant(empty, talk)
-    assert {*get_args(Column), "crawl", "subset"} == {*COLUMNS}
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -73,12 +70,12 @@ def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
 
 def test_price_of_a_plan_is_what_the_query_takes(stored: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
-        plan = await assistant.ask("plan", patterns=[SITE], crawls=[MODERN], subset="warc")
+        plan = await assistant.ask("plan", url=[SITE], crawl=[MODERN], subset="warc")
         (price,) = plan["crawls"]
         assert plan["cost"]["requests"] == 0
         assert {price["chosen"]["index"], price["other"]["index"]} == {"columnar", "cdx"}
         assert plan["affordable"]
-        took = await assistant.ask("query", patterns=[SITE], crawls=[MODERN], subset="warc", limit=200)
+        took = await assistant.ask("query", url=[SITE], crawl=[MODERN], subset="warc", limit=200)
         assert 0 < took["cost"]["requests"] <= plan["requests"]
         assert took["cost"]["requests_left"] == plan["cost"]["requests_left"] - took["cost"]["requests"]
 
@@ -91,7 +88,7 @@ def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
         offset: int | None = 0
         while offset is not None:
             answer = await assistant.ask(
-                "query", patterns=[SITE], subset="all", crawls=[MODERN, OLD], limit=100, offset=offset, max_requests=200
+                "query", url=[SITE], subset="all", crawl=[MODERN, OLD], limit=100, offset=offset, max_requests=200
             )
             assert answer["complete"] is (answer["next_offset"] is None)
             assert bool(answer["crawls_not_read"]) is not answer["complete"]
@@ -107,7 +104,7 @@ def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
 
 def test_says_which_crawls_have_no_match(empty: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("query", patterns=["nowhere.example"], crawls=[MODERN, OLD], max_requests=100)
+        answer = await assistant.ask("query", url=["nowhere.example"], crawl=[MODERN, OLD], max_requests=100)
         assert answer["captures"] == []
         assert answer["complete"]
         assert answer["crawls_without_match"] == [MODERN, OLD]
@@ -116,18 +113,18 @@ def test_says_which_crawls_have_no_match(empty: Settings) -> None:
 
 
 def test_crawls_with_older_captures_have_a_match(empty: Settings) -> None:
-    """With ``latest_only`` the result does not say which crawls have none."""
+    """With ``latest`` the result does not say which crawls have none."""
 
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
 
     async def talk(assistant: Assistant) -> None:
-        options = {"patterns": [min(both)], "crawls": [MODERN, OLD], "limit": 200, "max_requests": 200}
-        answer = await assistant.ask("query", **options, latest_only=True)
+        options = {"url": [min(both)], "crawl": [MODERN, OLD], "limit": 200, "max_requests": 200}
+        answer = await assistant.ask("query", **options, latest=True)
         assert answer["complete"]
         assert {row["crawl"] for row in answer["captures"]} == {MODERN}
         assert answer["crawls_without_match"] == []
         assert "not known which crawls have no match" in " ".join(answer["notes"])
-        nothing = await assistant.ask("query", **options | {"patterns": ["nowhere.example"]}, latest_only=True)
+        nothing = await assistant.ask("query", **options | {"url": ["nowhere.example"]}, latest=True)
         assert nothing["crawls_without_match"] == [MODERN, OLD]
 
     with_assistant(empty, talk)
@@ -140,7 +137,7 @@ def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
         cat.harvest(CRAWL)
 
     async def talk(assistant: Assistant) -> None:
-        asked = {"patterns": ["example.com/*"], "crawls": [CRAWL], "subset": "warc", "columns": ["url"]}
+        asked = {"url": ["example.com/*"], "crawl": [CRAWL], "subset": "warc", "columns": ["url"]}
         last = await assistant.ask("query", **asked, offset=10_000, limit=50)
         assert (len(last["captures"]), last["next_offset"]) == (50, None)
         assert not last["complete"]
@@ -155,7 +152,7 @@ def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: 
     """Of the stored crawl, redirects and errors are not stored, and it has no CDX index."""
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("query", patterns=["nowhere.example"], subset="all", crawls=[MODERN])
+        answer = await assistant.ask("query", url=["nowhere.example"], subset="all", crawl=[MODERN])
         assert not answer["complete"]
         assert answer["crawls_without_match"] == []
         assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]
@@ -167,8 +164,8 @@ def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: 
 
 def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
-        drawn = await assistant.ask("sample", size=5, seed=3, crawls=[MODERN])
-        again = await assistant.ask("sample", size=5, seed=3, crawls=[MODERN])
+        drawn = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
+        again = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
         assert len(drawn["captures"]) == 5
         assert drawn["captures"] == again["captures"]
         assert drawn["complete"]
@@ -189,15 +186,15 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "message"),
     [
-        ("query", {}, "invalid", "patterns is required"),
-        ("query", {"patterns": ["a.example"], "crawl": ["latest"]}, "invalid", "unknown argument 'crawl'"),
-        ("query", {"patterns": ["a.example"], "limit": 1000}, "invalid", "invalid limit"),
-        ("query", {"patterns": ["a.example"], "columns": ["password"]}, "invalid", "invalid columns"),
-        ("query", {"patterns": ["a.example"], "status": ["none"]}, "invalid", "invalid status 'none'"),
-        ("query", {"patterns": ["a.example"], "crawls": ["CC-MAIN-2093-01"]}, "invalid", "CC-MAIN-2093-01"),
-        ("plan", {"patterns": ["a.example"], "from_time": "yesterday"}, "invalid", "invalid time 'yesterday'"),
+        ("query", {}, "invalid", "url is required"),
+        ("query", {"url": ["a.example"], "crawls": ["latest"]}, "invalid", "unknown argument 'crawls'"),
+        ("query", {"url": ["a.example"], "limit": 1000}, "invalid", "invalid limit"),
+        ("query", {"url": ["a.example"], "columns": ["password"]}, "invalid", "password"),
+        ("query", {"url": ["a.example"], "status": ["none"]}, "invalid", "invalid status 'none'"),
+        ("query", {"url": ["a.example"], "crawl": ["CC-MAIN-2093-01"]}, "invalid", "CC-MAIN-2093-01"),
+        ("plan", {"url": ["a.example"], "from": "yesterday"}, "invalid", "invalid time 'yesterday'"),
         ("get_page", {"url": "*.example.com"}, "invalid", "not the URL of one page"),
-        ("sample", {"crawls": [OLD]}, "not_stored", "run: catalogue harvest"),
+        ("sample", {"crawl": [OLD]}, "not_stored", "run: catalogue harvest"),
         ("sql_metadata", {"sql": "select"}, "invalid", "SELECT clause without selection list"),
     ],
 )

@@ -41,7 +41,7 @@ def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_pa
     async def talk() -> None:
         async with Client(server) as client:
             assert len((await client.list_tools()).tools) == 6
-            page = await client.call_tool("get_page", {"url": page_url, "crawls": [MODERN]})
+            page = await client.call_tool("get_page", {"url": page_url, "crawl": [MODERN]})
             assert not page.is_error
             assert page.structured_content
             assert page.structured_content["outcome"] == "found"
@@ -121,12 +121,12 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
         for line in (b"no JSON", b"\xff", b"[]", b"{}", b"", b'{"id": true}', b"[" * 100_000):
             talk.write(line)
         talk.write(b'{"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "\\ud800"}}')
-        talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
+        talk.call(2, "query", url=["example.com"], crawl=[OLD])
         hanging.wait(1)
         talk.send("notifications/cancelled", requestId=2)
-        talk.call(3, "query", patterns=["example.com"], crawls=[MODERN])
+        talk.call(3, "query", url=["example.com"], crawl=[MODERN])
         assert talk.answer(3)["structuredContent"]["captures"]
-        talk.call(4, "query", patterns=["example.com"], crawls=[OLD])
+        talk.call(4, "query", url=["example.com"], crawl=[OLD])
         hanging.wait(1)
         talk.close_input()
         out, err = talk.process.communicate(timeout=30)
@@ -156,7 +156,7 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
         closing(Talk(replace(command, source=server.url))) as talk,
     ):
         talk.greet()
-        talk.call(2, "query", patterns=["example.com"], crawls=[OLD])
+        talk.call(2, "query", url=["example.com"], crawl=[OLD])
         hanging.wait(1)
         talk.process.send_signal(signal.SIGINT)
         assert talk.process.wait(timeout=30) == 130
@@ -176,12 +176,12 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
         async with Client(url) as one, Client(url, mode="legacy") as other:
             taken = 0
             for client in (one, other):
-                result = await client.call_tool("get_page", {"url": page_url, "crawls": [MODERN], "format": "headers"})
+                result = await client.call_tool("get_page", {"url": page_url, "crawl": [MODERN], "format": "headers"})
                 assert result.structured_content
                 taken += result.structured_content["cost"]["requests"]
                 assert result.structured_content["cost"]["requests_left"] == 15 - taken
             async with anyio.create_task_group() as group:
-                group.start_soon(one.call_tool, "query", {"patterns": ["example.com"], "crawls": [OLD]})
+                group.start_soon(one.call_tool, "query", {"url": ["example.com"], "crawl": [OLD]})
                 await anyio.to_thread.run_sync(hanging.wait, 1)
                 group.cancel_scope.cancel()
             assert (await other.call_tool("sql_metadata", {"sql": "select 1"})).structured_content

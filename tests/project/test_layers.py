@@ -99,7 +99,7 @@ HOMES = {
     "platformdirs": {"settings"},
     "prometheus_client": {"server"},
     "polars": {"read", "scan"},
-    "pydantic": {"server", "mcp_server"},
+    "pydantic": {"query", "server", "mcp_server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},
     "rich": {"progress", "cli"},

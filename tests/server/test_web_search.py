@@ -73,12 +73,12 @@ def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -
     known = harvested.captures("example.com/*", crawls=crawl, columns="content_languages").to_arrow().to_pylist()
     language = next(row["content_languages"] for row in known if row["content_languages"]).split(",")[0]
     where = f"list_contains(string_split(content_languages, ','), '{language}')"
-    assert urls(crawl=crawl, language=language) == expected(crawls=crawl, where=where)
+    assert urls(crawl=crawl, lang=language) == expected(crawls=crawl, where=where)
     captures = harvested.captures("example.com/*", crawls=crawl, columns=["fetch_time"])
     times = sorted(captures.to_arrow().column("fetch_time").to_pylist())
     day = f"{times[len(times) // 2]:%Y%m%d}"
     assert urls(crawl=crawl, from_=day, to=day) == expected(crawls=crawl, from_=day, to=day)
-    assert urls("example.com/", matchType="prefix", crawl=crawl) == expected(crawls=crawl)
+    assert urls("example.com/", match="prefix", crawl=crawl) == expected(crawls=crawl)
 
 
 def test_searches_several_crawls(site: str, harvested: Catalogue) -> None:
@@ -202,12 +202,12 @@ def test_suggests_wider_patterns_without_captures(site: str, crawl: str) -> None
         ("crawl", "CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
         ("crawl", "nonsense", 404, "nonsense"),
         ("crawl", "CC-MAIN-1999-01..CC-MAIN-1999-02", 404, "there is no crawl"),
-        ("matchType", "regex", 400, "exact, prefix, host or domain"),
+        ("match", "regex", 400, "exact, prefix, host or domain"),
         ("from", "yesterday", 400, "yesterday"),
         ("to", "2001", 400, "2001 is before 2002"),
         ("status", "2x0", 400, "invalid status"),
         ("mime", "text/html' OR 'a'='a", 400, "invalid media type"),
-        ("language", "e'g", 400, "invalid language"),
+        ("lang", "e'g", 400, "invalid language"),
         ("order", "random", 400, "use key or newest"),
         ("limit", "0", 400, "use 1 to 1,000"),
         ("limit", "²", 400, "use 1 to 1,000"),

@@ -261,7 +261,7 @@ _REQUESTS = [
     b"url=*.example.com&output=json&limit=5&filter==status:200&filter=!~mime:te.*&fl=url,status&page=0",
     b"url=http%3A%2F%2Fexample.com%2F%E9&matchType=prefix&from=2022&to=20221231&sort=reverse&output=text",
     b"url=example.com/*&showNumPages=true&pageSize=3&closest=20220101&filter=~url:(a|b)%2B$",
-    b"url=example.com&crawl=latest&status=200&mime=text/html&language=eng&columns=url,fetch_time&limit=3&from=2018",
+    b"url=example.com&crawl=latest&status=200&mime=text/html&lang=eng&columns=url,fetch_time&limit=3&from=2018",
 ]
 
 

@@ -24,7 +24,7 @@ FINDINGS = {
     "a long name of a dataset": ("dataset", b'{"name":"' + b"x" * 20_000 + b'","key":"k","keys":"text","manifest":""}'),
     "nested captures": ("capture_list", b'{"a":' + b"[" * 100_000),
     "a long Content-Range": ("content_ranges", b"bytes " + b"0" * 20_000),
-    "a form with another query in its CDX link": ("search_form", b"url=*&matchType=prefix"),
+    "a form with another query in its CDX link": ("search_form", b"url=*&match=prefix"),
     "a long order": ("search_form", b"url=example.com&order=" + b"x" * 20_000),
     "a long time": ("search_form", b"url=example.com&from=2022" + b"(" * 20_000),
 }

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from catalogue.mcp_server.calls import Calls
-from catalogue.mcp_server.protocol import server_of
+from catalogue.mcp_server.serve import server_of
 from catalogue.settings import Settings
 from tests.support.faults import Fault, FaultServer, Kind
 

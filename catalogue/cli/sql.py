@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.completion import complete_stored_crawls
+from catalogue.cli.completed_values import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import closest_name, to_json
@@ -151,11 +151,6 @@ def _bind(
     statements: "Sequence[duckdb.Statement]",
     given: Mapping[str, str],
 ) -> None:
-    """Set the variables of SQL.
-
-    Raises:
-        QueryError: if a parameter is unknown or missing.
-    """
     needed = {name for each in statements for name in each.named_parameters}
     variables = set(_VARIABLE.findall(text))
     if unknown := given.keys() - needed - variables:
@@ -200,11 +195,6 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _statement(text: str, dataset: "Dataset") -> str:
-    """Return the SQL, or the SQL of a file of ``queries/`` with this name.
-
-    Raises:
-        QueryError: if it is one word, similar to such a name.
-    """
     from catalogue.metadata_db import queries
 
     folder = queries.queries_folder()
@@ -238,7 +228,6 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
 
 
 def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
-    """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
     from catalogue.export.ducklake_sql import NO_DOWNLOADS, attach_statements, lake_path, missing_in_lake, not_attached
 
     if not lake_path(catalogue.session).exists():

@@ -13,19 +13,18 @@ from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     Budget,
     budget_options,
-    capture_options,
-    crawl_options,
     json_option,
+    query_options,
     scheduler_option,
 )
 from catalogue.cli.select_captures import describe_crawls, describe_subsets
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError
-from catalogue.formatting import comma_separated, duration, format_cost, parse_size, plural, size
+from catalogue.formatting import duration, format_cost, parse_size, plural, size
+from catalogue.query.parameters import typed
 
 if TYPE_CHECKING:
-    from catalogue.join.joined import Joined
-    from catalogue.join.price import JoinEstimate
+    from catalogue.join.joined import Joined, JoinEstimate
 
 _HOW = ["inner", "semi", "anti", "crawls", "latest"]
 _MOST_CRAWLS = 20
@@ -51,11 +50,7 @@ _MOST_CRAWLS = 20
     show_default=True,
     help="What a key matches.",
 )
-@crawl_options
-@capture_options
-@click.option(
-    "--index", type=OneOf(["auto", "columnar", "cdx"]), default="auto", show_default=True, help="Which index."
-)
+@query_options("patterns", "match", "urls_files", "exact_url", "limit", "unique", "latest", "ordered")
 @click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
 @click.option(
     "--budget",
@@ -104,11 +99,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     if (output is None) is not dry_run:
         raise QueryError("no output; add one, such as -o found/" if output is None else "use either -o or --dry-run")
     max_bytes = parse_size(most) if most else None
-    query = parameters | {
-        "crawls": parameters["crawls"] or None,
-        "columns": comma_separated(parameters["columns"]) or None,
-        "subsets": comma_separated(parameters["subsets"]),
-    }
+    query: Any = typed(parameters)
     with options.opened(scheduler=scheduler) as catalogue:
         path = Path(keys.name)
         if keys.name == "<stdin>" or not path.is_file():  # a pipe can be read once

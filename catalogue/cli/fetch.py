@@ -118,8 +118,6 @@ def _reasons(failed: Mapping["RecordKey", str]) -> list[dict[str, object]]:
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a ``RecordOutput`` to a command, which gets it as ``records``."""
-
     @wraps(command)
     def with_records(
         *args: Any, output: str | None, form: str | None, main_content: bool, max_size: str | None, **options: Any
@@ -130,7 +128,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option(
     "--captures",
     "file",
@@ -186,7 +184,11 @@ def fetch(
         raise QueryError("no output; add one, such as -o found.warc.gz")
     if parameters["columns"]:
         raise QueryError("fetch writes complete records; leave out --columns")
-    records = replace(records, form=records.form or _format_of(records.output))
+    if not records.form:
+        from catalogue.output.open_output import format_of
+
+        form = "warc" if records.output in {None, "-"} else format_of(records.output)
+        records = replace(records, form=form)
     records.check(json_=json_)
     records = replace(records, output=None if dry_run else records.output)
     parameters = read_patterns(parameters)
@@ -209,14 +211,8 @@ def fetch(
         sys.exit(1)
 
 
-def _format_of(output: str | None) -> str:
-    from catalogue.output.open_output import format_of
-
-    return "warc" if output in {None, "-"} else format_of(output)
-
-
 def record_columns(form: str) -> list[str]:
-    """Return the columns of the index that locate records and, if payloads are decoded, describe these."""
+    """Return the columns that locate records and, if payloads are decoded, describe these."""
     from catalogue.commoncrawl.capture import PAYLOAD_COLUMNS, RECORD_COLUMNS
 
     return [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]

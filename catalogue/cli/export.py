@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Command, Common, Group, OneOf, common, resumable
-from catalogue.cli.options import crawl_option, json_option
+from catalogue.cli.options import crawl_option, crawls_option, json_option
 from catalogue.cli.tables import as_json
 from catalogue.formatting import plural
 
@@ -130,7 +130,6 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
 
 
 def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
-    """Print the export. Exit with status 1 if it is incomplete."""
     if json_:
         as_json(asdict(exported) | {"complete": exported.complete})
     else:
@@ -145,11 +144,8 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("place", metavar="PATH_OR_URL")
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    help="Crawls of the snapshot: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]",
+@crawls_option(
+    "Crawls of the snapshot: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]", None
 )
 @click.option(
     "--compare",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.completion import complete_columns
-from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
+from catalogue.cli.completed_values import complete_columns
+from catalogue.cli.fetch import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
@@ -18,11 +18,12 @@ from catalogue.cli.options import (
     Budget,
     budget_options,
     confirm,
-    filter_options,
     harvest_option,
+    query_options,
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, show_plan
+from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, plural
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@filter_options
+@query_options("limit", "unique", "latest", "ordered", "index")
 @click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="Number of captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same sample.")
 @click.option(
@@ -102,7 +103,7 @@ def sample(  # noqa: PLR0913 - an option each
     path = Path(records.output) if records.output not in {None, "-"} else None
     chosen = "" if fetching or dry_run else format_for(format_, path)
     everything = not (parameters["patterns"] or parameters["urls_files"])
-    parameters = read_patterns(parameters)
+    parameters = read_patterns(parameters) | {"index": COLUMNAR}
     parameters |= {"columns": record_columns(records.form)} if fetching else {}
     parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
     parameters |= {"patterns": ["*"]} if everything else {}
@@ -148,7 +149,6 @@ def _show_cost(drawn: "Sample", *, json_: bool) -> None:
 def _confirmation(
     options: Common, drawn: "Sample", catalogue: "Catalogue", budget: Budget
 ) -> Callable[["ReadPlan"], None]:
-    """Return a function that asks to confirm rounds over the budget, and prints the progress on a terminal."""
     allowed = budget
 
     def agree(plan: "ReadPlan") -> None:

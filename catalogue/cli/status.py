@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.completion import complete_listed_crawls
+from catalogue.cli.completed_values import complete_listed_crawls
 from catalogue.cli.messages import complete_commands, show
 from catalogue.cli.options import crawl_option, json_option
 from catalogue.cli.tables import as_json, table
@@ -179,7 +179,6 @@ def check(
 
 
 def _summary(done: "Checked", cost: str) -> list[str]:
-    """Return sentences about what was checked, and what to do next."""
     nouns = {"files": "footer", "documents": "list", "failures": "failure", "indexes": "page index", "facts": "fact"}
     nouns["blocks"] = "list of blocks"
     counts = ", ".join(plural(count, nouns[table]) for table, count in done.values.items() if count)
@@ -250,7 +249,6 @@ def _terminal() -> str:
 
 
 def _as_dict(observation: "Observation") -> dict[str, str]:
-    """Return the texts of an observation, of limited length, and with complete commands."""
     texts = asdict(observation) | {"means": complete_commands(observation.means)}
     return {name: printable(f"{text[:_LONGEST]}…" if text[_LONGEST:] else text) for name, text in texts.items()}
 

@@ -23,6 +23,7 @@ from catalogue.cli.options import (
     scheduler_option,
 )
 from catalogue.cli.select_captures import (
+    NOT_OF_QUERY,
     captures_for,
     read_patterns,
     report_rows,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option("--indexes", is_flag=True, help="Fetch missing page indexes, for an exact plan.")
 @click.option("--count", is_flag=True, help="Plan to count the captures.")
 @json_option
@@ -107,7 +108,7 @@ def plan(
 
 
 @click.command(cls=Command)
-@query_options
+@query_options()
 @click.option(
     "--format",
     "format_",
@@ -187,7 +188,8 @@ def query(  # noqa: PLR0913 - an option each
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:
                 recorder.add_footers(catalogue.session, found.plan.index_files)
-                recorder.write(receipt, path, _described(parameters), missing)
+                described = {name: value for name, value in parameters.items() if value and name not in NOT_OF_QUERY}
+                recorder.write(receipt, path, described, missing)
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
     for problem in missing:
@@ -204,7 +206,6 @@ def _write_folder(
     options: Common,
     parameters: dict[str, Any],
 ) -> "tuple[list[ReadPlan], tuple[str, ...]]":
-    """Write a file for each crawl that has none yet; return the plans of these crawls, and what is not stored."""
     from catalogue.cli.output_folder import crawl_states, describe_query, open_output_folder
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
@@ -231,14 +232,7 @@ def _write_folder(
     return plans[1:], tuple(dict.fromkeys(problem for plan in plans for problem in plan.missing))
 
 
-def _described(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a query that have a value, for its receipt."""
-    left_out = {"urls_files", "places", "harvest"}
-    return {name: value for name, value in parameters.items() if value and name not in left_out}
-
-
 def _count(found: "Captures", *, by_crawl: bool) -> int:
-    """Print and return the number of captures."""
     if not by_crawl:
         count = found.count()
         click.echo(count)

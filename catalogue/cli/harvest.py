@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable
-from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls, complete_subsets
+from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.options import (
     Budget,
     confirm,
     confirmed,
     crawl_option,
+    crawls_option,
     json_option,
     scheduler_option,
     yes_option,
@@ -54,7 +55,12 @@ def crawls(options: Common, *, json_: bool) -> None:
         table(
             ["crawl", "name", "from", "to", "harvested"],
             [
-                [row["crawl"], row["name"], *map(_day, (row["first_fetch"], row["last_fetch"])), _state(row)]
+                [
+                    row["crawl"],
+                    row["name"],
+                    *(str(row[at] or "-")[:10] for at in ("first_fetch", "last_fetch")),
+                    _state(row),
+                ]
                 for row in rows
             ],
             min_widths={"name": 12, "harvested": 24},
@@ -62,10 +68,6 @@ def crawls(options: Common, *, json_: bool) -> None:
         )
     if not listed.complete:
         sys.exit(1)
-
-
-def _day(time: object) -> str:
-    return str(time)[:10] if time else "-"
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -76,13 +78,10 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_listed_crawls,
-    help="Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. "
-    "Or the path of a manifest, for a crawl that is not listed.",
+@crawls_option(
+    "Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. Or the path of a manifest, for "
+    "a crawl that is not listed.",
+    complete_listed_crawls,
 )
 @click.option(
     "--subset",
@@ -159,7 +158,11 @@ def harvest(
         raise QueryError("no sort column; add one with --key")
     with options.opened() as catalogue:
         if defines:
-            catalogue.define(**definition, paths=[*paths, *_listed_in(paths_file, catalogue)])
+            from catalogue.commoncrawl.datasets import parse_path_list
+
+            source = catalogue.session.settings.source.rstrip("/")
+            listed = parse_path_list(paths_file.read(), source=source) if paths_file else ()
+            catalogue.define(**definition, paths=[*paths, *listed])
         if dry_run:
             needed = catalogue.harvest_estimate(crawls or None, **parameters)
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
@@ -177,14 +180,7 @@ def harvest(
         sys.exit(1)
 
 
-def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]:
-    from catalogue.commoncrawl.datasets import parse_path_list
-
-    return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
-
-
 def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
-    """Ask the user to confirm a large harvest of several crawls; see ``confirm``."""
     from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]
@@ -284,14 +280,7 @@ def backfill(
 
 
 @click.command(cls=Command)
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    required=True,
-    shell_complete=complete_stored_crawls,
-    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.",
-)
+@crawls_option("Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.", required=True)
 @yes_option
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:

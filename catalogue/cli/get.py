@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.messages import warn
-from catalogue.cli.options import check_folder, confirm, receipt_option, recorder_for, yes_option
+from catalogue.cli.options import check_folder, confirm, crawls_option, receipt_option, recorder_for, yes_option
 from catalogue.cli.tables import as_json
 from catalogue.errors import NotArchived, QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
@@ -32,13 +31,7 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 @click.command(cls=Command)
 @click.argument("url")
 @click.option("--at", metavar="TIME", help="The capture nearest to 2022, 2022-08 or 20220815.  [default: the newest]")
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=complete_stored_crawls,
-    help="Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]",
-)
+@crawls_option("Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]")
 @_form_option("text", "Print the text of the page.")
 @_form_option("markdown", "Print the page as Markdown.")
 @_form_option("links", "Print the absolute URLs of its links, one per line.")
@@ -129,7 +122,7 @@ def _problems(page: "Page", form: str, *, json_: bool) -> list[str]:
     Raises:
         NotArchived: if nothing but the body is requested.
     """
-    from catalogue.records.revisit import missing_body
+    from catalogue.records.record import missing_body
 
     missing = missing_body(page.record) if form not in {"headers", "record"} else None
     if missing and (not json_ or form in {"text", "markdown"}):

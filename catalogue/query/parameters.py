@@ -1,0 +1,172 @@
+"""The parameters of a query, of which the command line, the JSON API, the search form and assistants make their own."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from catalogue.commoncrawl.indexes import AUTO, INDEXES
+from catalogue.errors import QueryError
+from catalogue.formatting import comma_separated
+from catalogue.query.filters import languages, media_types, statuses, time_bounds
+from catalogue.surt import Match
+
+
+class Interface(Enum):
+    """Where queries are asked."""
+
+    COMMAND_LINE = "command line"
+    PYTHON = "Python"
+    JSON = "JSON API"
+    FORM = "search form"
+    ASSISTANT = "tools for assistants"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a query. All interfaces have it, except those in ``absent``."""
+
+    name: str
+    """The argument of ``Catalogue.captures``."""
+    help: str
+    """The help text of the option."""
+    parse: Callable[[Any], object] = lambda value: value
+    """Return the value for ``Query``; raises QueryError if it is invalid."""
+    kind: type[str | int | bool] = str
+    alias: str = ""
+    title: str = ""
+    example: object = True
+    several: bool = False
+    choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Valid values with what the form shows; an empty one is the default."""
+    absent: Mapping[Interface, str] = dataclasses.field(default_factory=dict)
+    """Interfaces without it, with reasons."""
+
+    @property
+    def field(self) -> str:
+        """The name in the JSON API, the form and the tools; the option is ``--field``."""
+        return self.alias or self.name
+
+    @property
+    def option(self) -> str:
+        return f"--{self.field.replace('_', '-')}"
+
+    @property
+    def label(self) -> str:
+        return self.title or self.field.capitalize()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.choices))
+
+    @property
+    def description(self) -> str:
+        """The help text for interfaces without options."""
+        return " ".join(self.help.replace("--", "").split())
+
+
+def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that checks that a text is one of several."""
+    *others, last = choices
+
+    def check(text: str) -> str:
+        if text not in {*others, last}:
+            raise QueryError(f"invalid {name} {text[:100]!r}; use {', '.join(others)} or {last}")
+        return text
+
+    return check
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _some(problem: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
+    def parse(given: str | Iterable[str]) -> tuple[str, ...]:
+        if not (found := _texts(given)):
+            raise QueryError(problem)
+        return found
+
+    return parse
+
+
+def _match(given: Match | str) -> Match:
+    return given if isinstance(given, Match) else Match(one_of("match", (each.value for each in Match))(given))
+
+
+def _limit(given: int) -> int:
+    if given < 0:
+        raise QueryError(f"invalid limit {given}; use 0 or more")
+    return given
+
+
+_SUBSETS = {
+    "": "pages",
+    "warc": "pages, with any status",
+    "crawldiagnostics": "redirects and errors",
+    "robotstxt": "robots.txt",
+    "all": "all",
+}
+_MATCHES = {
+    "": "by wildcards",
+    "exact": "this URL",
+    "prefix": "URLs that begin so",
+    "host": "the host",
+    "domain": "the host and its subdomains",
+}
+_INDEXES = {name: name for name in (AUTO, *INDEXES)}
+_NO_FILES = dict.fromkeys({*Interface} - {Interface.COMMAND_LINE}, "clients have no files here; they send patterns")
+_NO_SQL = dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], "clients send no SQL")
+_CRAWLS = (
+    "2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  [default: stored]"
+)
+_SUBSET = """warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
+[default: warc; with --status, those that can have it]"""
+_FILES = "More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable."
+_INDEX = """columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best \
+for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]"""
+_NO_PATTERN = "a query needs a pattern, such as '*.example.com'"
+_NO_CRAWL = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
+_PATTERNS = "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable."
+_COLUMNS = "Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
+_WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
+_STATUS = "200, 2xx or 40x; alternatives comma-separated or repeated."
+_MIME = "Media type, such as text/html or text/*; repeatable."
+_LANG = "Language in ISO 639-3, such as isl; repeatable."
+_FROM = "First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."
+_FIXED = {Interface.FORM: "the page has fixed columns"}
+_SORTED = {Interface.FORM: "the page has an order of its own"}
+
+PARAMETERS = (
+    Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
+    Parameter("crawls", _CRAWLS, _some(_NO_CRAWL), alias="crawl", example="latest", several=True),
+    Parameter("subsets", _SUBSET, _texts, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
+    Parameter("match", "How to match, instead of wildcards.", _match, example="domain", choices=_MATCHES),
+    Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
+    Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
+    Parameter("columns", _COLUMNS, _texts, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
+    Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
+    Parameter("status", _STATUS, statuses, example="200", several=True),
+    Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
+    Parameter("lang", _LANG, languages, title="Language", example="isl", several=True),
+    Parameter("from_", _FROM, lambda first: first if time_bounds(first, None) else None, alias="from", example="2022"),
+    Parameter("to", "Last time, inclusive.", lambda last: last if time_bounds(None, last) else None, example="2022-08"),
+    Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
+    Parameter("unique", "Keep only the first capture of each value.", example="url"),
+    Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", kind=bool),
+    Parameter("ordered", "Sort by key, time and crawl; holds all captures in memory.", kind=bool, absent=_SORTED),
+    Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
+)
+
+
+def parameters_of(interface: Interface, *without: str) -> list[Parameter]:
+    """Return the parameters of an interface, except some names."""
+    return [each for each in PARAMETERS if interface not in each.absent and each.name not in without]
+
+
+def typed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``Query.of``: without empty values, and with ``columns`` and ``subsets`` split at commas."""
+    kept = (name for name, value in given.items() if value or type(value) is int or name == "patterns")
+    found: dict[str, Any] = {name: given[name] for name in kept}
+    return found | {name: comma_separated(found[name]) for name in ("columns", "subsets") if name in found}
