@@ -48,6 +48,7 @@ from catalogue.store.mounts import remote_kind
 from catalogue.store.stored_lists import manifests
 from catalogue.surt import url_surtkeys
 
+_DUCKDB = "duckdb"
 LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")
 EXTRAS = {
     "s3": (("s3fs",), "s3:// as a source"),
@@ -347,8 +348,18 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
             yield Observation("extra", f"{name} ({', '.join(f'{k} {v}' for k, v in versions.items())})")
         else:
             yield Observation("extra missing", f"{name}: {purpose}", f"{install_command(name)} adds it")
+    yield from _duckdb()
     yield from _files(session)
     yield from _settings(session.settings, source)
+
+
+def _duckdb() -> Iterator[Observation]:
+    """Observe whether the shell and the extensions have the version of DuckDB; an extension loads into one alone."""
+    found = {name: each for name in (_DUCKDB, *EXTRAS["shell"][0], *EXTRAS["lake"][0]) if (each := _version(name))}
+    if len({*found.values()}) > 1:
+        needed = " ".join(f"'{name}=={found[_DUCKDB]}'" for name in found)
+        seen = ", ".join(f"{name} {each}" for name, each in found.items())
+        yield Observation("versions of DuckDB", seen, f"they must be equal; run: pip install {needed}")
 
 
 def _version(name: str) -> str | None:

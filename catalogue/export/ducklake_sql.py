@@ -84,8 +84,9 @@ def not_attached(path: Path, why: str) -> str:
     first = next(iter(why.strip().splitlines()), "DuckDB gives no reason")
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
-            f"{path.name} is not attached, because extensions of DuckDB are missing; run: "
-            f"{install_command('lake')}; or in DuckDB: INSTALL ducklake; INSTALL sqlite; INSTALL httpfs"
+            f"{path.name} is not attached, because extensions for this version of DuckDB are missing; run: "
+            f"{install_command('lake')}; or in DuckDB: INSTALL ducklake; INSTALL sqlite; INSTALL httpfs; "
+            "catalogue doctor compares the versions"
         )
     return f"{path.name} is not attached ({first}); run: catalogue export ducklake"
 
