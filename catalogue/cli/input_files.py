@@ -42,7 +42,7 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     try:
         with io.TextIOWrapper(_unzipped(file), "utf-8-sig", newline="") as lines:
             for number, text in _patterns(lines, file.name):
-                if text.strip() and not text.startswith("#"):
+                if (stripped := text.strip()) and not stripped.startswith("#"):
                     yield f"{file.name}, line {number}", text
     except UnicodeDecodeError as error:
         raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error

@@ -28,9 +28,10 @@ PATHS_DOCUMENT = "table.paths"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _COLUMN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
-_STEP = r"(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f\ud800-\udfff]+"
-_PATH = re.compile(rf"(?![a-z0-9+.-]+://){_STEP}(?:/{_STEP}){{0,60}}", re.IGNORECASE)
-"""Any key that a store of objects can have below the source, without control characters."""
+_STEP = r"(?!\.{1,2}(?:/|$))[^/]+"
+_PATH = re.compile(rf"{_STEP}(?:/{_STEP}){{0,60}}")
+_LONGEST_PATH = 1024
+"""Bytes of a key of S3."""
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
 _GZIP = b"\x1f\x8b"
 
@@ -70,7 +71,7 @@ class Dataset:
         """Return the file at a path; None for a path of another dataset."""
         if self == COMMON_CRAWL:
             return index_file(path)
-        if not _PATH.fullmatch(path):
+        if not is_path(path):
             return None
         parts = dict(_PART.findall(path))
         return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
@@ -103,6 +104,12 @@ class Dataset:
 COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
 
 
+def is_path(text: str) -> bool:
+    """Return whether a text is a path below a source: any key of a store of objects that can be printed."""
+    is_short = len(text.encode(errors="replace")) <= _LONGEST_PATH
+    return is_short and text.isprintable() and "://" not in text and _PATH.fullmatch(text) is not None
+
+
 def check_name(name: str) -> str:
     """Return a valid name of a dataset, and so of its folder; otherwise raise QueryError."""
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
@@ -117,7 +124,7 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
     check_name(name)
     if not _COLUMN.fullmatch(key):
         raise QueryError(f"{key[:100]!r} is not a valid name of a column")
-    if manifest is not None and not _PATH.fullmatch(manifest):
+    if manifest is not None and not is_path(manifest):
         raise QueryError(
             f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
         )
@@ -161,7 +168,7 @@ def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None 
         path = path.lstrip("/")
         if not path.strip() or path.startswith("#") or path.endswith("/"):
             continue
-        if _PATH.fullmatch(path):
+        if is_path(path):
             paths[path] = None
         elif skipped is None:
             raise BadManifest(

@@ -116,7 +116,8 @@ def _greatest(bounds: Bounds | None) -> bytes:
 
 
 def _enough(query: ResolvedQuery, unit: Unit) -> bool:
-    return query.limit is not None and query.keys_decide and not query.ordered and query.limit < unit.sure_rows
+    """Return whether fewer pages may be enough; their own null counts decide."""
+    return query.limit is not None and query.keys_decide and not query.ordered and query.limit < len(unit.rows)
 
 
 def read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> tuple[ColumnChunk, ...]:

@@ -156,7 +156,7 @@ class PoliteSource:
                 # The error is about this file; the host itself works.
                 self._count(failed=False)
                 self.limiter.succeeded(acquired_at)
-                last = _once_more(error, last)
+                last = _once_more(error, last, pin)
             else:
                 self._note_honoured(requested, response)
                 self.limiter.succeeded(acquired_at)
@@ -279,9 +279,9 @@ class PoliteSource:
             raise SourceUnavailable(message)
 
 
-def _once_more(error: CatalogueError, last: SourceError) -> FileChanged:
+def _once_more(error: CatalogueError, last: SourceError, pin: FileVersion | None) -> FileChanged:
     """Return an error after which the request is repeated once, since a response out of step looks like this."""
-    if isinstance(error, FileChanged) and not isinstance(last, FileChanged):
+    if pin and isinstance(error, FileChanged) and not isinstance(last, FileChanged):
         return error
     raise error
 

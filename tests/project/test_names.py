@@ -12,7 +12,7 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select_subsets
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_path_list
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, is_path, parse_path_list
 from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo
 from catalogue.errors import CatalogueError
 from catalogue.harvest.snapshot import Snapshot, crawl_of, unpack_snapshot
@@ -96,7 +96,8 @@ DOORS: dict[str, Callable[[str], bool]] = {
 }
 """Functions that read names, and return whether a name is refused."""
 HARMLESS = {
-    "manifest of a table": {"-rf", ".evil.example/x", "@evil.example/x", "~root/x", "x" * 10_000},
+    # They are quoted in addresses, and are no part of a command.
+    "manifest of a table": {name for name in LEADING_AWAY if is_path(name)},
     "index file, its end": {"x" * 10_000},
     "index file, its subset": {"x" * 10_000},
     "archive below its root": {"x", "x" * 10_000},
@@ -130,8 +131,9 @@ def test_path_lists_reject_them_too() -> None:
                 assert not path.startswith("/")
                 assert "//" not in path
                 assert not {".", ".."} & set(path.split("/"))
-                assert path.isascii()
-                assert set(path).isdisjoint("?#%*[]\\'\"`$ :")
+                assert "://" not in path
+                assert path.isprintable()
+                assert len(path) <= 1024
 
 
 def test_locks_have_fixed_names(tmp_path: Path) -> None:

@@ -128,12 +128,15 @@ def test_errors_name_the_column(tmp_path: Path) -> None:
                 cat.captures("*", columns=[name]).to_arrow()
 
 
-def test_truncates_finer_times(tmp_path: Path) -> None:
-    micro = pa.array([1_642_000_000_123_456] * ROWS, pa.timestamp("us", "UTC"))
-    nano = pa.array([1_642_000_000_123_456_000] * ROWS, pa.timestamp("ns", "UTC"))
+def test_reads_times_of_finer_units(tmp_path: Path) -> None:
+    micro = pa.array([1_642_000_000_123_000] * ROWS, pa.timestamp("us", "UTC"))
+    nano = pa.array([1_642_000_000_123_000_000] * ROWS, pa.timestamp("ns", "UTC"))
     with harvested(tmp_path, rows(fetch_time=micro), rows(fetch_time=nano)) as cat:
         found = cat.captures("*", columns=["fetch_time"]).to_arrow()
         assert found.column("fetch_time").cast(pa.int64()).to_pylist() == [1_642_000_000_123] * 2 * ROWS
+    finer = pa.array([1_642_000_000_123_456] * ROWS, pa.timestamp("us", "UTC"))
+    with harvested(tmp_path / "finer", rows(fetch_time=finer)) as cat, pytest.raises(BadFooter, match="lose data"):
+        cat.captures("*", columns=["fetch_time"]).to_arrow()
 
 
 def test_reads_unknown_columns(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from catalogue.errors import (
     WrongLength,
     WrongRange,
 )
-from catalogue.source.byte_ranges import ByteRange, SuffixRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from tests.support.answers import GOOD, Answer, Answers
@@ -89,7 +89,6 @@ def test_retries_temporary_errors(error: CatalogueError, waits: list[float]) -> 
     ("error", "requests", "waits"),
     [
         *((kind("x"), 1, []) for kind in PERMANENT),
-        (FileChanged("x"), 2, []),
         (WrongRange("x"), 3, [0.5]),
         *((kind("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]) for kind in (Unreachable, UnexpectedHtml)),
         (RangeIgnored("x"), 4, [0.5, 1]),
@@ -106,6 +105,16 @@ def test_limits_attempts_for_lasting_errors(error: CatalogueError, requests: int
     assert (source.requests, source.bytes) == (requests, 0)
     assert [wait for wait in clock.waits if wait >= 0.5] == pytest.approx(waits)
     assert raised.type is type(error)
+
+
+def test_another_version_is_requested_once_more() -> None:
+    pin = FileVersion(10, '"a"')
+    source = source_of(FileChanged("x"), GOOD)
+    assert source.get("x", BOUNDED, pin=pin) is GOOD
+    source = source_of(FileChanged("x"), FileChanged("x"), GOOD)
+    with pytest.raises(FileChanged):
+        source.get("x", BOUNDED, pin=pin)
+    assert source.requests == 2
 
 
 # ---- throttling ----
