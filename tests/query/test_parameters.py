@@ -7,7 +7,7 @@ import click
 import pytest
 
 from catalogue.catalogue import Catalogue
-from catalogue.cli.query import query
+from catalogue.cli.query_command import query
 from catalogue.mcp_server.tools import TOOLS
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query

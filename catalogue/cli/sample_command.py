@@ -10,7 +10,7 @@ import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completed_values import complete_columns
-from catalogue.cli.fetch import RecordOutput, record_columns, record_options
+from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
@@ -81,7 +81,7 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 500 --crawl 2022-05 --per host --max 5     at most five of each host
     catalogue sample -n 100 --crawl 2022-05 --fetch warc -o sample.warc.gz
     """
-    from catalogue.cli.formats import format_for
+    from catalogue.cli.row_formats import format_for
     from catalogue.cli.row_writer import write
 
     fetching = bool(records.form)
