@@ -16,10 +16,11 @@ _TYPES: Final = {
     5: {"INT32", "INT64"},
     6: {"BYTE_ARRAY"},
     7: {"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"},
-    9: {"INT32", "INT64", "FLOAT", "DOUBLE", "FIXED_LEN_BYTE_ARRAY"},
 }
-"""Physical types by encoding: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY and
-BYTE_STREAM_SPLIT."""
+"""Physical types by encoding: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
+
+In BYTE_STREAM_SPLIT, any bytes are values, so that a damaged header would not be noticed.
+"""
 # Fields of PageHeader. Decoders skip fields of other types, even a checksum, so a wrong type is an error here.
 _TYPE: Final = 1
 _UNCOMPRESSED_PAGE_SIZE: Final = 2
@@ -170,8 +171,10 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     Raises:
         BadPageIndex: if they contradict, or only some data pages have a checksum.
     """
-    # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2.
-    if len({header.has_crc for header in headers if header.data_page}) > 1:
+    # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2, without levels.
+    second = [header.has_crc for header in headers if header.data_page and header.levels is None]
+    others = [header.has_crc for header in headers if not header.data_page or header.levels is not None]
+    if len({*second}) > 1 or len({*others}) > 1:
         raise BadPageIndex("a page has no checksum, unlike other pages of its column chunk have")
     if (values := sum(header.num_values for header in headers)) != num_rows:
         raise BadPageIndex(f"its page headers count {values:,} values, not {num_rows:,}")
@@ -179,7 +182,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     of_type = {encoding for encoding, types in _TYPES.items() if chunk.column.physical_type in types}
     encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *of_type, *chunk.encodings}
     if unknown := {header.encoding for header in headers} - encodings:
-        raise BadPageIndex(f"a page header has encoding {min(filter(None, unknown))}, which its type cannot have")
+        raise BadPageIndex(f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list")
     if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
         raise BadPageIndex("a page header has an encoding of definition levels other than RLE")
 

@@ -160,7 +160,7 @@ def test_export_without_extensions_reports_what_reads_it(
     assert ran.status == 0
     first, second = ran.err.splitlines()
     assert first.startswith(
-        "catalogue sql cannot read it yet: captures.ducklake is not attached, because extensions of DuckDB"
+        "catalogue sql cannot read it yet: captures.ducklake is not attached, because extensions for this version"
     )
     assert re.search(r"-m pip install .*\[lake\]", first)  # how depends on how it is installed
     assert second.startswith(str(command.data / "captures.ducklake"))

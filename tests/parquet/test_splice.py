@@ -28,7 +28,7 @@ def check_metadata(found: pq.FileMetaData, whole: pq.FileMetaData, row_group: in
     """What pyarrow has no need of, or only for the files of some writers."""
     chunk = found.row_group(0).column(0)
     expected = whole.row_group(row_group).column(whole.schema.names.index(name))
-    assert found.created_by == whole.created_by
+    assert found.created_by == (whole.created_by if whole.created_by.startswith("parquet-cpp") else "")
     assert (chunk.path_in_schema, chunk.encodings) == (name, expected.encodings)
     assert (chunk.num_values, found.num_rows) == (expected.num_values, expected.num_values)
     assert chunk.total_compressed_size == expected.total_compressed_size

@@ -332,7 +332,7 @@ def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], 
 def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "the CDX index has no column url_host_name; use --index columnar": {"columns": ["url_host_name"]},
-        "invalid index 'both'; use auto, columnar, cdx": {"index": "both"},
+        "invalid index 'both'; use auto, columnar or cdx": {"index": "both"},
         "the CDX index has no column url_path": {"where": "url_path = '/'"},
     }
     for message, words in wrong.items():
