@@ -116,7 +116,14 @@ def type_name(kind: "pa.DataType") -> str:
         return "timestamptz" if kind.tz else {"us": "timestamp"}.get(kind.unit, f"timestamp_{kind.unit}")
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    names = {"string": "varchar", "binary": "blob", "double": "float64", "bool": "boolean", "date32[day]": "date"}
+    names = {
+        "string": "varchar",
+        "binary": "blob",
+        "float": "float32",
+        "double": "float64",
+        "bool": "boolean",
+        "date32[day]": "date",
+    }
     return names.get(str(kind), str(kind))
 
 

@@ -233,8 +233,10 @@ class ChunkContext:
     @property
     def _leaves_out_headers(self) -> bool:
         """Return whether sizes of column chunks lack the header of the dictionary page (PARQUET-816)."""
+        if not self.created_by.startswith(b"parquet-mr"):
+            return False
         version = _PARQUET_MR.match(self.created_by)
-        return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
+        return version is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
         """Return the range of a page index; an invalid one counts as missing."""

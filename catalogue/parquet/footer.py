@@ -173,9 +173,7 @@ class _FooterDecoder:
     def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
         if _ENCRYPTION_ALGORITHM in top:
             raise Encrypted("columns are encrypted")
-        num_rows = typed(top[_NUM_ROWS], int)
-        if num_rows != sum(group.num_rows for group in groups):
-            raise BadFooter("the row groups' rows do not add up")
+        num_rows = sum(group.num_rows for group in groups)  # some writers state another number for the file
         last = 0
         for start, end in sorted(self.extents):
             if start < last:

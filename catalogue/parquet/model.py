@@ -174,9 +174,10 @@ _MOST_DIGITS = 38
 def kind_of(column: Column) -> str:
     """Return the type of a column as a word, for columns that are not in a dataset's schema.
 
-    ``int64``, ``uint64``, ``double``, ``bool``, ``string``, ``binary``, ``date``, ``decimal(precision,scale)``,
-    ``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` and ``nested``. Narrow numbers are widened, since files of
-    one dataset differ (apache/parquet-format, LogicalTypes.md).
+    ``int64``, ``uint64``, ``float``, ``double``, ``bool``, ``string``, ``binary``, ``date``,
+    ``decimal(precision,scale)``, ``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` and ``nested``. Narrow integers
+    are widened, since files of one dataset differ; floats are not, as they would equal other literals
+    (apache/parquet-format, LogicalTypes.md).
     """
     if not column.flat:
         return NESTED
@@ -188,7 +189,7 @@ def kind_of(column: Column) -> str:
         case "BOOLEAN":
             return "bool"
         case "FLOAT" | "DOUBLE":
-            return "double"
+            return column.physical_type.lower()
         case "INT96":
             return "timestamp(us)"  # what Spark and DuckDB use; a value with nanoseconds is an error
     if _DECIMAL in logical or converted == _DECIMAL:
@@ -200,7 +201,7 @@ def kind_of(column: Column) -> str:
     if column.physical_type in {"INT32", "INT64"}:
         return _of_integers(column, logical)
     if _FLOAT16 in logical:
-        return "double"
+        return "float"
     is_text = bool(_TEXTS & logical.keys()) or converted in _CONVERTED_TEXTS
     return "string" if is_text else "binary"
 
@@ -235,7 +236,7 @@ def wider(one: str, other: str) -> str:
         return other if one == _NULL else one
     if both == _WHOLE:
         return "decimal(20,0)"
-    if both <= _WHOLE | {"double"}:
+    if both <= _WHOLE | {"float", "double"}:
         return "double"
     if both == {"string", "binary"}:
         return "binary"
@@ -260,6 +261,7 @@ def arrow_type(kind: str) -> "pa.DataType":
     plain = {
         "int64": pa.int64(),
         "uint64": pa.uint64(),
+        "float": pa.float32(),
         "double": pa.float64(),
         "bool": pa.bool_(),
         "binary": pa.binary(),

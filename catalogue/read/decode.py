@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions, text
 from catalogue.parquet.model import Bounds, Order
@@ -213,7 +214,7 @@ def aligned(
     rows: np.ndarray | range,
     schema: pa.Schema,
     bundle: Bundle,
-    path_columns: Sequence[str],
+    dataset: Dataset,
 ) -> Iterator[pa.Table]:
     """Yield tables of columns whose pieces have different lengths; missing columns are null.
 
@@ -222,7 +223,7 @@ def aligned(
         rows: numbers of all rows.
         schema: the tables' schema.
         bundle: the row groups.
-        path_columns: columns derived from the file's path.
+        dataset: the dataset of the files.
 
     Raises:
         BadFooter: if a column ends before the others.
@@ -231,7 +232,8 @@ def aligned(
     while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
-                pending[name] = _known(name, next(pieces, ()))
+                values = next(pieces, ())
+                pending[name] = _known(name, values) if dataset == COMMON_CRAWL else values
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -240,7 +242,7 @@ def aligned(
             pending[name].slice(0, length)
             if name in pending
             else bundle.path_column(name, np.asarray(rows[:length]))
-            if name in path_columns
+            if name in dataset.path_columns
             else pa.nulls(length, kind)
             for name, kind in zip(schema.names, schema.types, strict=True)
         ]
@@ -250,7 +252,7 @@ def aligned(
 
 
 def _known(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown statuses, -1, and media types, ``unk``, by null."""
+    """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
     if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
         unknown = pc.equal(values, text(_UNKNOWN_TYPE))
         return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values

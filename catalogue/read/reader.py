@@ -211,7 +211,7 @@ class _Reading:
         names = [name for name in self._plan.row_schema.names if name in available]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
-        for table in aligned(columns, candidates, schema, bundle, self._path_columns):
+        for table in aligned(columns, candidates, schema, bundle, self._plan.query.table):
             matching, where = residual.keep(valid(table, bundle, query.tested_columns))
             numbers.append(candidates[start + where])
             tables.append(matching)
@@ -278,7 +278,7 @@ class _Reading:
         undecided = {*residual.query.tested_columns} - {*decided.column_names}
         keys = self._keys_left(decided.column(self._key).chunks)
         stop = 0
-        for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._path_columns):
+        for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
             rows, _ = residual.keep(tested, decided=decided.column_names)
@@ -309,7 +309,7 @@ class _Reading:
             columns[read.chunk.column.name] = values
         numbers, drawn = range(group.read.num_rows), group.read.drawn
         stop = 0
-        for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._path_columns):
+        for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._plan.query.table):
             rows = table
             start, stop = stop, stop + table.num_rows
             if drawn:

@@ -18,7 +18,7 @@ from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from tests.support.footers import Items, Made, field, made, write
 from tests.support.mirrors import read_footer
-from tests.support.own_tables import KEY, dataset_of, edited, rows_of
+from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
 
 ROWS = 3000
 TABLE = pa.table({KEY: [f"key{row:06}" for row in range(ROWS)], "number": range(ROWS)})
@@ -78,6 +78,20 @@ def test_times_of_own_datasets_of_urls_keep_their_unit() -> None:
     with dataset_of({"a.parquet": write(table)}, key="url_surtkey") as cat:
         found = cat.captures("example.com", from_="2024-01-01", to="2024-01-02").to_arrow()
         assert found["fetch_time"].to_pylist() == [time]
+
+
+def test_floats_compare_with_literals_as_in_a_scan() -> None:
+    table = pa.table({KEY: ["a", "b"], "value": pa.array([0.1, 0.7], pa.float32())})
+    with dataset_of({"a.parquet": write(table)}) as cat:
+        for where in ("value = 0.1", "value > 0.1", "value in (0.1, 0.7)", "value <> 0.7", "value < 0.7"):
+            assert cat.captures("*", where=where).count() == len(scan(table, where)), where
+
+
+def test_columns_with_names_of_the_index_keep_their_values() -> None:
+    table = pa.table({KEY: ["a", "b"], "fetch_status": [-1, 200], "content_mime_type": ["unk", "x"]})
+    with dataset_of({"a.parquet": write(table)}) as cat:
+        assert rows_of(cat.captures("*").to_arrow()) == rows_of(table)
+        assert cat.captures("*", where="fetch_status = -1 AND content_mime_type = 'unk'").count() == 1
 
 
 # ---- keys ----
@@ -155,6 +169,11 @@ def test_nested_columns_are_left_out() -> None:
 # ---- writers ----
 
 
+def other_number_of_rows(footer: Made) -> None:
+    """A file of apache/parquet-testing states 0."""
+    field(footer.fields, 3, 0)
+
+
 def own_path(footer: Made) -> None:
     for column in range(2):
         field(footer.chunk(0, column), 1, b"a.parquet", BINARY)
@@ -184,6 +203,7 @@ def without_dictionary_headers(data: bytes) -> Callable[[Made], None]:
 SMALL = write(TABLE, row_group_size=1000, write_page_index=False)
 WRITERS: dict[str, Callable[[], bytes]] = {
     "paths of chunks": lambda: edited(write(TABLE), own_path),
+    "another number of rows of the file": lambda: edited(write(TABLE), other_number_of_rows),
     "encodings that the footer does not list": lambda: edited(
         write(TABLE, use_dictionary=False, column_encoding={KEY: "DELTA_BYTE_ARRAY", "number": "DELTA_BINARY_PACKED"}),
         unlisted_encodings,
