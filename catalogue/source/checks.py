@@ -35,10 +35,15 @@ EXCERPT = 2000
 
 _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of error pages and captive portals; no file of a source has one."""
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml|error)\b", re.IGNORECASE)
+"""The start of an error page."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
 _NO_CODING = {"", "identity", "aws-chunked"}
-"""Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3."""
+"""Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3.
+
+Some servers name gzip for files that are stored so. The decompressed content is checked.
+"""
 
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
@@ -97,6 +102,8 @@ class Request:
         """Return whether a response has the requested bytes: also a complete file that is not longer than the range."""
         if self.requested is None or status != 200:  # noqa: PLR2004
             return status == (200 if self.requested is None else 206)
+        if "content-range" in headers:  # some servers send a part with this status
+            return True
         length = headers.get("content-length", "")
         if not _LENGTH.fullmatch(length) or not int(length):
             return False
@@ -166,7 +173,7 @@ class Request:
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
         """Check a response and read its body; ``read`` returns up to the given number of bytes."""
-        if not self.is_expected(status, headers) or _is_text(headers):
+        if not self.is_expected(status, headers) or (_is_text(headers) and status == 200):  # noqa: PLR2004
             # A complete file instead of a range is not read, unless its type is that of an error page.
             excerpt = bytearray()
             if status != 200 or _is_text(headers):  # noqa: PLR2004
@@ -175,7 +182,10 @@ class Request:
                         excerpt += byte
             raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
         sent, total = self.check(headers, status)
-        return self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
+        response = self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
+        if _is_text(headers) and _PAGE.match(response.body):  # some servers send files of unknown types so
+            raise self.refuse(status, headers, response.body[:EXCERPT].decode("utf-8", "replace"))
+        return response
 
     def check(self, headers: Mapping[str, str], status: int | None = None) -> tuple[ByteRange | None, int]:
         """Check the headers of an expected response before the body is read.
@@ -184,12 +194,13 @@ class Request:
             The range of the body (None if unknown) and the file's size (0 if unknown).
         """
         encoding = headers.get("content-encoding", "")
-        if not {coding.strip() for coding in encoding.lower().split(",")} <= _NO_CODING:
+        codings = {coding.strip() for coding in encoding.lower().split(",")} - _NO_CODING
+        if codings - ({"gzip", "x-gzip"} if self.where.endswith(".gz") else set()):
             raise WrongRange(f"{self.where} has Content-Encoding {encoding!r}, which was not accepted")
         if headers.get("content-type", "").lower().startswith("multipart/"):
             raise WrongRange(f"{self.where} was sent as multipart, which was not requested")
         length = headers.get("content-length")
-        if self.requested is not None and status != 200:  # noqa: PLR2004
+        if self.requested is not None and (status != 200 or "content-range" in headers):  # noqa: PLR2004
             return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
             raise WrongLength(f"{self.where} was sent without a length, so it may be incomplete")

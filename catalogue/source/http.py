@@ -43,6 +43,10 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 
 
+_UNQUOTED = "/=+,~:@!$&'()*;"
+"""Characters that a path may have unescaped (RFC 3986, section 3.3); some servers do not decode them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds after which a request fails."""
@@ -96,7 +100,7 @@ class HttpSource:
             headers["If-Match"] = pin.etag
         try:
             with self._running.request(self._timeouts.of(request)):
-                return self._send(request, self._target + quote(path, safe="/=+,~"), headers)
+                return self._send(request, self._target + quote(path, safe=_UNQUOTED), headers)
         except CatalogueError:
             raise
         except (HTTPError, HTTPException, OSError, ValueError) as error:

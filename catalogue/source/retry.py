@@ -299,6 +299,8 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
             return source.get(path, SuffixRange(length))
         except RangeIgnored as error:
             file_size = error.file_size
+        except WrongRange:  # some servers compute suffixes wrongly, of all files or of shorter ones
+            pass
     try:
         tail = _explicit(source, path, length, file_size)
     except FileChanged:  # between the two requests

@@ -202,6 +202,36 @@ def test_rejects_wrong_headers_before_reading_the_body(headers: dict[str, str], 
     assert body.read == 0
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (200, right()),  # rclone sends parts with this status
+        (206, right(content_type="text/html")),  # twisted and busybox, for unknown types
+        (206, right(content_encoding="")),
+        (206, right(content_encoding="aws-chunked")),
+        (206, right() | {"content-range": "Bytes 10-19/100"}),
+    ],
+)
+def test_accepts_forms_of_other_servers(status: int, headers: dict[str, str]) -> None:
+    response = read(request(pin=FileVersion(100, None)), status, headers, Body(b"x" * 10))
+    assert (response.body, response.start, response.total_size) == (b"x" * 10, 10, 100)
+
+
+def test_gzip_files_may_be_named_as_gzip() -> None:
+    headers = right(content_encoding="gzip")
+    assert Request(f"{WHERE}.gz", BOUNDED, None).read(206, headers, Body(b"x" * 10)).body == b"x" * 10
+
+
+def test_complete_files_are_taken_for_ranges_that_contain_them() -> None:
+    headers = {"content-length": "10"}
+    for requested in (SuffixRange(10), SuffixRange(11), ByteRange(0, 10)):
+        response = read(request(requested), 200, headers, Body(b"x" * 10))
+        assert (response.start, response.total_size) == (0, 10)
+    for requested in (SuffixRange(9), ByteRange(0, 9), ByteRange(0, 11), ByteRange(1, 10)):
+        with pytest.raises(RangeIgnored):
+            read(request(requested), 200, headers, Body(b"x" * 10))
+
+
 @pytest.mark.parametrize(("expected", "sent"), [('"a"', 'W/"a"'), ('W/"b"', '"a"'), (None, '"a"'), ('"b"', None)])
 def test_ignores_weak_etags(expected: str | None, sent: str | None) -> None:
     """RFC 9110, section 8.8.1: equal weak ETags do not mean equal bytes."""

@@ -164,6 +164,15 @@ def refuses_suffixes(request: Request) -> Fault | None:
     return Fault(Kind.UNSATISFIABLE, variant=WITHOUT_SIZE) if "=-" in request.headers["range"] else None
 
 
+def test_replaces_suffixes_that_are_computed_wrongly() -> None:
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.OTHER_RANGE) if "=-" in request.headers["range"] else None
+
+    with FaultServer(FILES, script=script) as server, over(server) as source:
+        check(source, PATHS[0])
+        assert ranges(server) == [*[SUFFIX] * 3, FIRST, EXPLICIT]
+
+
 def test_replaces_suffixes_that_are_refused() -> None:
     with FaultServer(FILES, script=refuses_long_suffixes) as server, over(server) as source:
         check(source, "short")
