@@ -3,9 +3,23 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from benchmarks.cluster import make_list
+from catalogue.cdx.cluster import BlockList, parse_blocks
 from catalogue.cdx.lines import COLUMNS
 from tests.support.cdx_indexes import CdxIndex, indexes_of
 from tests.support.mirrors import whole_table
+from tests.support.served_lists import BLOCKS, CRAWL
+
+
+@pytest.fixture(scope="package")
+def listed() -> bytes:
+    """A made-up list of blocks."""
+    return make_list(BLOCKS)
+
+
+@pytest.fixture(scope="package")
+def blocks(listed: bytes) -> BlockList:
+    return parse_blocks(CRAWL, listed)
 
 
 @pytest.fixture(scope="session")

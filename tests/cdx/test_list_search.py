@@ -1,8 +1,7 @@
 """Search of a list of blocks over HTTP: few small requests, and never a wrong or short answer."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import TypeAlias
@@ -12,73 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cluster import make_list, row_groups
-from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
+from catalogue.cdx.cluster import BlockList, parse_blocks
 from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
 from catalogue.cdx.list_search import PROBE, ClusterSearch, Predictor, predict_from
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.source.http import HttpSource
-from catalogue.source.rate_limit import Limiter, Policy
-from catalogue.source.retry import PoliteSource
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.support.cdx_indexes import CdxIndex
-from tests.support.clocks import FakeClock
-from tests.support.faults import FaultServer
+from tests.support.served_lists import BLOCKS, CRAWL, PATH, served
 
-CRAWL = "CC-MAIN-2022-33"
-PATH = list_path(CRAWL)
-BLOCKS = 24_000
 Predicting: TypeAlias = Callable[[BlockList], Predictor | None]
-
-
-@pytest.fixture(scope="module")
-def listed() -> bytes:
-    return make_list(BLOCKS)
-
-
-@pytest.fixture(scope="module")
-def blocks(listed: bytes) -> BlockList:
-    return parse_blocks(CRAWL, listed)
 
 
 @pytest.fixture(params=[lambda _: None, lambda blocks: predict_from(row_groups(blocks))], ids=["new", "predicted"])
 def predicting(request: pytest.FixtureRequest) -> Predicting:
     found: Predicting = request.param
     return found
-
-
-class Served:
-    """A list behind a server that counts."""
-
-    def __init__(self, data: bytes) -> None:
-        self.files = {PATH: data}
-        self.server = FaultServer(self.files)
-
-    @contextmanager
-    def open(self) -> "Iterator[Served]":
-        with self.server:
-            inner = HttpSource(self.server.url, user_agent="test", connections=1)
-            limiter = Limiter(Policy(), clock=FakeClock())
-            with closing(PoliteSource(inner, limiter)) as self.source:
-                yield self
-
-    def search(
-        self, known: KnownLines | None = None, predict: Predictor | None = None, shards: int | None = None
-    ) -> ClusterSearch:
-        return ClusterSearch(self.source, CRAWL, known=known, predict=predict, shards=shards)
-
-    def cost(self) -> tuple[int, int]:
-        """Return requests and bytes since the last call."""
-        exchanges = self.server.settle()
-        self.server.reset()
-        return len(exchanges), sum(exchange.body_bytes_sent for exchange in exchanges)
-
-
-@contextmanager
-def served(data: bytes) -> Iterator[Served]:
-    with Served(data).open() as opened:
-        yield opened
 
 
 def found(part: BlockList, interval: KeyInterval) -> list[tuple[int, bytes]]:

@@ -8,21 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cluster import make_list
-from catalogue.cdx.cluster import BlockList, parse_blocks, parse_file
+from catalogue.cdx.cluster import BlockList, parse_file
 from catalogue.errors import BadCdx
 from catalogue.surt import exact_interval
-from tests.cdx.test_list_search import BLOCKS, CRAWL, PATH, served
-
-
-@pytest.fixture(scope="module")
-def listed() -> bytes:
-    return make_list(BLOCKS)
-
-
-@pytest.fixture(scope="module")
-def blocks(listed: bytes) -> BlockList:
-    return parse_blocks(CRAWL, listed)
+from tests.support.served_lists import BLOCKS, CRAWL, PATH, served
 
 
 def between(line: bytes, cut: int, text: bytes) -> bytes:
