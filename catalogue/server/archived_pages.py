@@ -23,17 +23,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound, QueryError
+from catalogue.find_captures import find_captures
+from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import time_bounds
+from catalogue.query.query import Query
 from catalogue.records.charsets import charset_of
 from catalogue.records.media_type import first_type
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record, missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
+from catalogue.session import Session
 from catalogue.surt import Match, same_url
 
 _TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
@@ -110,7 +113,7 @@ def parse_url(rest: bytes, query: bytes) -> str:
     return _ONE_SLASH.sub(r"\1//", url, count=1) if _ONE_SLASH.match(url) else url
 
 
-def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
+def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
     """Fetch the record of the capture nearest to a time, and messages about files that may contain a nearer one.
 
     Captures of the URL are preferred to those of other URLs with the same key, and those with the same spelling to
@@ -120,7 +123,7 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
         BadRecord: if the record is damaged, or differs from the index.
     """
     first, end = time_bounds(moment, moment)
-    captures = catalogue.captures(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT)
+    captures = find_captures(session, Query.of(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT))
     spelling = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, bool, float, float, str, int]:
@@ -138,15 +141,15 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
     best: dict[str, Any] | None = None
     for batch in captures.batches(warn=False):  # a robots.txt may have thousands of captures
         best = min([*batch.to_pylist(), *([best] if best else [])], key=rank, default=None)
-    return catalogue.record(capture_of(best)) if best else None, captures.plan.missing
+    return fetch_record(session, capture_of(best)) if best else None, captures.plan.missing
 
 
 def _spelling(url: str) -> str:
     return quote(url.partition("#")[0], safe=_PRINTABLE.strip(), errors="replace")
 
 
-def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, catalogue: Catalogue) -> Response:
-    record, missing = find_record(catalogue, crawl, url, moment)
+def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, session: Session) -> Response:
+    record, missing = find_record(session, crawl, url, moment)
     service.check_complete([crawl], missing)
     if record is None:
         return error_answer(404, f"No Captures found for: {url}", **incomplete(missing))

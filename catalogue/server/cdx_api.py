@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from catalogue.catalogue import Catalogue
 from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
@@ -22,6 +21,7 @@ from catalogue.server.cdx_search import CdxSearch, select_lines
 from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
+from catalogue.session import Session
 from catalogue.surt import KeyInterval
 from catalogue.tables.stored_crawls import MARGIN
 
@@ -131,12 +131,12 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
     return _written(crawl.id, page, query, select_lines(lines, query))
 
 
-def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> _FoundPage:
+def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _FoundPage:
     """Find a page, and read its first part."""
-    crawl = service.crawls.find(catalogue, name)
+    crawl = service.crawls.find(session, name)
     if not query.counts_pages and _is_outside(crawl, query):
         return _FoundPage(crawl.id, ResultPage(), 0, b"")
-    search = CdxSearch(catalogue, crawl.id, service.memory)
+    search = CdxSearch(session, crawl.id, service.memory)
     page = search.find_page(query)
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
@@ -149,9 +149,9 @@ def _written(crawl: str, page: ResultPage, query: CdxRequest, lines: Sequence[st
 
 
 def _read(
-    service: Service, crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue
+    service: Service, crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], session: Session
 ) -> tuple[int, bytes]:
-    lines = CdxSearch(catalogue, crawl, service.memory).read_part(query, intervals)
+    lines = CdxSearch(session, crawl, service.memory).read_part(query, intervals)
     return len(lines), write_lines(lines, query.output, query.fields)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,23 +10,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.captures import Captures
-from catalogue.catalogue import Catalogue
 from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.lines import lines_of, time_of
+from catalogue.cdx.rows import written_lines
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
-from catalogue.query.key_intervals import Intervals
+from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
+from catalogue.read.block_reader import fetch_blocks
+from catalogue.read.streams import ReadEvents
 from catalogue.selection import Selection, select_stored
-from catalogue.server.cdx_blocks import lines_in_memory, read_lines
 from catalogue.server.cdx_filters import apply_filters
 from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, ResultPage, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest
 from catalogue.server.memory import Memory, size_of
+from catalogue.session import Session
 from catalogue.surt import KeyInterval, Match, merge
 
+_MAX_BLOCKS = 8
+"""Results of more blocks are read as rows, without keeping their blocks."""
 _MAX_INDEXED = 300
 """Row groups; more are cut between row groups, without page indexes."""
 _PART_BLOCKS = 5
@@ -43,17 +49,17 @@ _MAX_KEPT = 50_000
 class CdxSearch:
     """Searches of a crawl; what they find is kept in memory. For one thread."""
 
-    def __init__(self, catalogue: Catalogue, crawl: str, memory: Memory) -> None:
+    def __init__(self, session: Session, crawl: str, memory: Memory) -> None:
         self.crawl = crawl
-        self._catalogue = catalogue
+        self._session = session
         self._memory = memory
-        self.state = catalogue.session.store.state()
+        self.state = session.store.state()
 
     def find_page(self, request: CdxRequest) -> ResultPage:
         """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
         page = self._memory.page(self.state, self.crawl, request)
         if page is None:
-            page = _find_page(self._catalogue, self.crawl, request)
+            page = self._find_page(request)
             self._memory.keep_page(self.state, self.crawl, request, page)
         return page.ordered(reverse=request.reverse)
 
@@ -65,12 +71,9 @@ class CdxSearch:
         """
         lines = self._memory.lines(self.state, self.crawl, intervals)
         if lines is None:
-            session = self._catalogue.session
-            lines = lines_in_memory(session, self.crawl, intervals, self._memory, self.state)
+            lines = self._lines_in_memory(intervals)
             if lines is None:
-                every = replace(request, filters=(), first="", last="")
-                captures = _captures(self._catalogue, self.crawl, every, intervals)
-                lines = read_lines(session, self.crawl, captures, self._memory, self.state)
+                lines = self._read_lines(self._captures(replace(request, filters=(), first="", last=""), intervals))
             if lines is None:
                 return self._read_rows(request, intervals)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
@@ -80,7 +83,7 @@ class CdxSearch:
         """Read a part by the cheaper index, without captures that statistics rule out by a filter."""
         where = request.where
         read = request if where else replace(request, first="", last="")
-        captures = _captures(self._catalogue, self.crawl, read, intervals)
+        captures = self._captures(read, intervals)
         every: list[str] = []
 
         def batches() -> Iterator[list[str]]:
@@ -109,6 +112,114 @@ class CdxSearch:
         if not where and len(every) <= _MAX_KEPT:
             self._memory.keep_lines(self.state, self.crawl, intervals, sorted(every))
         return order_lines(found, request)
+
+    def _lines_in_memory(self, intervals: Sequence[KeyInterval]) -> list[str] | None:
+        """Return all lines of disjoint ascending intervals of keys, in order, if all of their blocks are in memory."""
+        listed = self._session.block_lists.get(self.crawl)
+        if not isinstance(listed, StoredList):
+            return None
+        blocks: dict[int, Block] = {}
+        for interval in intervals:
+            part = listed.find(interval)
+            for place in part.blocks_for(interval):
+                block = self._memory.block(self.state, part.path(place), part.extent(place).start)
+                if block is None:
+                    return None
+                blocks[part.number(place)] = block
+        return self._lines(blocks.values(), Intervals(intervals))
+
+    def _read_lines(self, captures: Captures) -> list[str] | None:
+        """Return all lines of captures, in order, and keep their blocks in memory, if a plan reads a few blocks alone.
+
+        Raises:
+            SourceError: if a request fails.
+            BadCdx: if a block or line is invalid.
+        """
+        plan, question = captures.plan, captures.question
+        if not plan.is_ready or not plan.blocks or plan.block_count > _MAX_BLOCKS:
+            return None
+        events, blocks = ReadEvents(note_version=question.note_version), list[Block]()
+        with closing(fetch_blocks(plan, question.source(), self._session.request_threads, events)) as fetched:
+            for request, response in fetched:
+                blocks += inflate_blocks(request.planned.blocks, request.read, response.body, response.total_size)
+        question.finish()
+        for block in blocks:
+            self._memory.keep_block(self.state, block)
+        return self._lines(blocks, question.query.intervals)
+
+    def _lines(self, blocks: Iterable[Block], intervals: KeyIntervals) -> list[str]:
+        found = (lines for block in blocks for lines in block.find(intervals))
+        return sorted(line for lines in found for line in written_lines(self.crawl, lines))
+
+    def _find_page(self, request: CdxRequest) -> ResultPage:
+        intervals = request.pattern.intervals
+        found = self._captures(replace(request, filters=(), first="", last=""), intervals)
+        (columnar,) = found.question.columnar() or (None,)
+        blocks: Sequence[ResultBlock] = ()
+        if columnar is None:
+            blocks = self._cut_by_list(request)
+        elif columnar.scope.missing or (
+            columnar.scope.candidates and (request.counts_pages or self._has_candidates(request))
+        ):
+            blocks = [ResultBlock(intervals, 1)]
+            if request.pattern.match is not Match.EXACT:
+                few = found.question.candidate_row_groups <= _MAX_INDEXED
+                blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
+        if request.counts_pages and len(blocks) == 1 and not self._has_captures(request):
+            blocks = ()
+        pages = pages_of(blocks, request.page_size)
+        page = pages[request.page] if 0 <= request.page < len(pages) else ()
+        # To sort by distance from a time, all of a page is needed.
+        parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
+        read = tuple(merge(interval for block in part for interval in block.intervals) for part in parts)
+        missing = columnar.scope.missing if columnar else ()
+        return ResultPage(len(pages), sum(block.size for block in blocks), read, missing)
+
+    def _cut_by_list(self, request: CdxRequest) -> Sequence[ResultBlock]:
+        """Cut a result by the stored list of blocks, where no footers are stored; empty if there are no blocks."""
+        intervals = request.pattern.intervals
+        if request.pattern.match is Match.EXACT:
+            return [ResultBlock(intervals, 1)]
+        listed = self._session.block_lists.get(self.crawl)
+        if not isinstance(listed, StoredList) or sum(map(listed.count, intervals)) > _MAX_LISTED:
+            raise TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
+        found = []
+        for interval in intervals:
+            part = listed.find(interval)
+            found += [Mark(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
+        return cut(intervals, found) if found else ()
+
+    def _captures(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
+        first, last = request.times
+        where = None
+        if request.where:
+            from catalogue.query.where import parse_where
+
+            where = parse_where(request.where, pa.schema([]), self._session.dataset)
+        query = ResolvedQuery(
+            Intervals(intervals), (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
+        )
+        return self._run(query)
+
+    def _run(self, query: ResolvedQuery) -> Captures:
+        """Run a query of the crawl, of which footers or the list of blocks are stored.
+
+        Raises:
+            NotHarvested: if neither is.
+        """
+        session = self._session
+        stored = {*session.metadata().crawls, *session.block_lists.stored}
+        return run_query(session, query, Selection(tuple(select_stored(session, self.crawl, stored, SUBSETS)), SUBSETS))
+
+    def _has_candidates(self, request: CdxRequest) -> bool:
+        if not (request.first or request.last):
+            return True
+        found = self._captures(replace(request, filters=()), request.pattern.intervals)
+        return found.question.candidate_row_groups > 0
+
+    def _has_captures(self, request: CdxRequest) -> bool:
+        query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
+        return any(batch.num_rows for batch in self._run(query).batches(warn=False))
 
 
 def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.RecordBatch:
@@ -173,83 +284,3 @@ def _distance(stamp: str, moment: datetime) -> float:
         return abs((datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) - moment).total_seconds())
     except ValueError:
         return math.inf
-
-
-def _find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> ResultPage:
-    intervals = request.pattern.intervals
-    found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals)
-    (columnar,) = found.question.columnar() or (None,)
-    blocks: Sequence[ResultBlock] = ()
-    if columnar is None:
-        blocks = _cut_by_list(catalogue, crawl, request)
-    elif columnar.scope.missing or (
-        columnar.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request))
-    ):
-        blocks = [ResultBlock(intervals, 1)]
-        if request.pattern.match is not Match.EXACT:
-            few = found.question.candidate_row_groups <= _MAX_INDEXED
-            blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
-    if request.counts_pages and len(blocks) == 1 and not _has_captures(catalogue, crawl, request):
-        blocks = ()
-    pages = pages_of(blocks, request.page_size)
-    page = pages[request.page] if 0 <= request.page < len(pages) else ()
-    # To sort by distance from a time, all of a page is needed.
-    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
-    read = [merge(interval for block in part for interval in block.intervals) for part in parts]
-    return ResultPage(
-        len(pages),
-        sum(block.size for block in blocks),
-        tuple(read),
-        columnar.scope.missing if columnar else (),
-    )
-
-
-def _cut_by_list(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Sequence[ResultBlock]:
-    """Cut a result by the stored list of blocks, where no footers are stored; empty if there are no blocks."""
-    intervals = request.pattern.intervals
-    if request.pattern.match is Match.EXACT:
-        return [ResultBlock(intervals, 1)]
-    listed = catalogue.session.block_lists.get(crawl)
-    if not isinstance(listed, StoredList) or sum(map(listed.count, intervals)) > _MAX_LISTED:
-        raise TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
-    found = []
-    for interval in intervals:
-        part = listed.find(interval)
-        found += [Mark(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
-    return cut(intervals, found) if found else ()
-
-
-def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
-    first, last = request.times
-    where = None
-    if request.where:
-        from catalogue.query.where import parse_where
-
-        where = parse_where(request.where, pa.schema([]), catalogue.session.dataset)
-    query = ResolvedQuery(
-        Intervals(intervals), (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last, any_order=True
-    )
-    return _run(catalogue, query, crawl)
-
-
-def _run(catalogue: Catalogue, query: ResolvedQuery, crawl: str) -> Captures:
-    """Run a query of a crawl of which footers or the list of blocks are stored.
-
-    Raises:
-        NotHarvested: if neither is.
-    """
-    session = catalogue.session
-    stored = {*session.metadata().crawls, *session.block_lists.stored}
-    return run_query(session, query, Selection(tuple(select_stored(session, crawl, stored, SUBSETS)), SUBSETS))
-
-
-def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    if not (request.first or request.last):
-        return True
-    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
-    return found.question.candidate_row_groups > 0
-
-
-def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in _run(catalogue, query, crawl).batches(warn=False))

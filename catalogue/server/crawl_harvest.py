@@ -4,11 +4,10 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Lock
 
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import closest_crawl, has_columnar_index, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import (
@@ -22,9 +21,11 @@ from catalogue.errors import (
     StoreLocked,
     UnknownCrawl,
 )
+from catalogue.harvest.harvest_crawls import harvest_crawls
 from catalogue.progress import Progress
 from catalogue.reports import crawl_names
 from catalogue.selection import crawl_list
+from catalogue.session import Session
 
 _LIST_SECONDS = 600.0
 """Time for which the list of the source, or its failure, is remembered."""
@@ -41,25 +42,25 @@ class KnownCrawls:
         self._valid_until = -math.inf
         self._lock = Lock()
 
-    def get(self, catalogue: Catalogue) -> dict[str, Crawl]:
+    def get(self, session: Session) -> dict[str, Crawl]:
         """Return crawls by name, newest first; only stored ones if the source does not answer."""
         with self._lock:
             if time.monotonic() >= self._valid_until:
                 self._listed = []
                 with suppress(SourceError, FormatError):
-                    self._listed = crawl_list(catalogue.session).crawls
+                    self._listed = crawl_list(session).crawls
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
-        crawls = {name: Crawl(name) for name in _stored(catalogue)} | {each.id: each for each in listed}
+        crawls = {name: Crawl(name) for name in _stored(session)} | {each.id: each for each in listed}
         return {name: crawls[name] for name in newest_first(crawls)}
 
-    def find(self, catalogue: Catalogue, name: str) -> Crawl:
+    def find(self, session: Session, name: str) -> Crawl:
         """Return a crawl; ``latest`` is the newest listed one.
 
         Raises:
             UnknownCrawl: if there is no such crawl.
         """
-        crawls = self.get(catalogue)
+        crawls = self.get(session)
         if name == "latest":
             name = next(filter(has_columnar_index, crawls), name)
         if name not in crawls:
@@ -69,9 +70,9 @@ class KnownCrawls:
         return crawls[name]
 
 
-def _stored(catalogue: Catalogue) -> set[str]:
+def _stored(session: Session) -> set[str]:
     """Return the crawls of which footers or the list of blocks are stored."""
-    return {*crawl_names(catalogue.session), *catalogue.session.block_lists.stored}
+    return {*crawl_names(session), *session.block_lists.stored}
 
 
 @dataclass(slots=True)
@@ -86,8 +87,8 @@ class _Harvest:
 class OnDemandHarvester:
     """Harvest requested crawls in a thread, one after the other."""
 
-    def __init__(self, opened: Callable[[], Catalogue], notify: Callable[[str], None]) -> None:
-        """Start without a harvest; ``opened`` opens a catalogue for the thread."""
+    def __init__(self, opened: Callable[[], Session], notify: Callable[[str], None]) -> None:
+        """Start without a harvest; ``opened`` opens a session for the thread."""
         self._opened = opened
         self._notify = notify
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
@@ -95,7 +96,7 @@ class OnDemandHarvester:
         self._harvests: dict[str, _Harvest] = {}
         self._forgotten_cost = (0, 0)
         """Requests and bytes of harvests that are no longer in ``_harvests``."""
-        self._running: Catalogue | None = None
+        self._running: Session | None = None
         self._closed = False
 
     def request(self, crawl: str) -> None:
@@ -140,7 +141,7 @@ class OnDemandHarvester:
         with self._lock:
             self._closed, running = True, self._running
         if running:
-            running.session.abort()
+            running.abort()
         self._executor.shutdown()
 
     def _forget(self, crawl: str) -> None:
@@ -160,12 +161,12 @@ class OnDemandHarvester:
                 raise SourceUnavailable("the server was stopped")
 
         try:
-            with self._opened() as catalogue:
+            with closing(self._opened()) as session:
                 with self._lock:
-                    self._running = catalogue
+                    self._running = session
                     if self._closed:
-                        catalogue.session.abort()
-                outcomes = catalogue.harvest(crawl, subsets="all", report=report)
+                        session.abort()
+                outcomes = harvest_crawls(session, crawl, subsets="all", report=report)
             progress = [outcome.progress for outcome in outcomes]
             messages = [f"{crawl}: {at.done} of {at.listed} files are stored, {at.failed} failed" for at in progress]
         except StoreLocked:  # another process of the server harvests it

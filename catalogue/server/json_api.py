@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue.captures import Captures
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import STORED, parse_crawl_words, plain_names
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
@@ -39,6 +38,7 @@ from catalogue.server.json_models import (
     StatusParameters,
 )
 from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
+from catalogue.session import Session
 from catalogue.settings import package_version
 
 OPENAPI_PATH = "/api/openapi.json"
@@ -102,15 +102,15 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
 @_endpoint(PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched.")
 async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
     """Answer with a plan."""
-    return await _answer(request, lambda catalogue: _plan(catalogue, CaptureQuery.of(**parameters.query())))
+    return await _answer(request, lambda session: _plan(session, CaptureQuery.of(**parameters.query())))
 
 
 @_endpoint(QueryAnswer, "Captures.")
 async def query(request: Request, parameters: Annotated[QueryParameters, Query()]) -> Response:
     """Answer with captures."""
 
-    def answer(catalogue: Catalogue) -> dict[str, Any]:
-        found = _captures(catalogue, CaptureQuery.of(**parameters.query()))
+    def answer(session: Session) -> dict[str, Any]:
+        found = _captures(session, CaptureQuery.of(**parameters.query()))
         service_of(request).check_complete(
             plain_names(parse_crawl_words(parameters.crawls or (), ())), found["missing"]
         )
@@ -122,14 +122,14 @@ async def query(request: Request, parameters: Annotated[QueryParameters, Query()
 @_endpoint(RowGroupsAnswer, "Row groups of the stored files, and the bounds of their keys.")
 async def row_groups(request: Request, parameters: Annotated[RowGroupsParameters, Query()]) -> Response:
     """Answer with row groups."""
-    return await _answer(request, lambda catalogue: _row_groups(catalogue, parameters))
+    return await _answer(request, lambda session: _row_groups(session, parameters))
 
 
 @_endpoint(StatusAnswer, "What is stored, what failed, and what is missing.")
 async def status(request: Request, _: Annotated[StatusParameters, Query()]) -> Response:
     """Answer with the status."""
     totals, _limit = await service_of(request).totals()
-    return await _answer(request, lambda catalogue: _status(catalogue, totals))
+    return await _answer(request, lambda session: _status(session, totals))
 
 
 def add_to(app: FastAPI) -> None:
@@ -141,9 +141,9 @@ async def no_such_path(_: Request) -> Response:
     return error_answer(404, f"no such path; see {', '.join([*MODELS, OPENAPI_PATH])}")
 
 
-async def _answer(request: Request, query: Callable[[Catalogue], dict[str, Any]]) -> Response:
+async def _answer(request: Request, query: Callable[[Session], dict[str, Any]]) -> Response:
     try:
-        body = await run_query(request, lambda catalogue: json_bytes(query(catalogue)))
+        body = await run_query(request, lambda session: json_bytes(query(session)))
     except QueryError as error:
         status, message, _ = describe_error(request, error)
         return error_answer(422 if status == 400 else status, message)  # noqa: PLR2004 - all parameters are valid
@@ -177,8 +177,8 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
     return error_answer(400, message)
 
 
-def _plan(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
-    plan = _limited(find_captures(catalogue.session, query)).plan
+def _plan(session: Session, query: CaptureQuery) -> dict[str, Any]:
+    plan = _limited(find_captures(session, query)).plan
     files: dict[str, dict[str, Any]] = {}
     of_index = [*(read.file for read in plan.files), *(awaited.file for awaited in plan.awaited)]
     of_blocks = [(read.path, planned.crawl, None) for planned in plan.blocks for read in planned.reads]
@@ -213,14 +213,14 @@ def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
     }
 
 
-def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
-    requests, size = catalogue.requests, catalogue.bytes
+def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
+    requests, size = session.requests, session.bytes
 
     def agree(plan: ReadPlan) -> None:
         check_memory(captures, plan)
-        _check_cost(plan, catalogue.requests - requests, catalogue.bytes - size)
+        _check_cost(plan, session.requests - requests, session.bytes - size)
 
-    captures = _limited(find_captures(catalogue.session, query))
+    captures = _limited(find_captures(session, query))
     captures = captures.agreed(agree)
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
@@ -229,20 +229,21 @@ def _captures(catalogue: Catalogue, query: CaptureQuery) -> dict[str, Any]:
         "complete": captures.complete,
         "missing": list(captures.plan.missing),
         "plan": captures.plan.summary(),
-        "requests": catalogue.requests - requests,
-        "bytes": catalogue.bytes - size,
+        "requests": session.requests - requests,
+        "bytes": session.bytes - size,
     }
 
 
-def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[str, Any]:
-    stored, places = select_stored(catalogue.session, parameters.crawl or STORED), None
+def _row_groups(session: Session, parameters: RowGroupsParameters) -> dict[str, Any]:
+    stored, places = select_stored(session, parameters.crawl or STORED), None
     if parameters.key is not None:
-        found = _limited(catalogue.captures(parameters.key, crawls=stored, index="columnar"), _MAX_LISTED)
+        query = CaptureQuery.of(parameters.key, crawls=stored, index="columnar")
+        found = _limited(find_captures(session, query), _MAX_LISTED)
         files = [file for each in found.question.columnar() or () for file in each.scope.candidates]
         places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.ordinals]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(
-        catalogue.session,
+        session,
         """
         SELECT * FROM row_groups
         WHERE list_contains($1, crawl) AND (path > $2 OR (path = $2 AND row_group > $3))
@@ -260,12 +261,12 @@ def _row_groups(catalogue: Catalogue, parameters: RowGroupsParameters) -> dict[s
     return {"row_groups": shown, "next": more}
 
 
-def _status(catalogue: Catalogue, totals: Totals) -> dict[str, Any]:
+def _status(session: Session, totals: Totals) -> dict[str, Any]:
     coverage: list[Any] = []
     store, database = 0, 0
     with suppress(NotHarvested):
-        coverage = coverage_rows(catalogue.session)
-        store, database = disk_sizes(catalogue.session)
+        coverage = coverage_rows(session)
+        store, database = disk_sizes(session)
     return {
         "coverage": to_json(coverage),
         "sizes": {"store": store, "catalogue": database},

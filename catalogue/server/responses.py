@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue.captures import Captures
-from catalogue.catalogue import Catalogue
 from catalogue.errors import (
     BadDocument,
     BadRecord,
@@ -31,6 +30,7 @@ from catalogue.errors import (
 )
 from catalogue.plan.plan import ReadPlan
 from catalogue.server.service import Service
+from catalogue.session import Session
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
+async def run_query(request: Request, query: Callable[[Session], T], *, key: Hashable = None) -> T:
     """Run a query in the pool; see ``Service.submit``.
 
     Raises:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from catalogue.captures import Captures
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.crawls import STORED, select_subsets
 from catalogue.commoncrawl.indexes import AUTO
@@ -30,6 +29,7 @@ from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select
 from catalogue.server.responses import check_memory
+from catalogue.session import Session
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
@@ -214,15 +214,15 @@ class SearchResult:
     """Other crawls that are read."""
 
 
-def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -> SearchResult:
+def run_search(session: Session, search: Search, more: Iterable[str] = ()) -> SearchResult:
     """Run a search, with ``more`` columns."""
     started = perf_counter()
-    rows = {row["crawl"]: row for row in crawl_rows(catalogue.session)}
+    rows = {row["crawl"]: row for row in crawl_rows(session)}
     limit = search.start + search.limit + 1
     query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
-    captures = find_captures(catalogue.session, query)
+    captures = find_captures(session, query)
     captures = captures.agreed(partial(_check_cost, captures))
-    crawls = select(catalogue.session, query).crawls
+    crawls = select(session, query).crawls
     first = captures.plan
     table = None
     with suppress(TooExpensive):

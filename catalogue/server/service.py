@@ -1,15 +1,15 @@
-"""A pool of catalogues that answers queries in threads, its queue, and what it costs."""
+"""A pool of sessions that answers queries in threads, its queue, and what it costs."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, TypeVar
 
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
@@ -38,7 +38,7 @@ class SourceLimit:
 
 
 class Service:
-    """Answer queries in parallel, one in each catalogue of the pool; queue more, up to a limit."""
+    """Answer queries in parallel, one in each session of the pool; queue more, up to a limit."""
 
     def __init__(  # noqa: PLR0913 - options of the server
         self,
@@ -72,21 +72,19 @@ class Service:
         """
         self.strict = strict
         self.crawls = KnownCrawls()
-        self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
+        self._first = Session(data, settings, notify=notify, max_wait=patience, clock=clock)
         self.memory = Memory(memory)
         self.figures = figures or Figures()
-        self._first.session.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
-        self._store = self._first.session.open_store(create=False)
-        self._source = self._first.session.source
-        self._free: SimpleQueue[Catalogue] = SimpleQueue()
-        others = [Catalogue(self._first.session.share()) for _ in range(at_once - 1)]
-        self._catalogues = [self._first, *others]
-        for each in self._catalogues:
+        self._first.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
+        self._store = self._first.open_store(create=False)
+        self._source = self._first.source
+        self._free: SimpleQueue[Session] = SimpleQueue()
+        others = [self._first.share() for _ in range(at_once - 1)]
+        self._sessions = [self._first, *others]
+        for each in self._sessions:
             self._free.put(each)
 
-        def opened() -> Catalogue:
-            return Catalogue(Session(data, settings, notify=notify, clock=clock))
-
+        opened = partial(Session, data, settings, notify=notify, clock=clock)
         self.harvester = OnDemandHarvester(opened, notify) if on_demand else None
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
@@ -113,12 +111,12 @@ class Service:
 
     @property
     def at_once(self) -> int:
-        return len(self._catalogues)
+        return len(self._sessions)
 
     def publish(self) -> None:
         """Show the present state of this process to the others. For the thread of the event loop."""
         requests, received = self.harvester.spent if self.harvester else (0, 0)
-        spent, pending = self._first.session.spent, len(self._clients)
+        spent, pending = self._first.spent, len(self._clients)
         running = min(pending, self.at_once)
         state = (running, pending - running, self.memory.size, self._source.unavailable_until, 1)
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
@@ -136,18 +134,18 @@ class Service:
 
         It returns None if other queries than the next one have run: they share the source.
         """
-        pending, submitted, before = len(self._clients), self._submitted, self._first.session.spent
+        pending, submitted, before = len(self._clients), self._submitted, self._first.spent
 
         def read() -> tuple[int, int] | None:
             if pending or self._submitted > submitted + 1:
                 return None
-            requests, received = self._first.session.spent
+            requests, received = self._first.spent
             return requests - before[0], received - before[1]
 
         return read
 
-    def submit(self, query: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
-        """Run a query in a thread of the pool, with a catalogue of its own; pending queries of one key share a future.
+    def submit(self, query: Callable[[Session], T], *, key: Hashable = None) -> "Future[T]":
+        """Run a query in a thread of the pool, with a session of its own; pending queries of one key share a future.
 
         Raises:
             Busy: at once, if the queue is full.
@@ -202,26 +200,26 @@ class Service:
         """Cancel queries and wait for running ones: DuckDB crashes if it is closed under a thread."""
         if self.harvester:
             self.harvester.close()
-        self._first.session.abort()
+        self._first.abort()
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._documents:
             self._documents.close()
         self._executor.shutdown()
-        for each in reversed(self._catalogues):
+        for each in reversed(self._sessions):
             each.close()
 
-    def _run(self, query: Callable[[Catalogue], T]) -> T:
-        catalogue = self._free.get()
+    def _run(self, query: Callable[[Session], T]) -> T:
+        session = self._free.get()
         try:
-            return query(catalogue)
+            return query(session)
         except NotHarvested as error:
             if error.crawl is not None:
-                self.crawls.find(catalogue, error.crawl)  # raises UnknownCrawl for invented names
+                self.crawls.find(session, error.crawl)  # raises UnknownCrawl for invented names
                 if has_columnar_index(error.crawl):
                     self.check_complete([error.crawl], [str(error)])
             raise
         finally:
-            self._free.put(catalogue)
+            self._free.put(session)
 
     def _finished(self, key: Hashable, answer: "Future[Any]") -> None:
         with self._lock:

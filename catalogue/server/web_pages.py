@@ -19,7 +19,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catalogue import formatting
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import STORED, plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
@@ -40,6 +39,7 @@ from catalogue.server.search import (
 )
 from catalogue.server.search import PARAMETERS as FORM_PARAMETERS
 from catalogue.server.service import Service
+from catalogue.session import Session
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -159,7 +159,7 @@ async def _crawl(request: Request) -> Response:
 @_with_errors
 async def _status(request: Request) -> Response:
     service = service_of(request)
-    coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
+    coverage, cached = await run_query(request, lambda session: (coverage_rows(session), cached_pages(session)))
     totals, limit = await service.totals()
     return _page(
         request,
@@ -184,7 +184,7 @@ async def _search(request: Request) -> Response:
         return _page(request, "search.html", status, headers, **values)
 
     try:
-        choices = _choices(await run_query(request, lambda catalogue: crawl_rows(catalogue.session)))
+        choices = _choices(await run_query(request, crawl_rows))
         if not request.query_params:
             return page(form=Form(crawls=("latest",)))
         search = parse_form(form)
@@ -192,7 +192,7 @@ async def _search(request: Request) -> Response:
             return page(400, form=search)
         columns = LOCATION if as_csv else ()
         try:
-            found = await run_query(request, lambda catalogue: run_search(catalogue, search, columns))
+            found = await run_query(request, lambda session: run_search(session, search, columns))
         except QueryError as error:  # only crawls could not be checked before
             status, message, _ = describe_error(request, error)
             return page(status, form=replace(form, errors={"crawl": message}))
@@ -223,9 +223,9 @@ ROUTES: Sequence[BaseRoute] = [
 """The last ones take any name."""
 
 
-def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
-    service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
-    return crawl_rows(catalogue.session)
+def _crawl_rows(service: Service, session: Session) -> list[dict[str, Any]]:
+    service.crawls.get(session)  # stores the list of crawls, of which the rows are made
+    return crawl_rows(session)
 
 
 def _choices(crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:

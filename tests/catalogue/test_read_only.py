@@ -120,7 +120,10 @@ def test_missing_parts_of_the_database_go_into_a_copy(
 
 def test_serves_from_a_read_only_folder(shut: Path, settings: Settings, crawl: str) -> None:
     with closing(Service(shut, settings, at_once=2)) as service:
-        assert service.submit(lambda cat: cat.captures("*.example.com", crawls=crawl).count()).result() > 0
+        assert (
+            service.submit(lambda session: Catalogue(session).captures("*.example.com", crawls=crawl).count()).result()
+            > 0
+        )
 
 
 # ---- the store ----

@@ -91,7 +91,7 @@ def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> 
     """Return the number of pages, and the lines of one."""
     parameters = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
     request = parse_request([*parameters.items()])
-    search = CdxSearch(cat, crawl, Memory(0))
+    search = CdxSearch(cat.session, crawl, Memory(0))
     page = search.find_page(request)
     lines = [line for intervals in page.parts for line in search.read_part(request, intervals)]
     return page.pages, lines
@@ -131,7 +131,7 @@ def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
-    page = CdxSearch(harvested, crawl, Memory()).find_page(parse_request([("url", "example.com")]))
+    page = CdxSearch(harvested.session, crawl, Memory()).find_page(parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts)) == (1, 1, 1)
     assert harvested.requests == before
 
@@ -140,7 +140,7 @@ def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
     request = parse_request([("url", "*.com"), ("from", "2099")])
     before = harvested.requests
     for crawl in stored_crawls(harvested.session):
-        assert CdxSearch(harvested, crawl, Memory()).find_page(request).parts == ()
+        assert CdxSearch(harvested.session, crawl, Memory()).find_page(request).parts == ()
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
-    assert CdxSearch(harvested, stored_crawls(harvested.session)[0], Memory()).find_page(counting).pages > 0
+    assert CdxSearch(harvested.session, stored_crawls(harvested.session)[0], Memory()).find_page(counting).pages > 0

@@ -14,6 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
+from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
@@ -206,7 +207,7 @@ def test_close_ends_a_waiting_harvest(mirror: Path, settings: Settings, crawl: s
 def test_reports_any_failure_of_a_harvest() -> None:
     messages: SimpleQueue[str] = SimpleQueue()
 
-    def opened() -> Catalogue:
+    def opened() -> Session:
         message = "no space left on device"
         raise OSError(message)
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
 from catalogue.reports import crawl_rows
 from catalogue.server.service import Service
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.support.commands import Command
@@ -159,15 +159,15 @@ def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Sett
     with closing(Service(harvested_data, settings, at_once=1, max_queued=1)) as service:
         started, go_on = Event(), Event()
 
-        def slow(_: Catalogue) -> bool:
+        def slow(_: Session) -> bool:
             started.set()
             return go_on.wait(30)
 
         first = service.submit(slow)
         assert started.wait(30)
-        second = service.submit(lambda cat: cat.session.dataset.name)
+        second = service.submit(lambda session: session.dataset.name)
         with pytest.raises(Busy) as caught:
-            service.submit(lambda cat: cat.session.dataset.name)
+            service.submit(lambda session: session.dataset.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
             answer = get(address, "/collinfo.json")
@@ -200,7 +200,7 @@ def test_equal_queries_share_an_answer(harvested_data: Path, settings: Settings)
         go_on = Event()
         runs = Counter[str]()
 
-        def slow(_: Catalogue) -> int:
+        def slow(_: Session) -> int:
             runs["slow"] += 1
             assert go_on.wait(30)
             return runs["slow"]
@@ -215,9 +215,9 @@ def test_abandoned_queries_are_cancelled_unless_shared(harvested_data: Path, set
     with closing(Service(harvested_data, settings, at_once=1)) as service:
         go_on, runs = Event(), Counter[str]()
 
-        def name(catalogue: Catalogue) -> str:
-            runs[catalogue.session.dataset.name] += 1
-            return catalogue.session.dataset.name
+        def name(session: Session) -> str:
+            runs[session.dataset.name] += 1
+            return session.dataset.name
 
         before = service.submit(lambda _: go_on.wait(30))
         first, second = service.submit(name, key="same"), service.submit(name, key="same")
@@ -238,10 +238,10 @@ def test_close_waits_for_running_queries(harvested_data: Path, settings: Setting
     service = Service(harvested_data, settings, at_once=2)
     started, stopping = Event(), Event()
 
-    def slow(cat: Catalogue) -> list[dict[str, Any]]:
+    def slow(session: Session) -> list[dict[str, Any]]:
         started.set()
         assert stopping.wait(30)
-        return crawl_rows(cat.session)
+        return crawl_rows(session)
 
     answer = service.submit(slow)
     assert started.wait(30)
