@@ -19,7 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.indexes import PATH_COLUMNS
+from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.pages import Row, Segment, captures, made_up_urls

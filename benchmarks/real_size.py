@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.crawls import path_of, write_lists
-from catalogue.commoncrawl.indexes import PATH_COLUMNS
+from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.surt import url_surtkey
 

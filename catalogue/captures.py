@@ -117,8 +117,7 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if the query does not include the crawl, or its footers are not stored.
         """
-        from catalogue.key_map.key_map import key_space
-        from catalogue.reports import file_extents
+        from catalogue.key_map.key_map import file_extents, key_space
 
         question, plan = self.question, self.plan
         if crawl and crawl not in question.crawls:

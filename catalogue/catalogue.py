@@ -706,28 +706,30 @@ class Catalogue(ReprMixin):
 
     def files(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the view ``files``: the stored index files."""
-        from catalogue.reports import view_frame
-
-        return view_frame(self.session, "files", crawl)
+        return self._view("files", crawl)
 
     def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the view ``row_groups``: the stored row groups with their bounds."""
-        from catalogue.reports import view_frame
-
-        return view_frame(self.session, "row_groups", crawl)
+        return self._view("row_groups", crawl)
 
     def pages(self, crawl: str | None = None) -> pd.DataFrame:
         """Return the view ``pages``: pages of the key column whose index is stored."""
-        from catalogue.reports import view_frame
-
-        return view_frame(self.session, "pages", crawl)
+        return self._view("pages", crawl)
 
     def column_chunks(self, crawl: str) -> pd.DataFrame:
         """Return the view ``column_chunks``: every column chunk of a crawl."""
-        from catalogue.reports import add_column_chunks, view_frame
+        from catalogue.export.ducklake_sql import add_column_chunks
 
         add_column_chunks(self.session, [crawl])
-        return view_frame(self.session, "column_chunks", crawl)
+        return self._view("column_chunks", crawl)
+
+    def _view(self, name: str, crawl: str | None) -> pd.DataFrame:
+        from catalogue.reports import frame
+        from catalogue.selection import select_stored
+
+        if crawl is not None:
+            select_stored(self.session, crawl)
+        return frame(self.session, f"SELECT * FROM {name} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
     def plot(self, crawl: str) -> Picture:
         """Draw the files of a stored crawl and their row groups along its keys, as SVG.
@@ -735,9 +737,8 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the crawl is not stored, or several are selected.
         """
-        from catalogue.key_map.key_map import crawl_axis
+        from catalogue.key_map.key_map import crawl_axis, file_extents
         from catalogue.key_map.svg import draw_crawl
-        from catalogue.reports import file_extents
         from catalogue.selection import select_one
 
         chosen = select_one(self.session, crawl)

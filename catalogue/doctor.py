@@ -44,7 +44,7 @@ from catalogue.source.checks import RequestedRange, Response, is_strong
 from catalogue.source.open import credentials_from, environment_settings
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.mounts import remote_kind
+from catalogue.store.locks import remote_kind
 from catalogue.store.stored_lists import manifests
 from catalogue.surt import url_surtkeys
 

@@ -5,8 +5,8 @@ from functools import cache
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns

@@ -27,7 +27,7 @@ from catalogue.source.rate_limit import Clock, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
-from catalogue.store.mounts import remote_kind
+from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset
 

@@ -21,7 +21,7 @@ from sphinx.pycode import ModuleAnalyzer
 from catalogue import errors
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.metadata_db.queries import queries_folder, statement
+from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.server import application
 from catalogue.settings import Settings
 

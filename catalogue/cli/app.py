@@ -21,9 +21,8 @@ from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
-from catalogue.cli.command_names import COMMANDS, SYNONYMS
 from catalogue.cli.completed_values import complete_datasets
-from catalogue.cli.messages import echo, given_options, show, warn
+from catalogue.cli.messages import COMMANDS, SYNONYMS, echo, given_options, show, warn
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars

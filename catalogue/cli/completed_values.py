@@ -14,14 +14,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import document_names
+    from catalogue.store.folder_settings import document_names
 
     names = document_names(_store(context))
     return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
 
 
 def complete_listed_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from catalogue.store.glance import document_ids
+    from catalogue.store.folder_settings import document_ids
 
     return _crawls(document_ids(_store(context), "collinfo.json"), incomplete)
 

@@ -45,8 +45,8 @@ def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int,
     catalogue mcp --http --port 8001
     """
     try:
-        from catalogue.mcp_server import serve_http, serve_stdio
         from catalogue.mcp_server.calls import Calls
+        from catalogue.mcp_server.serve import serve_http, serve_stdio
     except ModuleNotFoundError as error:
         from catalogue.settings import install_command
 

@@ -1,4 +1,4 @@
-"""Print messages for the user, with complete commands."""
+"""The names of the commands; messages for the user, with complete commands."""
 
 import itertools
 import re
@@ -9,8 +9,43 @@ import textwrap
 
 import click
 
-from catalogue.cli.command_names import COMMANDS
 from catalogue.formatting import printable_lines
+
+COMMANDS = {
+    "crawls": "harvest_command",
+    "harvest": "harvest_command",
+    "backfill": "harvest_command",
+    "status": "status_command",
+    "forget": "harvest_command",
+    "check": "status_command",
+    "doctor": "status_command",
+    "plan": "query_command",
+    "query": "query_command",
+    "get": "get_command",
+    "join": "join_command",
+    "fetch": "fetch_command",
+    "sample": "sample_command",
+    "old-index": "query_command",
+    "export": "export_command",
+    "pull": "export_command",
+    "verify": "verify_command",
+    "serve": "serve_command",
+    "mcp": "mcp_command",
+    "sql": "sql_command",
+    "demo": "serve_command",
+    "completion": "completion",
+}
+"""The module of each command."""
+
+SYNONYMS = {
+    "download": "fetch",
+    **dict.fromkeys(["cat", "open", "show", "wget", "curl"], "get"),
+    **dict.fromkeys(["search", "find", "lookup"], "query"),
+    **dict.fromkeys(["delete", "remove", "rm"], "forget"),
+    "list": "crawls",
+}
+"""Names of other tools for the same, to suggest ours."""
+
 
 _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
 """A command in a message."""

@@ -21,7 +21,7 @@ from catalogue.cli.options import (
     recorder_for,
     scheduler_option,
 )
-from catalogue.cli.row_formats import format_for
+from catalogue.cli.row_writer import format_for
 from catalogue.cli.select_captures import (
     NOT_OF_QUERY,
     captures_for,

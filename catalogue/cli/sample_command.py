@@ -23,7 +23,7 @@ from catalogue.cli.options import (
 )
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, show_plan
-from catalogue.commoncrawl.indexes import COLUMNAR
+from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.errors import QueryError
 from catalogue.formatting import format_cost, plural
 
@@ -81,8 +81,7 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 500 --crawl 2022-05 --per host --max 5     at most five of each host
     catalogue sample -n 100 --crawl 2022-05 --fetch warc -o sample.warc.gz
     """
-    from catalogue.cli.row_formats import format_for
-    from catalogue.cli.row_writer import write
+    from catalogue.cli.row_writer import format_for, write
 
     fetching = bool(records.form)
     refused = {

@@ -86,9 +86,8 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.export.ducklake_sql import connect_for
+    from catalogue.export.ducklake_sql import add_column_chunks, connect_for
     from catalogue.metadata_db.connection import answerable
-    from catalogue.reports import add_column_chunks
 
     if json_ and format_ not in {None, "jsonl"}:
         raise QueryError(f"--json means --format jsonl; leave out --json or --format {format_}")
@@ -195,12 +194,12 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _statement(text: str, dataset: "Dataset") -> str:
-    from catalogue.metadata_db import queries
+    from catalogue.metadata_db.connection import queries_folder, statement
 
-    folder = queries.queries_folder()
+    folder = queries_folder()
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
     if text in files:
-        return queries.statement(files[text], dataset)
+        return statement(files[text], dataset)
     if _NAME.fullmatch(text) and (similar := closest_name(text, files)):
         raise QueryError(f"there is no query {text}; did you mean {similar}?")
     return text

@@ -1,10 +1,20 @@
-"""Names of crawls, and the words that select them."""
+"""Names of crawls, of their indexes and columns, and the words that select crawls."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.formatting import closest_name, comma_separated
+
+COLUMNAR, CDX = "columnar", "cdx"
+INDEXES = (COLUMNAR, CDX)
+AUTO = "auto"
+
+
+KEY_COLUMN = "url_surtkey"
+PATH_COLUMNS = ("crawl", "subset")
+"""Columns that are in a file's path alone."""
+
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""

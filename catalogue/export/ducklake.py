@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.commoncrawl.crawls import newest_first
-from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS, newest_first
 from catalogue.commoncrawl.manifests import index_file
 from catalogue.export.ducklake_tables import (
     AUTHOR,

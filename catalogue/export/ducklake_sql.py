@@ -1,6 +1,7 @@
 """SQL over the metadata database, with the DuckLake of the data folder attached as ``cc``."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +13,10 @@ from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.metadata_db.connection import answerable, quoted
 from catalogue.metadata_db.connection import connect as open_database
-from catalogue.metadata_db.refresh import updated
+from catalogue.metadata_db.refresh import refresh, updated
 from catalogue.query.literals import literal
 from catalogue.reports import crawl_names, sql_rows
+from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import install_command
 
@@ -28,6 +30,16 @@ NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
+
+
+def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
+    """Fill the view ``column_chunks`` for crawls; it has no others, so that it is small."""
+    requested = set(select_stored(session, crawls))
+    with session.database() as connection:
+        rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
+    if requested - {crawl for (crawl,) in rows}:
+        path = session.writable_database(changes=True)
+        refresh(path, session.store, session.dataset, column_chunks=requested)
 
 
 def names_lake(sql: str) -> bool:

@@ -41,7 +41,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.metadata_db.lake_files import LakeFile, lake_schema
 

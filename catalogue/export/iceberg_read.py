@@ -14,7 +14,7 @@ from pyiceberg.table import DataScan, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from catalogue.commoncrawl.indexes import PATH_COLUMNS
+from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
 from catalogue.parquet.footer import with_trailer
 from catalogue.source.byte_ranges import ByteRange, FileVersion

@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_file, shards_path
-from catalogue.commoncrawl.crawls import suggest_crawl
-from catalogue.commoncrawl.indexes import CDX
+from catalogue.commoncrawl.crawls import CDX, suggest_crawl
 from catalogue.errors import (
     BadCdx,
     Blocked,

@@ -7,14 +7,22 @@ from importlib import import_module
 from threading import Thread
 from types import MappingProxyType
 
-from catalogue.commoncrawl.crawls import STORED, SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import (
+    CDX,
+    COLUMNAR,
+    INDEXES,
+    STORED,
+    SUBSETS,
+    parse_crawl_words,
+    plain_names,
+    select_crawls,
+    select_subsets,
+)
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
-from catalogue.commoncrawl.indexes import CDX, COLUMNAR, INDEXES
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
-from catalogue.harvest.file_lists import fetch_path_list, resolve_manifest_paths
-from catalogue.harvest.harvest import Harvested, harvest
+from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress
 from catalogue.selection import crawl_list, select_stored, several, update_crawl_list, with_stored
 from catalogue.session import Session

@@ -14,8 +14,8 @@ from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource, get_tail
-from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, encode, encode_indexes, version_of
+from catalogue.store.database import Store, encode_indexes
+from catalogue.store.stored_file import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.captures import Captures
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.parquet.arrow_arrays import binaries
@@ -103,8 +102,6 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
     """
     if isinstance(keys, str | Path | pa.Table):
         return keys
-    if isinstance(keys, Captures):
-        return keys.to_arrow()
     what = type(keys).__name__
     try:
         if hasattr(keys, "collect") and hasattr(keys, "lazy"):  # of polars, which is read at once

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.atomic_files import errors_of, make_folder
+from catalogue.captures import Captures
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
@@ -71,7 +72,7 @@ class JoinQuery:
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
     work = session.new_temporary_folder()
     try:
-        with closing(_JoinRun(session, asked, read_once(keys), work, work / _INVALID, lambda _: None)) as run:
+        with closing(_JoinRun(session, asked, _read_once(keys), work, work / _INVALID, lambda _: None)) as run:
             return run.estimate()
     finally:
         shutil.rmtree(work)
@@ -89,7 +90,7 @@ def join(
     sizes: Sizes = DEFAULT_SIZES,
 ) -> Joined:
     """Run a join, or the rest of one that was interrupted; see ``Catalogue.join``."""
-    keys = read_once(keys)
+    keys = _read_once(keys)
     is_file = _is_file(output, keys)
     folder = output.with_name(f".{output.name}.join") if is_file else output
     work = folder / ".join"
@@ -116,6 +117,10 @@ def join(
     if done.complete and is_file:
         shutil.rmtree(folder)
     return done
+
+
+def _read_once(keys: Input) -> Input:
+    return keys.to_arrow() if isinstance(keys, Captures) else read_once(keys)
 
 
 def _is_file(output: Path, keys: Input) -> bool:

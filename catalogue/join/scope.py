@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.indexes import AUTO, CDX, COLUMNAR
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.commoncrawl.indexes import COLUMNAR
+from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.join.keys import JoinKeys
 from catalogue.surt import END, KeyInterval
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from catalogue.formatting import plural
 from catalogue.parquet.page_index import ColumnIndex
+from catalogue.query.literals import with_literals
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 if TYPE_CHECKING:
     from catalogue.plan.crawl_plan import PlannedRowGroup
     from catalogue.plan.plan import ReadPlan
+    from catalogue.session import Session
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
 """Files and row groups that are shown in detail."""
@@ -52,6 +54,32 @@ class FileExtent:
     without_bounds: int
     groups: tuple[tuple[int, Extent], ...] = ()
     """Sorted by ordinal; only in files that are shown in detail."""
+
+
+def file_extents(session: "Session", crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
+    """Return the key ranges of the files of a crawl, with row groups of the ``detailed`` paths, or of all for None."""
+    least, greatest = (f'"{bound}_{session.dataset.key}"' for bound in ("min", "max"))
+    sql = f"""
+        SELECT
+          path, subset, min({least}) AS least, max({greatest}) AS greatest,
+          count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
+          list((row_group, {least}, {greatest}) ORDER BY row_group)
+            FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
+        FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
+        """  # noqa: S608 - the name of a column
+    with session.database(indexes=False) as connection:
+        rows = connection.execute(with_literals(sql, crawl, None if detailed is None else list(detailed))).fetchall()
+    return [
+        FileExtent(
+            path,
+            subset,
+            Extent.of(path.rpartition("/")[2], low, high),
+            row_groups,
+            without_bounds,
+            tuple((ordinal, Extent.of(f"row group {ordinal}", *keys)) for ordinal, *keys in groups or ()),
+        )
+        for path, subset, low, high, row_groups, without_bounds, groups in rows
+    ]
 
 
 class State(enum.Enum):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -14,7 +14,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import BadPageIndex, StoreDamaged
-from catalogue.metadata_db.queries import queries_folder, statement
+from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
 from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import literal
@@ -24,8 +24,10 @@ from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import greatest_text
-from catalogue.tables.stored_crawls import StoredCrawls
 from catalogue.tables.table_schema import decode_columns
+
+if TYPE_CHECKING:
+    from catalogue.tables.stored_crawls import StoredCrawls
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
@@ -40,7 +42,7 @@ class Build:
         db: duckdb.DuckDBPyConnection,
         folder: Path,
         store: Store,
-        crawls: StoredCrawls,
+        crawls: "StoredCrawls",
         dataset: Dataset,
         *,
         new: bool,

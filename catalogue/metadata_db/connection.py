@@ -1,4 +1,4 @@
-"""Open the metadata database for reading."""
+"""Open the metadata database for reading; the SQL of ``queries/``."""
 
 import os
 from collections import deque
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.formatting import first_paragraph
 from catalogue.query.literals import literal
@@ -135,3 +136,21 @@ def quoted(path: Path) -> str:
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # bytes that are no text
         raise QueryError(f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text")
     return literal(text)
+
+
+def queries_folder() -> Path:
+    """Return the folder: in the installed package, or next to it in a checkout."""
+    inside = Path(__file__).parent.parent / "queries"
+    return inside if inside.exists() else inside.parent.parent / "queries"
+
+
+def statement(name: str, table: Dataset) -> str:
+    """Return a statement by its path, with the key column of a dataset."""
+    sql = (queries_folder() / name).read_text(encoding="utf-8")
+    for bound in ("min", "max"):
+        other = f"{bound}_{table.key}"
+        if table.key != COMMON_CRAWL.key:
+            sql = sql.replace(
+                f"{bound}_{COMMON_CRAWL.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
+            )
+    return sql

@@ -16,8 +16,7 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.metadata_db.connection import attach, lent, log_of, quoted, reading
-from catalogue.metadata_db.queries import queries_folder
+from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_blocks import crawls_with_blocks

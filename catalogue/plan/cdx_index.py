@@ -17,8 +17,7 @@ from catalogue.cdx.list_search import (
     ClusterSearch,
     Predictor,
 )
-from catalogue.commoncrawl.crawls import has_columnar_index, no_columnar_index, suggest_crawl
-from catalogue.commoncrawl.indexes import CDX
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.errors import (
     CatalogueError,
     FileChanged,

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import subset_place
-from catalogue.commoncrawl.indexes import CDX, COLUMNAR
+from catalogue.commoncrawl.crawls import CDX, COLUMNAR, subset_place
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest

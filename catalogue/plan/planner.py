@@ -7,9 +7,8 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
 
-from catalogue.commoncrawl.crawls import subset_place
+from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.indexes import COLUMNAR
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from catalogue.commoncrawl.indexes import CDX
+from catalogue.commoncrawl.crawls import CDX
 from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
 from catalogue.formatting import plural, size
 from catalogue.plan.block_lists import BlockLists

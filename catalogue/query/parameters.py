@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from catalogue.commoncrawl.indexes import AUTO, INDEXES
+from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
 from catalogue.query.filters import languages, media_types, statuses, time_bounds

@@ -6,8 +6,8 @@ from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
+from catalogue.commoncrawl.crawls import AUTO
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.indexes import AUTO
 from catalogue.errors import QueryError
 from catalogue.parquet.model import NESTED, arrow_type
 from catalogue.query.deduplicate import Distinct

@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
 from catalogue.server import archived_pages, cdx_api, json_api, monitoring, web_pages
-from catalogue.server.access_log import AccessLog
 from catalogue.server.connections import Connection, Connections, Server
+from catalogue.server.monitoring import AccessLog
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
 from catalogue.settings import package_version

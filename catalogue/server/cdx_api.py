@@ -14,9 +14,8 @@ from starlette.routing import Route
 from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
-from catalogue.server.cdx_filters import Operator
 from catalogue.server.cdx_paging import ResultPage
-from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
+from catalogue.server.cdx_request import CdxRequest, Operator, parse_query, parse_request
 from catalogue.server.cdx_search import CdxSearch, select_lines
 from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of

@@ -23,9 +23,8 @@ from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.read.block_reader import fetch_blocks
 from catalogue.read.streams import ReadEvents
 from catalogue.selection import Selection, select_stored
-from catalogue.server.cdx_filters import apply_filters
 from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, ResultPage, cut, marks, pages_of
-from catalogue.server.cdx_request import CdxRequest
+from catalogue.server.cdx_request import CdxRequest, apply_filters
 from catalogue.server.memory import Memory, size_of
 from catalogue.session import Session
 from catalogue.surt import KeyInterval, Match, merge

@@ -37,7 +37,8 @@ from catalogue.server.json_models import (
     StatusAnswer,
     StatusParameters,
 )
-from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
+from catalogue.server.responses import describe_error, error_answer, json_bytes, run_query, service_of
+from catalogue.server.service import check_memory
 from catalogue.session import Session
 from catalogue.settings import package_version
 

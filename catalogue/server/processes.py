@@ -20,9 +20,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.server.access_log import AccessLog
 from catalogue.server.application import server_of
 from catalogue.server.figures import Figures
+from catalogue.server.monitoring import AccessLog
 from catalogue.server.service import Service
 
 _Address = tuple[int, Any]

@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from catalogue.captures import Captures
 from catalogue.errors import (
     BadDocument,
     BadRecord,
@@ -28,7 +27,6 @@ from catalogue.errors import (
     TooExpensive,
     UnknownCrawl,
 )
-from catalogue.plan.plan import ReadPlan
 from catalogue.server.service import Service
 from catalogue.session import Session
 
@@ -36,7 +34,6 @@ T = TypeVar("T")
 
 _MAX_SECONDS = 25.0
 """Time for a query, including the queue: clients wait 30 s for an answer."""
-_MAX_IN_MEMORY, _BLOCK_CAPTURES = 2_000_000, 3000
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
 
@@ -66,14 +63,6 @@ async def run_query(request: Request, query: Callable[[Session], T], *, key: Has
         service.abandon(answer)
         before, now = getattr(request.state, "spent", (0, 0)), spent()
         request.state.spent = before and now and (before[0] + now[0], before[1] + now[1])  # None if one is not known
-
-
-def check_memory(captures: Captures, plan: ReadPlan) -> None:
-    """Refuse a plan of ``latest``, ``unique`` or ``ordered`` captures that are too many for memory."""
-    rows = plan.rows + _BLOCK_CAPTURES * plan.block_count
-    if (captures.distinct or plan.query.ordered) and rows > _MAX_IN_MEMORY:
-        message = f"latest, unique and ordered hold {rows:,} captures in memory; the limit is {_MAX_IN_MEMORY:,}"
-        raise TooExpensive(message)
 
 
 def error_answer(status: int, message: str, **headers: str) -> Response:

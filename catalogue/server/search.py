@@ -17,8 +17,7 @@ from starlette.datastructures import QueryParams
 
 from catalogue.captures import Captures
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.crawls import STORED, select_subsets
-from catalogue.commoncrawl.indexes import AUTO
+from catalogue.commoncrawl.crawls import AUTO, STORED, select_subsets
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
@@ -28,7 +27,7 @@ from catalogue.query.parameters import Interface, one_of, parameters_of
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select
-from catalogue.server.responses import check_memory
+from catalogue.server.service import check_memory
 from catalogue.session import Session
 from catalogue.surt import Match, parse_pattern
 

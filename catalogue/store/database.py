@@ -11,6 +11,8 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -39,7 +41,6 @@ from catalogue.store.stored_file import (
     StoredFile,
     decode,
     encode,
-    encode_indexes,
     file_version_of,
     version_of,
 )
@@ -48,6 +49,11 @@ _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500
 _SHORT_BUSY_SECONDS = 1.0
 """Wait for another process before writing what can be fetched again."""
+
+
+def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
 
 
 class Store:

@@ -6,14 +6,12 @@ check does not detect a flipped bit in a value.
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
-from catalogue.parquet.page_index import Indexes
 
 try:
     from isal import isal_zlib as fast_zlib
@@ -79,11 +77,6 @@ def encode(stored: StoredFile) -> bytes:
     compressed = fast_zlib.compress(stored.data, _LEVEL)
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
-
-
-def encode_indexes(indexes: Mapping[int, Indexes], file: StoredFile) -> dict[int, bytes]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {ordinal: encode(replace(file, data=each.pack(), taken=now)) for ordinal, each in indexes.items()}
 
 
 def version_of(value: bytes) -> bytes:

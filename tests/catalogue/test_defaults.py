@@ -12,7 +12,7 @@ import catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.store.glance import stored_sources
+from catalogue.store.folder_settings import stored_sources
 from tests.support.commands import Command, Ran
 
 HOME_DATA = ".local/share/catalogue"

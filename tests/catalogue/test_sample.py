@@ -18,7 +18,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue, IncompleteAnswer, QueryError
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.plan import ReadPlan

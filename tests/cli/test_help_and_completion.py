@@ -24,7 +24,7 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
-from catalogue.store.glance import document_names
+from catalogue.store.folder_settings import document_names
 from catalogue.store.stored_file import StoredFile
 from tests.support.commands import Command
 from tests.support.miniatures import OLD

@@ -4,6 +4,8 @@ import pyarrow as pa
 import pytest
 
 from catalogue.commoncrawl.crawls import (
+    KEY_COLUMN,
+    PATH_COLUMNS,
     SUBSETS,
     check_crawl_name,
     has_columnar_index,
@@ -11,7 +13,6 @@ from catalogue.commoncrawl.crawls import (
     select_subsets,
     suggest_crawl,
 )
-from catalogue.commoncrawl.indexes import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, UnknownCrawl
 

@@ -14,7 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.export.ducklake_sql import connect_for, missing_in_lake
-from catalogue.metadata_db.queries import statement
+from catalogue.metadata_db.connection import statement
 from catalogue.session import Session
 from catalogue.settings import Settings, install_command
 from catalogue.store.database import Store

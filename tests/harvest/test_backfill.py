@@ -15,7 +15,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.errors import BadManifest, SourceError, UnknownCrawl
-from catalogue.harvest.file_lists import resolve_manifest_paths
+from catalogue.harvest.harvest import resolve_manifest_paths
 from catalogue.selection import MAX_PROBES, fetch_crawl_list
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.open import open_source

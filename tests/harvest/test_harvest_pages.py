@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.footer import decode_footer
 from catalogue.session import Session

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space
+from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, file_extents, key_space
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.reports import file_extents
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion

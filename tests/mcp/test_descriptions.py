@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from catalogue.cli.command_names import COMMANDS
+from catalogue.cli.messages import COMMANDS
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS
 from catalogue.settings import Settings
 from tests.support.commands import Command

@@ -16,10 +16,9 @@ import pytest
 
 import catalogue
 from catalogue.errors import DiskFailed, QueryError
-from catalogue.metadata_db.connection import connect
-from catalogue.metadata_db.queries import queries_folder
+from catalogue.export.ducklake_sql import add_column_chunks
+from catalogue.metadata_db.connection import connect, queries_folder
 from catalogue.metadata_db.refresh import is_fresh, refresh
-from catalogue.reports import add_column_chunks
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer, examine_footer, footer_length, key_bounds
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number

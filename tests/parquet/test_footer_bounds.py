@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
 from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file

@@ -16,7 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.model import RowGroup
 from catalogue.plan.requests import Purpose

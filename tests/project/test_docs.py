@@ -22,7 +22,7 @@ import pytest
 
 import catalogue
 from catalogue.cli.app import entry
-from catalogue.cli.command_names import COMMANDS
+from catalogue.cli.messages import COMMANDS
 from catalogue.demo import LoopbackServer, Miniature
 from tests.project.test_layers import ORDER
 from tests.support.commands import ENDLESS, Command, ended, run_here

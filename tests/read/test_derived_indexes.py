@@ -12,7 +12,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
 from catalogue.session import Session
 from catalogue.settings import Settings

@@ -15,8 +15,7 @@ from hypothesis import settings as trying
 import catalogue
 from catalogue import Catalogue
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN, SUBSETS, newest_first
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, random_patterns

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.parquet.thrift import Reader

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from catalogue.errors import QueryError
-from catalogue.server.access_log import AccessLog
+from catalogue.server.monitoring import AccessLog
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from tests.server.test_processes import assert_imported_little, children, started

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
-from catalogue.server.cdx_filters import apply_filters, parse_filter
-from catalogue.server.cdx_request import CdxRequest, parse_request
+from catalogue.server.cdx_request import CdxRequest, apply_filters, parse_filter, parse_request
 from catalogue.server.cdx_search import filter_lines, order_lines, rows_before
 from tests.cdx.test_lines import ROW
 from tests.support.cdx_oracle import Capture, Refused, capture_filter

@@ -36,8 +36,7 @@ from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
-from catalogue.url_index_2012.lookup import Header, parse_data_block, parse_header, parse_index_block
-from catalogue.url_index_2012.url_keys import parse_key_prefix
+from catalogue.url_index_2012.lookup import Header, parse_data_block, parse_header, parse_index_block, parse_key_prefix
 from tests.support.mutators import damage
 from tests.support.prefix_indexes import index_bytes, url_key
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.store.mounts import remote_kind
+from catalogue.store.locks import remote_kind
 
 MOUNTS = r"""/dev/sda1 / ext4 rw,relatime 0 0
 server:/export /home nfs4 rw,vers=4.2 0 0

@@ -9,7 +9,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.indexes import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 
 CRAWL = "CC-MAIN-2022-33"
 BARE = "CC-MAIN-2018-09"

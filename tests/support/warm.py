@@ -30,7 +30,11 @@ from tests.support import canaries
 IMPORTED = ["aiohttp", "filelock", "pandas", "pyarrow.parquet", "rich.cells"]
 """Modules that functions of the package import."""
 
-OF_COMMANDS = {"export iceberg": "catalogue.export.iceberg", "mcp": "catalogue.mcp_server", "serve": "catalogue.server"}
+OF_COMMANDS = {
+    "export iceberg": "catalogue.export.iceberg",
+    "mcp": "catalogue.mcp_server.serve",
+    "serve": "catalogue.server",
+}
 """Packages and modules that only one command needs, and that take long to import."""
 
 ROOT = Path(__file__).parents[2]

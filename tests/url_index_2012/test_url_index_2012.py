@@ -17,8 +17,15 @@ from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
-from catalogue.url_index_2012.lookup import HEADER_SIZE, PATH, Header, OldIndex, parse_index_block
-from catalogue.url_index_2012.url_keys import parse_key_prefix, url_of
+from catalogue.url_index_2012.lookup import (
+    HEADER_SIZE,
+    PATH,
+    Header,
+    OldIndex,
+    parse_index_block,
+    parse_key_prefix,
+    url_of,
+)
 from tests.support.commands import Command
 from tests.support.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
 
