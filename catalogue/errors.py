@@ -206,6 +206,10 @@ class LimitReached(TooExpensive):
     """All requests that were allowed have been made."""
 
 
+class OverBudget(TooExpensive):
+    """An assistant's call takes more requests than its server may make."""
+
+
 class NotArchived(CatalogueError):
     """No crawl that was searched has a capture."""
 

@@ -182,8 +182,7 @@ class _Run:
         self.outcome.progress.failed += 1
         self.batch.add_failure(path, marker(f"{type(error).__name__}: {error}"))
         if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
-            message = f"the first {_HOPELESS} files all failed, the last with: {error}"
-            raise SourceUnavailable(message) from error
+            raise SourceUnavailable(f"the first {_HOPELESS} files all failed, the last with: {error}") from error
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
@@ -284,8 +283,7 @@ def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[
             try:
                 response = source().get(word)
             except NotFound as error:
-                message = f"{source().url} has no manifest {word}"
-                raise UnknownCrawl(message) from error
+                raise UnknownCrawl(f"{source().url} has no manifest {word}") from error
             crawl = parse_manifest(None, response.body)[0].crawl
             store.put("documents", [(manifest_path(crawl), stored_response(response, source()))])
             resolved.append(crawl)

@@ -84,12 +84,10 @@ def define(
 ) -> None:
     """Define the dataset of the session; see ``Catalogue.define``."""
     if session.dataset_name is None:
-        message = "this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')"
-        raise QueryError(message)
+        raise QueryError("this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')")
     given = tuple(paths)
     if (manifest is None) is (not given):
-        message = f"the files of {session.dataset_name} need either a manifest or their paths"
-        raise QueryError(message)
+        raise QueryError(f"the files of {session.dataset_name} need either a manifest or their paths")
     source = session.settings.source.rstrip("/")
     table = define_dataset(
         session.dataset_name,
@@ -103,11 +101,10 @@ def define(
     with suppress(StoreDamaged):  # what is damaged is defined again
         before = load_dataset(store)
     if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
-        message = (
+        raise QueryError(
             f"{session.dataset_name} has footers of files sorted by {before.key}, as {before.keys.value}; "
             "choose another name, or forget them first"
         )
-        raise QueryError(message)
     if before and before.key == table.key:  # columns of paths are found when there are paths
         table = replace(table, path_columns=before.path_columns)
     store.delete("failures", store.keys("failures"))
@@ -254,8 +251,7 @@ def _listed_crawls(session: Session) -> list[str]:
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     """Return the crawls that the words select. Full names need no list of crawls."""
     if not words:
-        message = "no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest"
-        raise QueryError(message)
+        raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
     plain = list(plain_names(words))
     select_crawls(plain, _listed_crawls(session))
     if len(plain) < len(words):
@@ -273,11 +269,10 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
     files = listed_files(store, dataset)
     paths = {file.path for each in files.values() for file in each}
     if not paths and store.keys("files"):  # a list that names nothing is none
-        message = (
+        raise StoreDamaged(
             f"the list of the files of {dataset.name} is lost; run: catalogue harvest --table {dataset.name} "
             f"--key {dataset.key} PATH..., as it was defined"
         )
-        raise StoreDamaged(message)
     for kind in ("files", "failures"):
         store.delete(kind, set(store.keys(kind)) - paths)
     columns = tuple(name for name in path_columns(paths) if name != dataset.key)

@@ -112,13 +112,11 @@ def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot
     """Return the snapshot in a folder; None if the folder is empty or has an unfinished first export."""
     if place.size(MANIFEST) is None:
         if place.exists("") and place.size(_STARTED) is None:
-            message = f"{output} has other files; choose another name for the snapshot"
-            raise QueryError(message)
+            raise QueryError(f"{output} has other files; choose another name for the snapshot")
         return None
     with suppress(BadSnapshot):
         return unpack_snapshot(place.download(MANIFEST).read_bytes())
-    message = f"{place.label(MANIFEST)} is not a snapshot's, or has another version; choose another name"
-    raise QueryError(message)
+    raise QueryError(f"{place.label(MANIFEST)} is not a snapshot's, or has another version; choose another name")
 
 
 def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str | Path, *, removes: bool) -> None:

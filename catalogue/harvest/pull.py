@@ -97,8 +97,7 @@ def pull_snapshot(
 ) -> Pulled:
     """Store a snapshot; see ``Catalogue.pull``."""
     if session.dataset != COMMON_CRAWL:
-        message = f"snapshots are of Common Crawl's index, and this is {session.dataset.name}"
-        raise QueryError(message)
+        raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
     session.check_writable()  # before any request
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
         files = _fetch_manifest(there).select(tuple(several(crawls)))
@@ -125,8 +124,7 @@ def _fetch_manifest(place: PoliteSource) -> Snapshot:
         message = f"there is no snapshot at {place.url}: no {MANIFEST}; its first export may be running"
         raise BadSnapshot(message) from error
     except BadSnapshot as error:
-        message = f"the snapshot at {place.url} cannot be used: {error}"
-        raise BadSnapshot(message) from error
+        raise BadSnapshot(f"the snapshot at {place.url} cannot be used: {error}") from error
 
 
 def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
@@ -137,14 +135,12 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
             try:  # a small file is requested without a range, which every server can answer
                 answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
             except NotFound as error:
-                message = "was not found; an export may be running: run the same command again"
-                raise BadSnapshot(message) from error
+                raise BadSnapshot("was not found; an export may be running: run the same command again") from error
             pin = FileVersion(file.size, answer.etag)
             digest.update(answer.body)
             output.write(answer.body)
     if digest.hexdigest() != file.sha256:
-        message = "has another digest than in the manifest"
-        raise BadSnapshot(message)
+        raise BadSnapshot("has another digest than in the manifest")
 
 
 @dataclass(slots=True)
@@ -169,8 +165,7 @@ class _Pull:
                 else:
                     self._store_file(file, path, note)
             except BadSnapshot as error:
-                message = f"{self.place.url}{file.name} {error}; nothing of it was stored"
-                raise BadSnapshot(message) from error
+                raise BadSnapshot(f"{self.place.url}{file.name} {error}; nothing of it was stored") from error
             finally:
                 path.unlink(missing_ok=True)
         return True
@@ -218,15 +213,13 @@ class _Pull:
         try:
             has_footer, different = compare_file(path, stored, indexes, self.source, COMMON_CRAWL.key, pin)
         except (FormatError, NotFound, FileChanged) as error:
-            message = f"has {path}, which the source does not have, or not in this version: {error}"
-            raise BadSnapshot(message) from error
+            raise BadSnapshot(f"has {path}, which the source does not have, or not in this version: {error}") from error
         if different or not has_footer:
             what = "page index" if has_footer else "footer"
-            message = (
+            raise BadSnapshot(
                 f"has another {what} of {path} than {self.source.url}; it is wrong, or was made from another source or "
                 "before the file was replaced"
             )
-            raise BadSnapshot(message)
 
     def _merge(self, part: "_Part") -> None:
         """Add values that are not stored yet; page indexes also to the same version of a stored file."""
@@ -293,8 +286,7 @@ def _invalid(path: str) -> Iterator[None]:
     try:
         yield
     except (FormatError, StoreDamaged) as error:
-        message = f"has {path[:200]!r}, which is invalid: {error}"
-        raise BadSnapshot(message) from error
+        raise BadSnapshot(f"has {path[:200]!r}, which is invalid: {error}") from error
 
 
 def _attributed(stored: StoredFile, source: str) -> StoredFile:

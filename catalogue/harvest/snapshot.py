@@ -113,8 +113,7 @@ class Snapshot:
         """Return the files and lists of selected crawls, newest first, after the file of the list of crawls."""
         selected = select_crawls(words, self.crawls)
         if absent := [crawl for crawl in selected if crawl not in self.crawls]:
-            message = f"the snapshot does not have {absent[0]}; it has {join_first(self.crawls) or 'none'}"
-            raise UnknownCrawl(message)
+            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first(self.crawls) or 'none'}")
         files = (*self.files, *self.blocks)
         return tuple(file for crawl in (CRAWL_LIST, *selected) for file in files if file.crawl == crawl)
 
@@ -151,8 +150,7 @@ def unpack_snapshot(data: bytes) -> Snapshot:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, BadSnapshot):
             raise
-        message = f"its {MANIFEST} is invalid: {str(error)[:100]}"
-        raise BadSnapshot(message) from error
+        raise BadSnapshot(f"its {MANIFEST} is invalid: {str(error)[:100]}") from error
 
 
 def _checked(fields: dict[str, Any]) -> Snapshot:
@@ -246,8 +244,7 @@ def read_rows(path: Path) -> Iterator[list[Row]]:
         with zstd.open(path, options=_LARGEST_WINDOW) as file:
             yield from _parts(file)
     except (zstd.ZstdError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        message = f"is damaged or has another form: {str(error)[:200]}"
-        raise BadSnapshot(message) from error
+        raise BadSnapshot(f"is damaged or has another form: {str(error)[:200]}") from error
 
 
 def _parts(file: zstd.ZstdFile) -> Iterator[list[Row]]:

@@ -118,8 +118,7 @@ class FooterFetcher:
         try:
             length = footer_length(tail.body)
             if length + TRAILER + 4 > version.size:
-                message = f"the footer claims {length:,} of the file's {version.size:,} bytes"
-                raise BadFooter(message)
+                raise BadFooter(f"the footer claims {length:,} of the file's {version.size:,} bytes")
             body = tail.body
             if length + TRAILER > len(body):
                 rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
@@ -128,8 +127,7 @@ class FooterFetcher:
             with _DECODING:
                 footer = examine_footer(data, version.size, self.table.key)
             if self.table != COMMON_CRAWL and self.table.key not in footer.columns:
-                message = f"has no column {self.table.key} to find rows by, but {', '.join(footer.columns)}"
-                raise BadFooter(message)
+                raise BadFooter(f"has no column {self.table.key} to find rows by, but {', '.join(footer.columns)}")
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error

@@ -74,8 +74,7 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
 def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if _has_odd_type(field.type):
-            message = f"the column {field.name} has type {field.type}, which a result cannot have; leave it out"
-            raise QueryError(message)
+            raise QueryError(f"the column {field.name} has type {field.type}, which a result cannot have; leave it out")
 
 
 def _has_odd_type(kind: pa.DataType) -> bool:

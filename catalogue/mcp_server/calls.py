@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import anyio
 
 from catalogue.catalogue import Catalogue
-from catalogue.errors import IncompleteAnswer, LimitReached, TooExpensive
+from catalogue.errors import IncompleteAnswer, LimitReached, OverBudget, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.mcp_server.answers import CallCost
 from catalogue.session import Session
@@ -24,10 +24,6 @@ _MAX_WAIT = 60.0
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
-
-
-class OverBudget(TooExpensive):
-    """The server may not make the requests that a call takes."""
 
 
 class CallFailed(Exception):

@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from catalogue.errors import FormatError, SourceError
+from catalogue.errors import FormatError, OverBudget, SourceError
 from catalogue.formatting import plural, to_json
 from catalogue.mcp_server.answers import (
     CapturesAnswer,
@@ -27,7 +27,7 @@ from catalogue.mcp_server.arguments import (
     SampleArguments,
     SqlArguments,
 )
-from catalogue.mcp_server.calls import Call, OverBudget
+from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, SourceError, TooExpensive
+from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
 from catalogue.mcp_server.answers import Answer, CallCost, ErrorAnswer, PageAnswer
 from catalogue.mcp_server.arguments import first_error
-from catalogue.mcp_server.calls import CallFailed, Calls, OverBudget
+from catalogue.mcp_server.calls import CallFailed, Calls
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.settings import package_version

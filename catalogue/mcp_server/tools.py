@@ -4,23 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from catalogue.mcp_server.answers import (
-    Answer,
-    CapturesAnswer,
-    CrawlsAnswer,
-    PageAnswer,
-    PlanAnswer,
-    SampleAnswer,
-    SqlAnswer,
-)
-from catalogue.mcp_server.arguments import (
-    CrawlsArguments,
-    PageArguments,
-    PlanArguments,
-    QueryArguments,
-    SampleArguments,
-    SqlArguments,
-)
+from catalogue.mcp_server.answers import Answer
 from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
@@ -38,15 +22,18 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool."""
+    """A tool; the types of its arguments and its answer are those of its function."""
 
     name: str
     title: str
     description: str
-    arguments: type[Arguments]
-    answer: type[Answer]
     run: Callable[[Any, Call], Answer]
     asks_source: bool = True
+
+    @property
+    def arguments(self) -> type[Arguments]:
+        model: type[Arguments] = self.run.__annotations__["arguments"]
+        return model
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -55,7 +42,7 @@ class Tool:
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = _untitled(self.answer.model_json_schema(mode="serialization"))
+        schema: dict[str, Any] = _untitled(self.run.__annotations__["return"].model_json_schema(mode="serialization"))
         return schema
 
 
@@ -82,8 +69,6 @@ TOOLS = (
         "List crawls",
         "List the crawls of Common Crawl, newest first, and what is stored of them here. Takes a request a day. "
         'Examples: {}, {"contains": "2022"}, {"stored_only": true}.',
-        CrawlsArguments,
-        CrawlsAnswer,
         crawls,
     ),
     Tool(
@@ -91,8 +76,6 @@ TOOLS = (
         "Price a query",
         "Price a query before it runs: requests, bytes and seconds, by both indexes of each crawl. Takes no requests, "
         'except for the list of crawls once. Example: {"url": ["*.example.com"], "crawl": ["2022-05"]}.',
-        PlanArguments,
-        PlanAnswer,
         plan,
     ),
     Tool(
@@ -102,8 +85,6 @@ TOOLS = (
         "Fails before it makes more than max_requests. Examples: "
         '{"url": ["example.com/page"], "crawl": ["2022..2023"]}, '
         '{"url": ["*.example.com"], "status": ["200"], "latest": true, "limit": 50}.',
-        QueryArguments,
-        CapturesAnswer,
         query,
     ),
     Tool(
@@ -113,8 +94,6 @@ TOOLS = (
         "Crawls are searched from the newest back, some requests each. Long content continues at next_offset. "
         'Examples: {"url": "https://example.com/"}, '
         '{"url": "https://example.com/", "at": "2022-01", "format": "markdown"}.',
-        PageArguments,
-        PageAnswer,
         get_page,
     ),
     Tool(
@@ -122,8 +101,6 @@ TOOLS = (
         "Draw a random sample",
         "Draw a random sample of captures, each as likely as any other, from stored crawls (see crawls with "
         'stored_only). Examples: {"size": 20}, {"url": ["*.is"], "size": 50, "per": "host", "seed": 7}.',
-        SampleArguments,
-        SampleAnswer,
         sample,
     ),
     Tool(
@@ -132,8 +109,6 @@ TOOLS = (
         "Run one reading statement of DuckDB's SQL over the local metadata database, which has no captures: the views "
         "crawls, files, row_groups and pages. Takes no requests; 10 seconds at most. Examples: "
         '{"sql": "describe row_groups"}, {"sql": "select crawl, sum(num_rows) from files group by 1"}.',
-        SqlArguments,
-        SqlAnswer,
         sql_metadata,
         asks_source=False,
     ),

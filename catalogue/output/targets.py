@@ -219,8 +219,7 @@ def _files(url: str) -> tuple[Any, str]:
         files, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ImportError as error:
         remedy = f"run: {install_command('s3')}" if scheme in {"s3", "s3a"} else "see fsspec's documentation"
-        message = f"writing to {scheme}:// needs {error.name or 'another library'}; {remedy}"
-        raise QueryError(message) from error
+        raise QueryError(f"writing to {scheme}:// needs {error.name or 'another library'}; {remedy}") from error
     except OSError as error:  # some stores are connected here
         raise OutputFailed(f"{url} cannot be reached: {error.strerror}; check the address") from error
     except ValueError:

@@ -108,8 +108,7 @@ def _from_int96(spliced: pa.Buffer, rows: int) -> Iterator[pa.Array]:
     for values, fine in zip(_values(spliced, rows, "us"), _values(spliced, rows, "ns"), strict=True):
         # Both wrap around, so they are also equal where nanoseconds do not contain the year.
         if not pc.multiply(values.cast(pa.int64()), integer(1000, pa.int64())).equals(fine.cast(pa.int64())):
-            message = "a time is finer than a microsecond, which is not supported for INT96"
-            raise ValueError(message)
+            raise ValueError("a time is finer than a microsecond, which is not supported for INT96")
         yield values
 
 

@@ -103,11 +103,10 @@ class CdxSearch:
                 found = order_lines(found, request)
                 last, size = found[-1], size_of(found)
             if len(found) > _MAX_ROWS or size > _MAX_BYTES:
-                message = (
+                raise TooExpensive(
                     f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
                     "use a smaller limit=, a narrower url=, or: catalogue query"
                 )
-                raise TooExpensive(message)
         if not where and len(every) <= _MAX_KEPT:
             self._memory.keep_lines(self.state, self.crawl, intervals, sorted(every))
         return order_lines(found, request)

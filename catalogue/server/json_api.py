@@ -291,8 +291,7 @@ def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
         requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
     requests, size = spent + requests, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:
-        message = (
+        raise TooExpensive(
             f"the query takes up to {requests:,} requests and {size:,} bytes; the limits are {_MAX_REQUESTS:,} and "
             f"{_MAX_BYTES:,}; use fewer URLs, crawls or columns"
         )
-        raise TooExpensive(message)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import platform
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,8 +16,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalogue.errors import QueryError
-from catalogue.server.figures import OTHER, Figures
+from catalogue.server.figures import BOUNDS, CLASSES, OTHER, Figures, Totals
+from catalogue.server.figures import ROUTES as COUNTED
 from catalogue.server.responses import error_answer, service_of
+from catalogue.server.service import SourceLimit
 from catalogue.settings import package_version
 
 _MAX_PATH, _MAX_QUERY, _MAX_AGENT = 300, 1000, 150
@@ -98,6 +102,9 @@ def _text(value: bytes, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
 _NOT_STORED = {"Cache-Control": "no-store"}
 
 
@@ -142,14 +149,70 @@ class Monitor:
             self._log.write({"client": client}, status, 0, 0.0, complete=True)
 
 
+def _families(totals: Totals, limit: SourceLimit, figures: Figures) -> "Iterable[Metric]":
+    from prometheus_client.metrics_core import (  # noqa: PLC0415 - slow to import
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        InfoMetricFamily,
+    )
+
+    answers = CounterMetricFamily("catalogue_http_requests", "Answers by route and status.", labels=["route", "status"])
+    seconds = HistogramMetricFamily(
+        "catalogue_http_request_duration_seconds", "Time from a request's head to its last byte.", labels=["route"]
+    )
+    for route in COUNTED:
+        for class_ in CLASSES:
+            answers.add_metric([route, class_], totals[route, class_])
+        buckets = zip([*map(str, BOUNDS), "+Inf"], totals.buckets(route), strict=True)
+        seconds.add_metric([route], [*buckets], totals[route, "seconds"])
+    yield answers
+    yield seconds
+    yield CounterMetricFamily("catalogue_source_requests", "Requests to the source.", totals["requests"])
+    yield CounterMetricFamily("catalogue_source_received_bytes", "Bytes received from the source.", totals["bytes"])
+    rate = GaugeMetricFamily(
+        "catalogue_source_rate_limit", "Requests per second that the source gets at most; missing if there is no limit."
+    )
+    if limit.rate is not None:
+        rate.add_metric([], limit.rate)
+    yield rate
+    yield GaugeMetricFamily(
+        "catalogue_source_pause_seconds",
+        "Seconds until the source gets requests again, because it blocks, throttles or fails; 0 if there is no pause.",
+        limit.pause,
+    )
+    yield GaugeMetricFamily(
+        "catalogue_source_blocks", "Times in a row that the source has blocked this address.", limit.blocks
+    )
+    queries = GaugeMetricFamily("catalogue_queries", "Queries in the pools.", labels=["state"])
+    queries.add_metric(["running"], totals["running"])
+    queries.add_metric(["waiting"], totals["waiting"])
+    yield queries
+    yield GaugeMetricFamily("catalogue_memory_bytes", "What the CDX API keeps in memory.", totals["memory"])
+    processes = GaugeMetricFamily("catalogue_processes", "Processes of the server.", labels=["state"])
+    processes.add_metric(["running"], totals["processes"])
+    processes.add_metric(["ended"], figures.processes - totals["processes"])
+    yield processes
+    yield GaugeMetricFamily("catalogue_start_time_seconds", "When the server was started.", figures.started)
+    yield InfoMetricFamily(
+        "catalogue_build", "Versions.", {"version": package_version(), "python": platform.python_version()}
+    )
+
+
 async def _metrics(request: Request) -> Response:
     """Return the figures of all processes for Prometheus."""
-    from catalogue.server.prometheus import encode  # noqa: PLC0415 - slow to import
+    from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - slow to import
+    from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415
 
     service = service_of(request)
-    totals, limit = await service.totals()
-    body, kind = encode(totals, limit, service.figures, request.headers.get("accept", ""))
-    return Response(body, headers=_NOT_STORED | {"Content-Type": kind})
+    families = [*_families(*await service.totals(), service.figures)]
+
+    class Collected(CollectorRegistry):
+        def collect(self) -> "Iterable[Metric]":
+            return families
+
+    encoder, kind = choose_encoder(request.headers.get("accept", ""))
+    return Response(encoder(Collected()), headers=_NOT_STORED | {"Content-Type": kind})
 
 
 async def _health(request: Request) -> Response:
