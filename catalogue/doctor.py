@@ -206,7 +206,6 @@ class _Examination:
         return [crawl for crawl in crawls if has_columnar_index(crawl)]
 
     def _first_file(self, crawls: Sequence[str]) -> IndexFile:
-        """Return a file of the first of the crawls that has a manifest."""
         last = NotFound("no list of crawls; name a crawl with --crawl")
         for crawl in crawls:
             try:
@@ -334,7 +333,6 @@ def _bytes_per_url(groups: Sequence[RowGroup]) -> tuple[int, int]:
 
 
 def _installation(session: Session, source: PoliteSource | None) -> Iterator[Observation]:
-    """Observe libraries, files and settings, without a request."""
     yield Observation("catalogue", f"{package_version()}, Python {platform.python_version()}")
     cores = plural(os.cpu_count() or 1, "core")
     yield Observation("machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {cores}")

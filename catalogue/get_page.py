@@ -122,8 +122,6 @@ class _Candidate:
 
 @dataclass(slots=True)
 class _Candidates:
-    """The best captures so far."""
-
     first_crawl: bool
     """Whether captures of the first crawl that has some are better than others."""
     usable: dict[bool, _Candidate] = field(default_factory=dict)

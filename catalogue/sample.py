@@ -77,7 +77,6 @@ class Sample(ReprMixin):
     def __init__(
         self, session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
     ) -> None:
-        """Prepare a sample; see ``Catalogue.sample``."""
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
             raise QueryError(

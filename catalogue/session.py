@@ -46,8 +46,6 @@ _TEMPORARY_CACHE = 8 << 30
 
 @dataclass(frozen=True, slots=True)
 class _SharedSources:
-    """Sources of another session, see ``Session.share``."""
-
     source: PoliteSource
     reading: PoliteSource | CachedSource
     rereading: PoliteSource | CachedSource

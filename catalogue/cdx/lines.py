@@ -76,7 +76,6 @@ def _key(key: str | None) -> str:
 
 
 def _object(values: list[str | int | None]) -> str:
-    """Write the fields as ``json.dumps`` does; ``values`` is changed."""
     url, status = values[0], values[3]
     if isinstance(url, str) and not url.isascii():
         values[0] = "".join(c if c in _PLAIN else "".join(f"%{b:02X}" for b in c.encode(errors="replace")) for c in url)

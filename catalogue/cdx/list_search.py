@@ -208,7 +208,6 @@ class ClusterSearch:
         raise BadCdx(f"{self._path}: {key[:200]!r} was not found in {_MAX_PROBES} requests")
 
     def _probe(self, key: bytes, gap: Gap, probes: int) -> ByteRange:
-        """Choose the part of a gap to read next."""
         if len(gap) <= _COMPLETE_GAP:
             return ByteRange(gap.start, gap.end)
         if self.predict and (probes < _TRUSTED or probes % 2):
@@ -234,7 +233,6 @@ class ClusterSearch:
             part = ByteRange(start, min(start + length, gap.end))
 
     def _read_all(self, part: ByteRange) -> None:
-        """Read complete lines between two known ones."""
         at, rest = part.start, b""
         while at < part.end:
             piece = ByteRange(at, min(at + _PIECE, part.end))

@@ -198,7 +198,6 @@ def _decoded(text: bytes) -> list[tuple[str, Any]]:
 
 
 def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
-    """Return the error of the first line that is invalid alone."""
     for each in found:
         lines = [line + b"\n" for line in each.data.split(b"\n")[:-1]]
         start, stop = 0, len(lines)

@@ -28,7 +28,6 @@ class FileComparison:
         return file.size - start_of(file, self._indexes(path, file), self.dataset.key) if file else 0
 
     def _indexes(self, path: str, file: StoredFile) -> dict[int, Indexes]:
-        """Return the stored page indexes that are part of the file itself."""
         ordinals = [of[1] for key in self.store.index_keys(path) if (of := row_group_of(key))]
         stored = self.store.indexes(path, ordinals, file)
         return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}

@@ -100,8 +100,6 @@ class Miniature:
 
 @dataclass(frozen=True, slots=True)
 class _Era:
-    """How the files of a crawl differ from others."""
-
     crawl: str
     name: str
     start: datetime

@@ -32,8 +32,6 @@ _Bounds = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class _LiveFile:
-    """A file of the newest snapshot."""
-
     number: int
     described: _Described
     bounds: _Bounds
@@ -85,8 +83,6 @@ def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
 
 
 class _Lake:
-    """A lake that is being written."""
-
     def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str) -> None:
         self._database = database
         self._rows = database.rows

@@ -73,7 +73,6 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
 
 
 def _extension(name: str, version: str) -> str:
-    """Return the file of an installed wheel, or the name of the extension."""
     wheel = find_spec(_WHEEL.format(name))
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
         file = Path(folder) / "extensions" / f"v{version}" / f"{name}.duckdb_extension"

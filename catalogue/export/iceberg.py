@@ -66,8 +66,6 @@ _CUT = re.compile(r"[#?\t\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """The newest version of a table."""
-
     metadata: TableMetadata
     manifests: dict[str, tuple[str, ManifestFile]]
     """Digests and manifests by crawl; see ``Writing.digest``."""

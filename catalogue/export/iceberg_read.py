@@ -134,8 +134,6 @@ class _Input(InputFile):
 
 
 class _Stream(io.RawIOBase):
-    """A file's bytes: the footer from memory, the rest by requests."""
-
     def __init__(self, fetch: Callable[[ByteRange], bytes], stored: StoredFile) -> None:
         super().__init__()
         self._fetch = fetch

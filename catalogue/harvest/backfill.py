@@ -119,7 +119,6 @@ class Backfill(ReprMixin):
         return filling.progress
 
     def _read(self, plans: Iterable[ReadPlan]) -> Generator[_Result, None, None]:
-        """Yield the result of each plan."""
         if workers := self.session.workers:
             tasks = (Task(plan, workers.settings) for plan in plans)
             with closing(workers.results(tasks, do=run_bounds)) as results:
@@ -151,13 +150,11 @@ class Backfill(ReprMixin):
         return self._plan(self._index(gaps, {group.ordinal for group in planned if group.key_index is None}))
 
     def _plan(self, index: ColumnarIndex) -> ReadPlan:
-        """Plan a query of all keys of a file."""
         dataset = self.session.dataset
         everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
         return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
 
     def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
-        """Return the index of some row groups of a file, or of all of them."""
         session = self.session
         some = gaps if row_groups is None else gaps.among({*row_groups})
         scope = Scope(gaps.file.crawl, (some,), len(some.ordinals))
@@ -165,8 +162,6 @@ class Backfill(ReprMixin):
 
 
 class _Filling:
-    """A running backfill."""
-
     def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Filled], None]) -> None:
         self.progress = Filled()
         self._backfill = backfill

@@ -131,8 +131,6 @@ def harvest(  # noqa: PLR0913 - each is named
 
 
 class _Run:
-    """A running harvest of a crawl."""
-
     def __init__(
         self,
         crawl: str,
@@ -202,8 +200,6 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
 
 
 class _Batch:
-    """Collect what is stored in one transaction."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._start()
@@ -242,7 +238,6 @@ class _Batch:
 def _in_parallel(
     work: Callable[[IndexFile], FetchedFile], items: Iterable[IndexFile], workers: int
 ) -> Generator[tuple[IndexFile, FetchedFile | CatalogueError], None, None]:
-    """Yield results as they complete, with few items under way."""
     executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
     try:
         for item, future in map_as_completed(executor, work, items, limit=2 * workers):

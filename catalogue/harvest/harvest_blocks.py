@@ -141,7 +141,6 @@ def usable_list(store: Store, crawl: str) -> StoredFile | None:
 
 
 def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) -> Path:
-    """Return the path of the unfinished file of one version of a list."""
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 

@@ -249,7 +249,6 @@ def _listed_crawls(session: Session) -> list[str]:
 
 
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
-    """Return the crawls that the words select. Full names need no list of crawls."""
     if not words:
         raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
     plain = list(plain_names(words))

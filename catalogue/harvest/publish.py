@@ -120,7 +120,6 @@ def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot
 
 
 def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str | Path, *, removes: bool) -> None:
-    """Refuse to remove crawls, unless that is asked for."""
     others = [crawl for crawl in (before.crawls if before else ()) if crawl not in crawls]
     if others and not removes:
         instead = "add them to --crawl, leave it out, or choose another name"
@@ -128,7 +127,6 @@ def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str 
 
 
 def _rows(store: Store, crawl: str, paths: Sequence[str]) -> Iterator[list[Row]]:
-    """Yield the rows of each document and index file."""
     document = COLLINFO if crawl == CRAWL_LIST else manifest_path(crawl)
     if value := store.get("documents", document):
         yield [Row("manifest", document, NO_ROW_GROUP, value)]
@@ -158,7 +156,6 @@ def _list(
 
 
 def _put(place: LocalTarget | RemoteTarget, path: Path, name: str, count: int) -> SnapshotFile:
-    """Move a finished file to its name in the snapshot."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     size = path.stat().st_size

@@ -290,7 +290,6 @@ def _invalid(path: str) -> Iterator[None]:
 
 
 def _attributed(stored: StoredFile, source: str) -> StoredFile:
-    """Check a value, and attribute it to the source with which it is compared."""
     _check_value(stored)
     # An ETag of another source has no meaning.
     etag = stored.etag if canonical(stored.source) == canonical(source) else None

@@ -281,7 +281,6 @@ class JoinKeys:
         self._lookups.close()
 
     def __len__(self) -> int:
-        """Return the number of intervals."""
         return self._lookups.starts[-1]
 
     def rows_between(self, first: int, last: int) -> pa.Table:

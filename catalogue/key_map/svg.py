@@ -332,7 +332,6 @@ def _depth(lane: Lane) -> str:
 
 
 def _label_place(start: float, end: float) -> tuple[str, str]:
-    """Return place and anchor of a text next to a span."""
     middle = (start + end) / 2
     if middle < 0.3:  # noqa: PLR2004 - a third at each side
         return _percent(start), "start"

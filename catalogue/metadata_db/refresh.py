@@ -37,7 +37,6 @@ def _layout() -> str:
 
 
 def _meta_of(store: Store) -> dict[str, str]:
-    """Return what ``derived.meta`` of an up-to-date database contains."""
     folder = str(store.path.parent.resolve()) if crawls_with_blocks(store) else ""
     return {"layout": _layout(), "store": store.state(), "indexes": store.index_state(), "folder": folder}
 

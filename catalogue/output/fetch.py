@@ -176,7 +176,6 @@ def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterato
 
 
 def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
-    """Return why the same request failed permanently before; empty if it did not."""
     reason, request = ledger.failed.get(key_of(capture), ("", ""))
     if not request or request != _request_digest(capture, source):
         return ""

@@ -46,8 +46,6 @@ _BLOCK = 250_000
 
 
 class _IntervalRun(NamedTuple):
-    """Consecutive intervals whose blocks are read together."""
-
     start: int
     stop: int
     first_number: int
@@ -153,7 +151,6 @@ class CdxIndex:
         )
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
-        """Yield the blocks to read, joining intervals whose blocks one request reads."""
         search, intervals = self._lists.get(self.crawl), query.intervals
         assert search is not None  # noqa: S101 - everything needed of it is known
         runs: list[_IntervalRun] = []

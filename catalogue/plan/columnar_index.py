@@ -103,7 +103,6 @@ class ColumnarIndex:
         )
 
     def _metadata(self) -> list[FileMetadata]:
-        """Return the candidates with what is stored now."""
         source, states = self._source(), self._indexes.states
         found = [self._file(each, source, states) for each in self.scope.candidates]
         self._files = {each.path: each for each in found}

@@ -131,7 +131,6 @@ def _language_hint(value: str) -> str:
 
 
 def _any_of(column: str, values: Sequence[str], conditions: Sequence[str]) -> str:
-    """Return a condition that a column has one of the values, or that one of the conditions is true."""
     parts = [*conditions]
     if values:
         parts.append(f"{column} = {values[0]}" if len(values) == 1 else f"{column} IN ({', '.join(values)})")

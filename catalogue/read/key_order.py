@@ -215,7 +215,6 @@ def is_all(values: pa.BooleanArray) -> bool:
 
 
 def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
-    """Order rows by the ascending numbers of their runs, and then by columns."""
     order = _sorted(runs, columns.select([0]).take(positions(rows)))
     values = columns.column(0).combine_chunks().take(positions(rows[order]))
     one, other = values[:-1], values[1:]
@@ -261,8 +260,6 @@ _BATCH_BYTES, _LEAST_BATCH_BYTES = 1 << 20, 1 << 16
 
 
 class _Spilled(NamedTuple):
-    """A batch in the file."""
-
     offset: int
     length: int
     first: bytes
@@ -312,7 +309,6 @@ class WaitingRows:
             self._spill()
 
     def _take(self, run: deque[Ascending | _Spilled], end: bytes) -> Iterator[Ascending]:
-        """Remove the rows with lower keys than ``end`` from a run; yield them."""
         while run and run[0].first < end:
             first = run.popleft()
             if isinstance(first, _Spilled):

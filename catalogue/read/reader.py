@@ -265,7 +265,6 @@ class _Reading:
             self._events.done()
 
     def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
-        """Yield the chosen rows of a bundle after its bytes have arrived."""
         bundle, decided, residual = each.bundle, each.decided, self._residual(each.bundle.groups[0])
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
@@ -292,7 +291,6 @@ class _Reading:
         return None
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[_Rows]:
-        """Yield the rows of a row group that is read whole."""
         bundle, residual = Bundle([group]), self._residual(group)
         columns = {}
         keys: KeysLeft | None = None
@@ -354,7 +352,6 @@ def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    """Return the order of drawn rows."""
     order = [
         group.read.drawn.order[np.searchsorted(group.read.drawn.rows, rows[part] - start)]
         for group, part, start in zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)

@@ -34,8 +34,6 @@ SLICE = 64 << 20
 
 
 class _Result(Protocol):
-    """The result of any task."""
-
     @property
     def messages(self) -> tuple[str, ...]:
         """Sentences for the user."""
@@ -91,7 +89,6 @@ def run(task: Task) -> TaskResult:
 
 @contextmanager
 def _opened(settings: Settings, notify: Callable[[str], None]) -> Iterator[tuple[PoliteSource, Executor]]:
-    """Open the source of a task, with threads that make requests."""
     settings = on_worker(settings)
     with closing(open_source(settings.source, settings, notify=notify)) as source:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")

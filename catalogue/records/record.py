@@ -324,7 +324,6 @@ def is_same_url(url: str, other: str) -> bool:
 
 
 def _unescaped(url: str) -> set[bytes]:
-    """Return the bytes that a URL stands for, in each charset that has its characters."""
     url = url.strip(BLANKS)
     forms = {unquote_to_bytes(url.encode(errors="surrogatepass"))}
     with suppress(UnicodeEncodeError):

@@ -118,7 +118,6 @@ def recognized(expression: pl.Expr, depth: int = 0) -> Condition | None:
 
 
 def _operator(expression: pl.Expr) -> tuple[str, list[pl.Expr]]:
-    """Return the operator of an expression and its inputs; an empty name for an unknown one."""
     inputs = expression.meta.pop()[::-1]
     for name, build in _BY_INPUTS.get(len(inputs), {}).items():
         if build(*inputs).meta.eq(expression):

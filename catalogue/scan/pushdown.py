@@ -260,7 +260,6 @@ def _comparison(condition: Comparison, schema: pa.Schema) -> Iterator[str]:
 
 
 def _comparable(schema: pa.Schema) -> Collection[str]:
-    """Return columns of text or signed integers; DuckDB ignores the case of names."""
     lower = [name.casefold() for name in schema.names]
     comparable = (pa.types.is_string, pa.types.is_signed_integer)
     return {

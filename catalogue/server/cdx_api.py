@@ -100,8 +100,6 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
 
 
 class _FoundPage(NamedTuple):
-    """The requested page."""
-
     crawl: str
     page: ResultPage
     number: int
@@ -131,7 +129,6 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
 
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _FoundPage:
-    """Find a page, and read its first part."""
     crawl = service.crawls.find(session, name)
     if not query.counts_pages and _is_outside(crawl, query):
         return _FoundPage(crawl.id, ResultPage(), 0, b"")

@@ -71,7 +71,6 @@ class KnownCrawls:
 
 
 def _stored(session: Session) -> set[str]:
-    """Return the crawls of which footers or the list of blocks are stored."""
     return {*crawl_names(session), *session.block_lists.stored}
 
 

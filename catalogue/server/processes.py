@@ -95,7 +95,6 @@ def _shared(address: _Address) -> socket.socket:
 
 @contextmanager
 def _other_processes(options: ServerOptions, figures: Figures, address: _Address) -> Iterator[None]:
-    """Run the processes beside this one."""
     if options.workers > 1:
         resource_tracker.ensure_running()  # which a start would do otherwise, and unblock the signal
     stop, stopping = Pipe()

@@ -97,8 +97,6 @@ def _page(
 
 
 def _with_errors(page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return a page that shows errors as HTML."""
-
     async def answer(request: Request) -> Response:
         try:
             return await page(request)
@@ -175,7 +173,6 @@ async def _status(request: Request) -> Response:
 
 
 async def _search(request: Request) -> Response:
-    """Search, and show captures as a page or as CSV."""
     form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
     choices: list[tuple[str, str]] = []
 

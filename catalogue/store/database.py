@@ -240,7 +240,6 @@ class Store:
             connection.executemany(_PUT_FACTS, values)
 
     def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Delete page indexes of other versions of files that will be written."""
         for path, value in files:
             indexes = self.index_keys(path)
             if not indexes:

@@ -37,7 +37,6 @@ class Macro:
 
 
 def _is(form: str, text: str) -> str:
-    """Return SQL that tests whether SQL can make the key of a text of this form."""
     host, path = _part(form, 2, text), "''" if form == _DOMAIN else _part(form, 4, text)
     odd_address = f"regexp_matches({host}, '^[0-9.]+$') AND NOT regexp_matches({host}, '{_IPV4}')"
     odd_path = f"regexp_matches({path}, '{_RESOLVED}') OR regexp_matches(lower({path}), '{_SESSION}')"
