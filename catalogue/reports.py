@@ -8,7 +8,7 @@ from catalogue.metadata_db.connection import statement
 from catalogue.query.literals import with_literals
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
-from catalogue.store.stored_blocks import list_file
+from catalogue.store.stored_lists import list_file
 
 if TYPE_CHECKING:
     import pandas as pd

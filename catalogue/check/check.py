@@ -18,9 +18,16 @@ from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.store.schema import TABLES, row_group_of, unwritable
-from catalogue.store.stored_blocks import LISTS, SEARCHES, SHARDS, crawls_with_blocks, forget_list
 from catalogue.store.stored_file import file_version_of, marker
-from catalogue.store.stored_lists import load_dataset, manifests
+from catalogue.store.stored_lists import (
+    LISTS,
+    SEARCHES,
+    SHARDS,
+    crawls_with_blocks,
+    forget_list,
+    load_dataset,
+    manifests,
+)
 from catalogue.tables.tables_state import TABLES_FOLDER, state_path
 from catalogue.tables.update_tables import damaged_tables, update_tables
 

@@ -30,7 +30,7 @@ COMMANDS = {
     "pull": "export_command",
     "verify": "verify_command",
     "serve": "serve_command",
-    "mcp": "mcp_command",
+    "mcp": "serve_command",
     "sql": "sql_command",
     "demo": "serve_command",
     "completion": "completion",

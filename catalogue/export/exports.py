@@ -21,7 +21,7 @@ from catalogue.progress import Progress
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.settings import address, install_command
-from catalogue.store.stored_blocks import crawls_with_blocks
+from catalogue.store.stored_lists import crawls_with_blocks
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable

@@ -39,9 +39,8 @@ from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
-from catalogue.store.stored_blocks import LISTS, blocks_folder, list_file
 from catalogue.store.stored_file import StoredFile
-from catalogue.store.stored_lists import listed_crawls, stored_response
+from catalogue.store.stored_lists import LISTS, blocks_folder, list_file, listed_crawls, stored_response
 
 _END = 16 << 10
 _AT_ONCE = 4

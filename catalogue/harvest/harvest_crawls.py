@@ -26,9 +26,10 @@ from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resol
 from catalogue.progress import Progress
 from catalogue.selection import crawl_list, select_stored, several, update_crawl_list, with_stored
 from catalogue.session import Session
-from catalogue.store.stored_blocks import crawls_with_blocks, forget_list
 from catalogue.store.stored_lists import (
     REQUESTED,
+    crawls_with_blocks,
+    forget_list,
     listed_crawls,
     listed_files,
     load_dataset,

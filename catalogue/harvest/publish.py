@@ -32,7 +32,7 @@ from catalogue.plan.block_lists import open_list
 from catalogue.settings import package_version
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_blocks import LISTS
+from catalogue.store.stored_lists import LISTS
 
 _TEMPORARY = ".growing-"
 _STARTED = "snapshot.begun"

@@ -19,8 +19,8 @@ from catalogue.harvest.snapshot import SnapshotList
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_blocks import blocks_folder, list_file
 from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import blocks_folder, list_file
 
 _LEVEL = 6
 _GZIP = 31

@@ -24,7 +24,7 @@ from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.selection import Selection, select
 from catalogue.session import Session
-from catalogue.store.stored_blocks import LISTS
+from catalogue.store.stored_lists import LISTS
 
 if TYPE_CHECKING:
     from catalogue.tables.stored_crawls import StoredCrawls

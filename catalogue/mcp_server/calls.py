@@ -13,7 +13,7 @@ import anyio
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, LimitReached, OverBudget, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
-from catalogue.mcp_server.answers import CallCost
+from catalogue.mcp_server.tool_models import CallCost
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import FormatError, OverBudget, SourceError
 from catalogue.formatting import plural, to_json
-from catalogue.mcp_server.answers import (
+from catalogue.mcp_server.calls import Call
+from catalogue.mcp_server.tool_models import (
+    MAX_OFFSET,
     CapturesAnswer,
     CrawlsAnswer,
+    CrawlsArguments,
     IndexChoice,
     ListedCrawl,
     NotRead,
     PlanAnswer,
-    Price,
-    SampleAnswer,
-    SqlAnswer,
-)
-from catalogue.mcp_server.arguments import (
-    MAX_OFFSET,
-    CrawlsArguments,
     PlanArguments,
+    Price,
     QueryArguments,
+    SampleAnswer,
     SampleArguments,
+    SqlAnswer,
     SqlArguments,
 )
-from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 from catalogue.errors import BadDocument, BadRecord, NotArchived, TooExpensive
 from catalogue.formatting import to_json
-from catalogue.mcp_server.answers import PageAnswer
-from catalogue.mcp_server.arguments import PageArguments
 from catalogue.mcp_server.calls import Call
+from catalogue.mcp_server.tool_models import PageAnswer, PageArguments
 from catalogue.mcp_server.untrusted import marked, visible
 from catalogue.records.record import missing_body
 

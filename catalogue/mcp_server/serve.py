@@ -22,9 +22,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
-from catalogue.mcp_server.answers import Answer, CallCost, ErrorAnswer, PageAnswer
-from catalogue.mcp_server.arguments import first_error
 from catalogue.mcp_server.calls import CallFailed, Calls
+from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.settings import package_version

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from catalogue.mcp_server.answers import Answer
 from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
+from catalogue.mcp_server.tool_models import Answer
 from catalogue.query.models import Arguments
 
 INSTRUCTIONS = (

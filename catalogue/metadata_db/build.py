@@ -20,7 +20,7 @@ from catalogue.parquet.page_index import Indexes, decode_column_index, decode_of
 from catalogue.query.literals import literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_blocks import LISTS, crawls_with_blocks, list_file
+from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import greatest_text

@@ -19,7 +19,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
-from catalogue.store.stored_blocks import crawls_with_blocks
+from catalogue.store.stored_lists import crawls_with_blocks
 from catalogue.surt import MACROS
 from catalogue.tables.tables_state import TABLES_FOLDER
 

@@ -12,17 +12,17 @@ from catalogue.errors import StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_blocks import (
+from catalogue.store.stored_lists import (
     LISTS,
     crawls_with_blocks,
     forget_lines,
     list_file,
+    listed_crawls,
     save_lines,
     save_versions,
     stored_lines,
     stored_versions,
 )
-from catalogue.store.stored_lists import listed_crawls
 
 AnyList: TypeAlias = StoredList | ClusterSearch
 Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]

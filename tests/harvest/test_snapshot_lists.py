@@ -16,7 +16,7 @@ from catalogue.errors import QueryError, StoreDamaged, StoreLocked
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.store.stored_blocks import LISTS, list_file
+from catalogue.store.stored_lists import LISTS, list_file
 from tests.support.block_lists import write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
