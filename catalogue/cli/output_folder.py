@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.atomic_files import make_folder, whole_file
-from catalogue.cli.row_writer import SUFFIXES, format_for, write
+from catalogue.cli.options import SUFFIXES, format_for
+from catalogue.cli.row_writer import write
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.store.locks import locked

@@ -14,6 +14,7 @@ from catalogue.cli.options import (
     Budget,
     budget_options,
     confirm,
+    format_for,
     harvest_option,
     json_option,
     query_options,
@@ -21,7 +22,6 @@ from catalogue.cli.options import (
     recorder_for,
     scheduler_option,
 )
-from catalogue.cli.row_writer import format_for
 from catalogue.cli.select_captures import (
     NOT_OF_QUERY,
     captures_for,

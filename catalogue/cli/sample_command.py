@@ -18,6 +18,7 @@ from catalogue.cli.options import (
     Budget,
     budget_options,
     confirm,
+    format_for,
     harvest_option,
     query_options,
 )
@@ -81,7 +82,7 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 500 --crawl 2022-05 --per host --max 5     at most five of each host
     catalogue sample -n 100 --crawl 2022-05 --fetch warc -o sample.warc.gz
     """
-    from catalogue.cli.row_writer import format_for, write
+    from catalogue.cli.row_writer import write
 
     fetching = bool(records.form)
     refused = {
