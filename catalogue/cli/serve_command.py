@@ -14,7 +14,6 @@ import click
 from catalogue.cli.app import Command, Common, common, entry
 from catalogue.cli.options import is_loopback
 from catalogue.errors import QueryError
-from catalogue.settings import install_command
 
 _CRAWL = "CC-MAIN-2022-05"
 _COMMANDS = [
@@ -111,6 +110,8 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     try:
         from catalogue.server import AccessLog, ServerOptions, Service, run
     except ModuleNotFoundError as error:
+        from catalogue.settings import install_command
+
         raise QueryError(f"serving needs {error.name}; run: {install_command('serve')}") from error
     if options.table is not None:
         raise QueryError("only Common Crawl's index is served; leave out --table")

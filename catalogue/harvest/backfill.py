@@ -22,7 +22,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.workers import BoundsResult, Task, read_bounds, run_bounds
+from catalogue.read.workers import Task, read_bounds, run_bounds
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.tables.file_metadata import FileMetadata
@@ -122,7 +122,7 @@ class Backfill(ReprMixin):
         if workers := self.session.workers:
             tasks = (Task(plan, workers.settings) for plan in plans)
             with closing(workers.results(tasks, do=run_bounds)) as results:
-                yield from (each.bounds if isinstance(each, BoundsResult) else each for each in results)
+                yield from results
             return
         for plan in plans:
             try:

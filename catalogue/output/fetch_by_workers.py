@@ -5,14 +5,15 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from catalogue.commoncrawl.capture import Capture
+from catalogue.errors import FormatError, SourceError
 from catalogue.output.fetch import EncodedRecord, EncodedRecords, fetch_encoded
 from catalogue.output.formats import FormatSpec
 from catalogue.output.open_output import open_format
 from catalogue.plan.requests import RecordFetch
-from catalogue.read.workers import Workers, on_worker
+from catalogue.read.workers import Done, Workers, on_worker
 from catalogue.records.fetch_records import FailedRecord
 from catalogue.settings import Settings
-from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
 
 _TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
 """Approximate size of a worker's task."""
@@ -30,37 +31,28 @@ class RecordTask:
     """Size of the result, unless the first record alone is larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordTaskResult:
-    """Encoded records of a task."""
-
-    records: tuple[EncodedRecord | FailedRecord, ...]
-    remaining: tuple[Capture, ...]
-    """Captures left out to keep the result small."""
-    messages: tuple[str, ...]
-    requests: int
-    bytes: int
+_Records = tuple[list[EncodedRecord | FailedRecord], list[Capture]]
+"""Encoded records of a task, and captures left out to keep the result small."""
 
 
-def run(task: RecordTask) -> RecordTaskResult:
-    settings = on_worker(task.settings)
-    messages: list[str] = []
-    records: list[EncodedRecord | FailedRecord] = []
-    room = task.max_bytes
-    with (
-        closing(open_source(settings.source, settings, notify=messages.append)) as source,
-        open_format(task.format) as format_,
-        closing(fetch_encoded(task.fetches, source, format_)) as results,
-    ):
-        for each in results:
-            if isinstance(each, EncodedRecord):
-                room -= len(each.data)
-            if room < 0 and records:
-                break
-            records.append(each)
+def run(task: RecordTask) -> Done[_Records]:
+    def encode(source: PoliteSource, *_: object) -> _Records:
+        records: list[EncodedRecord | FailedRecord] = []
+        room = task.max_bytes
+        with (
+            open_format(task.format) as format_,
+            closing(fetch_encoded(task.fetches, source, format_)) as results,
+        ):
+            for each in results:
+                if isinstance(each, EncodedRecord):
+                    room -= len(each.data)
+                if room < 0 and records:
+                    break
+                records.append(each)
         done = {each.capture for each in records}
-        remaining = tuple(each for fetch in task.fetches for each in fetch.captures if each not in done)
-        return RecordTaskResult(tuple(records), remaining, tuple(messages), source.requests, source.bytes)
+        return records, [each for fetch in task.fetches for each in fetch.captures if each not in done]
+
+    return on_worker(task.settings, encode)
 
 
 def fetch_by_workers(
@@ -85,10 +77,11 @@ def fetch_by_workers(
         tasks = (RecordTask(batch, spec, workers.settings, max_bytes) for batch in batches)
         with closing(workers.results(tasks, notify, do=run)) as done:
             for result in done:
-                if not isinstance(result, RecordTaskResult):
+                if isinstance(result, SourceError | FormatError):
                     raise result
-                remaining.extend(result.remaining)
-                yield from result.records
+                records, left = result
+                remaining.extend(left)
+                yield from records
 
     yield from results(_batches(fetches))
     alone, remaining = remaining, []

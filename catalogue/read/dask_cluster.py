@@ -4,15 +4,12 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from catalogue.errors import QueryError, Unreachable
 from catalogue.formatting import without_secrets
 from catalogue.settings import install_command, package_version
-
-if TYPE_CHECKING:
-    pass
 
 _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:/\S*)?")
 _PATIENCE = 10.0
@@ -22,7 +19,7 @@ _THREADS = 8
 
 
 @contextmanager
-def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executor]":
+def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> Iterator[Executor]:
     """Yield the workers of a Dask cluster as an executor.
 
     Args:

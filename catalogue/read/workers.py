@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -33,20 +33,20 @@ SLICE = 64 << 20
 """Bytes of a task: some seconds of work, and a table of modest size."""
 
 
-class _Result(Protocol):
-    @property
-    def messages(self) -> tuple[str, ...]:
-        """Sentences for the user."""
-
-    @property
-    def requests(self) -> int: ...
-
-    @property
-    def bytes(self) -> int: ...
-
-
 _Task = TypeVar("_Task")
-_R = TypeVar("_R", bound=_Result)
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[_T_co]):
+    """The result of a task, and what it took."""
+
+    value: _T_co
+    messages: tuple[str, ...]
+    """Sentences for the user."""
+    requests: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,49 +58,47 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """The result of a task."""
+class TaskRows:
+    """The rows of a part of a plan."""
 
     rows: pa.Table
-    messages: tuple[str, ...]
     uncounted: tuple[tuple[str, int], ...]
     """See ``ReadEvents.uncount``."""
     row_groups: int
-    requests: int
-    bytes: int
 
 
-def run(task: Task) -> TaskResult:
+def on_worker(settings: Settings, work: Callable[[PoliteSource, Executor, Callable[[str], None]], _T]) -> Done[_T]:
+    """Run a function with a source, threads for requests, and a function that takes messages.
+
+    If the cache folder of the settings does not exist on this machine, its own is used.
+    """
+    messages: list[str] = []
+    settings = settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
+    with closing(open_source(settings.source, settings, notify=messages.append)) as source:
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
+        try:
+            value = work(source, executor, messages.append)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+        return Done(value, tuple(messages), source.requests, source.bytes)
+
+
+def run(task: Task) -> Done[TaskRows]:
     """Read a part of a plan, in any process where this package is installed.
 
     Raises:
         SourceError: if it cannot be read.
         QueryError: if ``where`` fails on a row.
     """
-    messages: list[str] = []
-    uncounted: list[tuple[str, int]] = []
-    events = ReadEvents(messages.append, lambda *each: uncounted.append(each))
-    with _opened(task.settings, messages.append) as (source, executor):
+
+    def read_rows(source: PoliteSource, executor: Executor, notify: Callable[[str], None]) -> TaskRows:
+        uncounted: list[tuple[str, int]] = []
+        events = ReadEvents(notify, lambda *each: uncounted.append(each))
         with closing(read(task.plan, source, executor, events)) as batches:
             table = pa.Table.from_batches(batches, task.plan.schema)
-        groups = task.plan.row_groups
-        return TaskResult(table, tuple(messages), tuple(uncounted), groups, source.requests, source.bytes)
+        return TaskRows(table, tuple(uncounted), task.plan.row_groups)
 
-
-@contextmanager
-def _opened(settings: Settings, notify: Callable[[str], None]) -> Iterator[tuple[PoliteSource, Executor]]:
-    settings = on_worker(settings)
-    with closing(open_source(settings.source, settings, notify=notify)) as source:
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
-        try:
-            yield source, executor
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-
-def on_worker(settings: Settings) -> Settings:
-    """Use the cache folder of this machine, if the caller's does not exist here."""
-    return settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
+    return on_worker(task.settings, read_rows)
 
 
 def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[Task]:
@@ -126,8 +124,8 @@ class Workers:
         self.bytes = 0
 
     def results(
-        self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], _R]
-    ) -> Generator[_R | SourceError | FormatError, None, None]:
+        self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], Done[_T]]
+    ) -> Generator[_T | SourceError | FormatError, None, None]:
         """Yield the results of tasks in their order; an error that concerns one task is its result.
 
         ``notify`` is called with the messages of workers, and ``do`` runs a task.
@@ -137,7 +135,7 @@ class Workers:
             SourceUnavailable: if the source failed as a whole.
             QueryError: if ``where`` fails on a row.
         """
-        waiting, under_way = iter(every), deque[Future[_R]]()
+        waiting, under_way = iter(every), deque[Future[Done[_T]]]()
         try:
             while True:
                 while len(under_way) < self._at_once and (task := next(waiting, None)):
@@ -155,7 +153,7 @@ class Workers:
                 self.bytes += done.bytes
                 for sentence in done.messages:
                     notify(sentence)
-                yield done
+                yield done.value
         except Exception as error:
             # Dask has classes of its own for it, and is not to be imported to know them.
             if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
@@ -166,7 +164,7 @@ class Workers:
             for future in under_way:
                 future.cancel()
 
-    def _submit(self, do: Callable[[_Task], _R], task: _Task) -> Future[_R]:
+    def _submit(self, do: Callable[[_Task], Done[_T]], task: _Task) -> Future[Done[_T]]:
         try:
             return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
@@ -212,9 +210,9 @@ def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
     return reversed(found)
 
 
-def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
+def _rows_of(slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
     for done in slices:
-        if not isinstance(done, TaskResult):
+        if not isinstance(done, TaskRows):
             raise done
         for uncounted in done.uncounted:
             events.uncount(*uncounted)
@@ -297,27 +295,9 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
         yield run
 
 
-@dataclass(frozen=True, slots=True)
-class BoundsResult:
-    """The result of ``run_bounds``."""
-
-    bounds: dict[int, Bounds]
-    messages: tuple[str, ...]
-    requests: int
-    bytes: int
-
-
-def run_bounds(task: Task) -> BoundsResult:
-    """Read the key columns of a plan for ``read_bounds``, in any process where this package is installed.
-
-    Raises:
-        SourceError: if the keys cannot be read.
-        BadFooter: see ``read_bounds``.
-    """
-    messages: list[str] = []
-    with _opened(task.settings, messages.append) as (source, executor):
-        bounds = read_bounds(task.plan, source, executor)
-        return BoundsResult(bounds, tuple(messages), source.requests, source.bytes)
+def run_bounds(task: Task) -> Done[dict[int, Bounds]]:
+    """Run ``read_bounds`` in any process where this package is installed."""
+    return on_worker(task.settings, lambda source, executor, _: read_bounds(task.plan, source, executor))
 
 
 def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
