@@ -144,11 +144,7 @@ def block_error(path: str, offset: int, what: str, line: int | None = None) -> B
 
 
 def inflate_blocks(
-    blocks: BlockList,
-    read: BlockRead,
-    body: bytes,
-    total_size: int,
-    intervals: KeyIntervals = ALL_KEYS,
+    blocks: BlockList, read: BlockRead, body: bytes, total_size: int, intervals: KeyIntervals = ALL_KEYS
 ) -> Iterator[Block]:
     """Inflate the blocks that may have keys of the intervals, and compare them with the list.
 

@@ -106,9 +106,7 @@ def status(options: Common, *, json_: bool) -> None:
 @click.command(cls=Command)
 @crawl_option
 @click.option(
-    "--read-subset",
-    metavar="SHARE",
-    help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers.",
+    "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Draw the same random share as a check that printed this seed."
@@ -117,13 +115,7 @@ def status(options: Common, *, json_: bool) -> None:
 @json_option
 @common
 def check(
-    options: Common,
-    *,
-    crawls: tuple[str, ...],
-    read_subset: str | None,
-    seed: int | None,
-    repair: bool,
-    json_: bool,
+    options: Common, *, crawls: tuple[str, ...], read_subset: str | None, seed: int | None, repair: bool, json_: bool
 ) -> None:
     """Check what is stored, and repair it.
 
@@ -142,12 +134,7 @@ def check(
     catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
     """
     with options.opened() as catalogue:
-        done = catalogue.check(
-            crawls or "all",
-            read_subset=read_subset,
-            seed=seed,
-            repair=repair,
-        )
+        done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair)
         requests, received = catalogue.requests, catalogue.bytes
     if json_:
         as_json(

@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from catalogue.commoncrawl.crawls import (
-    SUBSETS,
-    parse_crawl_words,
-    plain_names,
-    select_crawls,
-)
+from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.commoncrawl.manifests import FOLDER, IndexFile, index_file
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl

@@ -110,12 +110,7 @@ def _path(rng: Random) -> str:
 def _response(
     status: int, body: bytes, mime: str | None = None, detected: str | None = None, **columns: str | None
 ) -> Row:
-    found = {
-        "fetch_status": status,
-        "content_mime_type": mime or None,
-        "content_mime_detected": detected,
-        "body": body,
-    }
+    found = {"fetch_status": status, "content_mime_type": mime or None, "content_mime_detected": detected, "body": body}
     if status != HTTPStatus.NOT_MODIFIED:
         digest = hashlib.sha1(body, usedforsecurity=False).digest()
         found["content_digest"] = base64.b32encode(digest).decode()

@@ -76,13 +76,7 @@ _ROW_GROUP = 1 << 15
 """Small, so that a result reads few rows of others."""
 
 
-def write_part(
-    kind: Kind,
-    captures: "Captures",
-    lookups: Lookups,
-    keys: JoinKeys,
-    path: Path,
-) -> JoinPart:
+def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKeys, path: Path) -> JoinPart:
     """Read the captures of a slice, and write its part if it has rows.
 
     Raises:

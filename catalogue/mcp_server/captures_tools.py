@@ -95,10 +95,7 @@ def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
         planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
     prices = [
         IndexChoice(
-            crawl=each.crawl,
-            chosen=_price(each),
-            other=_price(each.other) if each.other else None,
-            reason=each.why,
+            crawl=each.crawl, chosen=_price(each), other=_price(each.other) if each.other else None, reason=each.why
         )
         for each in planned.crawls
     ]
@@ -228,10 +225,5 @@ def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
     )
     notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
     return SqlAnswer(
-        columns=found.columns,
-        types=found.types,
-        rows=found.rows,
-        more=found.more,
-        notes=notes,
-        cost=call.cost,
+        columns=found.columns, types=found.types, rows=found.rows, more=found.more, notes=notes, cost=call.cost
     )

@@ -70,11 +70,7 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
         if not call.requests:
             raise
         return PageAnswer(
-            outcome="not_read",
-            reason=str(error),
-            crawls_without_capture=empty,
-            notes=[*call.notes],
-            cost=call.cost,
+            outcome="not_read", reason=str(error), crawls_without_capture=empty, notes=[*call.notes], cost=call.cost
         )
 
 

@@ -39,10 +39,7 @@ def run(task: RecordTask) -> Done[_Records]:
     def encode(source: PoliteSource, *_: object) -> _Records:
         records: list[EncodedRecord | FailedRecord] = []
         room = task.max_bytes
-        with (
-            open_format(task.format) as format_,
-            closing(fetch_encoded(task.fetches, source, format_)) as results,
-        ):
+        with open_format(task.format) as format_, closing(fetch_encoded(task.fetches, source, format_)) as results:
             for each in results:
                 if isinstance(each, EncodedRecord):
                     room -= len(each.data)

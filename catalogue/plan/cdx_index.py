@@ -18,15 +18,7 @@ from catalogue.cdx.list_search import (
     Predictor,
 )
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, no_columnar_index, suggest_crawl
-from catalogue.errors import (
-    CatalogueError,
-    FileChanged,
-    FormatError,
-    NotFound,
-    NotHarvested,
-    QueryError,
-    UnknownCrawl,
-)
+from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks

@@ -31,12 +31,7 @@ class Documents:
     """Extract from documents, in any thread."""
 
     def __init__(
-        self,
-        *,
-        main_content: bool = False,
-        markdown: bool = False,
-        processes: int | None = None,
-        seconds: float = 20.0,
+        self, *, main_content: bool = False, markdown: bool = False, processes: int | None = None, seconds: float = 20.0
     ) -> None:
         """Prepare a pool of processes, which start when they are needed.
 

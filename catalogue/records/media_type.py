@@ -73,10 +73,7 @@ _BRANDED = (
 _CHECKED = ("text/", "image/", "application/json", "application/javascript")
 """Declared types that a signature overrides, as those of XML; other documents may be in a zip file."""
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-_UTF_16_STARTS = {
-    UTF_16_LE: re.compile(rb"(?:[\t\n\r ]\0)*<\0"),
-    UTF_16_BE: re.compile(rb"(?:\0[\t\n\r ])*\0<"),
-}
+_UTF_16_STARTS = {UTF_16_LE: re.compile(rb"(?:[\t\n\r ]\0)*<\0"), UTF_16_BE: re.compile(rb"(?:\0[\t\n\r ])*\0<")}
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(
     rb"\s*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",

@@ -55,11 +55,7 @@ _TEXT: Mapping[str, _Build] = {
     "matches": lambda column, value: column.str.contains(value),
 }
 _BY_INPUTS: Mapping[int, Mapping[str, _Build]] = {
-    1: {
-        "not": operator.invert,
-        "null": lambda column: column.is_null(),
-        "valid": lambda column: column.is_not_null(),
-    },
+    1: {"not": operator.invert, "null": lambda column: column.is_null(), "valid": lambda column: column.is_not_null()},
     2: {**_LOGIC, **_COMPARISONS, **_TEXT, "in": lambda column, values: column.is_in(values)},
     3: {
         **{

@@ -79,11 +79,7 @@ def application(service: Service | None = None) -> FastAPI:
 
 
 def server_of(
-    service: Service,
-    *,
-    log: bool = False,
-    access_log: AccessLog | None = None,
-    head_seconds: int = _HEAD_SECONDS,
+    service: Service, *, log: bool = False, access_log: AccessLog | None = None, head_seconds: int = _HEAD_SECONDS
 ) -> uvicorn.Server:
     """Return a server whose connections each have ``head_seconds`` to send the head of a request."""
     monitor = monitoring.Monitor(application(service), _names_of_routes(), service.figures, access_log)

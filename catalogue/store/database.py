@@ -36,14 +36,7 @@ from catalogue.store.schema import (
     transaction,
     unwritable,
 )
-from catalogue.store.stored_file import (
-    DIGEST_SIZE,
-    StoredFile,
-    decode,
-    encode,
-    file_version_of,
-    version_of,
-)
+from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, file_version_of, version_of
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500

@@ -21,14 +21,7 @@ from catalogue.commoncrawl.datasets import (
     group_by_crawl,
     parse_path_list,
 )
-from catalogue.commoncrawl.manifests import (
-    COLLINFO,
-    MANIFEST_NAME,
-    Crawl,
-    IndexFile,
-    parse_collinfo,
-    parse_manifest,
-)
+from catalogue.commoncrawl.manifests import COLLINFO, MANIFEST_NAME, Crawl, IndexFile, parse_collinfo, parse_manifest
 from catalogue.errors import BadCdx, FormatError, StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response

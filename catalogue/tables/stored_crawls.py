@@ -15,14 +15,7 @@ from catalogue.parquet.model import kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.tables_state import (
-    TABLES_FOLDER,
-    CrawlState,
-    TablesState,
-    fresh_state,
-    read_state,
-    table_path,
-)
+from catalogue.tables.tables_state import TABLES_FOLDER, CrawlState, TablesState, fresh_state, read_state, table_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,11 +29,7 @@ MARGIN = 31 * 24 * 60 * 60 * 1000
 
 
 def usable_folder(
-    data: Path,
-    store: Store,
-    dataset: Dataset,
-    temporary_folder: Callable[[], Path],
-    notify: Callable[[str], None],
+    data: Path, store: Store, dataset: Dataset, temporary_folder: Callable[[], Path], notify: Callable[[str], None]
 ) -> Path:
     """Return the folder of the tables, or a copy if they are out of date and cannot be updated."""
     folder = data / TABLES_FOLDER
