@@ -320,7 +320,6 @@ def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observat
 
 
 def _bytes_per_url(groups: Sequence[RowGroup]) -> tuple[int, int]:
-    """Return the mean bytes of the CDX columns of a row group, and of one page of each with its indexes."""
     chunk_bytes = page_bytes = 0
     for group in groups:
         for name in CDX_COLUMNS:

@@ -112,7 +112,6 @@ class Sample(ReprMixin):
         self.rows = sum(self._sizes.values())
 
     def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
-        """Return the captures among drawn rows, with the column ``DRAWN_ORDER``."""
         by_path: dict[str, dict[int, DrawnRows]] = {}
         for (path, ordinal), rows in drawn.items():
             by_path.setdefault(path, {})[ordinal] = rows

@@ -188,7 +188,6 @@ class ClusterSearch:
             raise BadCdx(f"{self._path} is empty") from error
 
     def _around(self, key: bytes) -> Response:
-        """Read the list at a predicted key, or its end."""
         share, size = self.predict or (None, None)
         if share and size:
             start = max(0, int(share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)

@@ -55,6 +55,11 @@ given_options: dict[str, object] = {}
 """Options of the running command that the commands in its messages need, too."""
 
 
+def options_of_command() -> set[str]:
+    context = click.get_current_context(silent=True)
+    return {option for each in (context.command.params if context else ()) for option in each.opts}
+
+
 def show(text: str, *, err: bool = False) -> None:
     """Print a message without control characters, and with complete commands."""
     echo(printable_lines(complete_commands(text)), err=err)

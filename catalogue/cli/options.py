@@ -12,8 +12,7 @@ import click
 
 from catalogue.cli.app import Common, OneOf
 from catalogue.cli.completed_values import complete_columns, complete_stored_crawls, complete_subsets
-from catalogue.cli.messages import wrapped
-from catalogue.cli.tables import options_of_command
+from catalogue.cli.messages import options_of_command, wrapped
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
 from catalogue.progress import is_terminal

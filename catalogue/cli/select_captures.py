@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
+from catalogue.cli.messages import options_of_command
 from catalogue.cli.options import Budget, can_ask, confirmed
-from catalogue.cli.tables import options_of_command
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import format_cost, join_first, plural

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Common
-from catalogue.cli.messages import show
+from catalogue.cli.messages import options_of_command, show
 from catalogue.formatting import join_first, plural, printable, size, to_json
 
 if TYPE_CHECKING:
@@ -134,11 +134,6 @@ def _how_to_see() -> str:
         del ways["--json"]
     possible = ["widen the terminal", *(way for option, way in ways.items() if option in options)]
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
-
-
-def options_of_command() -> set[str]:
-    context = click.get_current_context(silent=True)
-    return {option for each in (context.command.params if context else ()) for option in each.opts}
 
 
 def options_given(values: dict[str, Any]) -> list[str]:

@@ -307,7 +307,6 @@ def _opened(path: Path, backend: str) -> Iterator[Database]:
 
 @contextmanager
 def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Database]:
-    """Open a new file in one transaction, with the tables of another file or with empty ones."""
     if backend == "sqlite":
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             if not empty:

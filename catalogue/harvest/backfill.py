@@ -74,7 +74,6 @@ class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
     def __init__(self, session: Session, gaps: Sequence[FileMetadata]) -> None:
-        """Fill gaps: files with their row groups without bounds."""
         self.session = session
         self.gaps = gaps
 

@@ -141,7 +141,6 @@ class _Run:
         decoded: dict[str, FooterRows],
         report: Callable[[Progress], None],
     ) -> None:
-        """Report progress of ``missing`` of the ``requested`` files."""
         self.batch = _Batch(store)
         self._fetcher = fetcher
         self.outcome = Harvested(Progress(crawl, requested, requested - missing))

@@ -142,7 +142,6 @@ def _rows(store: Store, crawl: str, paths: Sequence[str]) -> Iterator[list[Row]]
 def _list(
     place: LocalTarget | RemoteTarget, part: Path, store: Store, crawl: str, existing: Mapping[str, SnapshotFile]
 ) -> SnapshotList | None:
-    """Write a stored list unless the snapshot has it; None if another process has deleted it."""
     stored, blocks = store.get("documents", LISTS + crawl), open_list(store, crawl)
     if stored is None or blocks is None:
         return None

@@ -269,7 +269,6 @@ class _Part:
             self.indexes[path, row_group] = replace(value, data=written.pack())
 
     def check_footers(self) -> None:
-        """Decode the footers."""
         for path, stored in self.files.items():
             with _invalid(path):
                 examine_footer(stored.data, stored.size, COMMON_CRAWL.key)

@@ -100,7 +100,6 @@ def _checked(crawl: str, source: PoliteSource) -> Iterator[None]:
 
 
 def _compare(crawl: str, lines: gzip.GzipFile, size: int, source: PoliteSource, count: int) -> None:
-    """Compare random parts of a list, and its size, with the source."""
     starts = range(0, size, _PIECE)
     pin = FileVersion(size, None)
     for start in sorted(SystemRandom().sample(starts, min(count, len(starts)))):

@@ -107,7 +107,6 @@ class FooterFetcher:
     pages: bool
 
     def fetch(self, file: IndexFile) -> FetchedFile:
-        """Fetch a file."""
         if known := self.known.get(file.path):
             pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
             footer = decode_footer(known.data, known.size)

@@ -309,7 +309,6 @@ def _axis(
 
 
 def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale) -> Lane:
-    """Put each extent into the first row where it overlaps no other."""
     bars: list[Bar] = []
     ends: list[str] = []
     known = [(extent.keys, extent.name, state) for extent, state in extents if extent.keys]

@@ -138,7 +138,6 @@ class PartWriter:
         return file
 
     def _next_name(self) -> str:
-        """Return a new name, or that of the single file, which is made growable."""
         if self._max_bytes:
             names = numbered(self._output, self.format)
             return next(name for name in names if name not in self._ledger.finished)

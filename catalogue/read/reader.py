@@ -155,7 +155,6 @@ class _Reading:
                     left.cancel()
 
     def _pieces_of(self, each: _Waiting | LoadedRowGroup, first: int) -> Iterator[Piece]:
-        """Yield the rows of row groups of a section; ``first`` is the number of the first one."""
         last, left = first + _count(each) - 1, self._left
         if not left:
             yield from (Piece(rows, b"") for rows, _ in self._rows(each))
@@ -285,7 +284,6 @@ class _Reading:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
     def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
-        """Return bounds of many keys, if they are needed."""
         if self._left and sum(map(len, keys)) > BATCH_ROWS:
             return KeysLeft(piece.cast(pa.binary()) for piece in keys)
         return None

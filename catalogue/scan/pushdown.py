@@ -80,7 +80,6 @@ def push_down(predicate: pl.Expr | None, schema: pa.Schema, dataset: Dataset) ->
 
 
 def _keys(condition: Condition, dataset: Dataset) -> tuple[KeyInterval, ...] | None:
-    """Return intervals with the keys of all matching rows; None for no limits."""
     if isinstance(condition, Combination):
         parts = [_keys(part, dataset) for part in condition.parts]
         known = [part for part in parts if part is not None]

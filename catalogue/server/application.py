@@ -121,7 +121,6 @@ def _names_of_routes() -> dict[object, str]:
 
 
 def _raise_file_limit() -> int:
-    """Raise the soft limit of open files as far as needed and allowed; return the part that is used."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * _MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * _MAX_CONNECTIONS)
     with suppress(OSError, ValueError):

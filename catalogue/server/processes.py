@@ -136,7 +136,6 @@ def _keep_running(stopping: Connection, options: ServerOptions, figures: Figures
 
 
 def _serve(options: ServerOptions, figures: Figures, address: _Address) -> None:
-    """Serve in a process beside the first one, until that ends or terminates this one."""
     gc.set_threshold(_GC_OBJECTS)
     signal.signal(signal.SIGTERM, _exit)
     Thread(target=_stop_with_first, daemon=True).start()

@@ -68,8 +68,6 @@ class StoredFooters:
 
 
 class _Keys(NamedTuple):
-    """Bounds of the rows of a part that have bounds."""
-
     least: list[bytes]
     greatest: list[bytes]
     reached: list[bytes]

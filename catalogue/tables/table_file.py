@@ -188,7 +188,6 @@ def _sorted_parts(table: "pa.Table") -> Iterator[tuple[TablePart, "pa.Table"]]:
 
 
 def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes]:
-    """Return the pages and the footer of a file with one row group."""
     import pyarrow.parquet as pq
 
     from catalogue.tables.table_schema import REPEATED
