@@ -23,6 +23,7 @@ FIELDS = {
     "languages": "content_languages",
     "truncated": "content_truncated",
     "redirect": "fetch_redirect",
+    "recordid": "warc_record_id",  # since CC-MAIN-2026-30
 }
 """Columns by the fields after key and time, in the order of ``WarcCdxWriter`` in https://github.com/commoncrawl/nutch.
 """
@@ -63,10 +64,16 @@ def lines_of(rows: pa.RecordBatch) -> list[str]:
 
 
 def _values(column: pa.Array) -> Sequence[str | int | None]:
+    if pa.types.is_binary(column.type):
+        return [each and _record_id(each.hex()) for each in column.to_pylist()]
     if not pa.types.is_timestamp(column.type):
         return column.to_pylist()  # type: ignore[no-any-return]
     iso = column.cast(pa.timestamp(column.type.unit)).cast(pa.string()).to_pylist()  # YYYY-MM-DD HH:MM:SS and fractions
     return [each and each[:4] + each[5:7] + each[8:10] + each[11:13] + each[14:16] + each[17:19] for each in iso]
+
+
+def _record_id(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _key(key: str | None) -> str:

@@ -1,7 +1,8 @@
 """Lines of a CDX index as rows of the columnar index, or as ``lines_of`` writes these rows.
 
 Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table), with texts unchanged. Unknown
-values are null: missing and empty ones, ``-``, and statuses that are not positive numbers. Parts of the URL are
+values are null: missing and empty ones, ``-``, statuses that are not positive numbers, and record ids that are not
+UUIDs. Parts of the URL are
 missing: they depend on the list of public suffixes at the time of the conversion.
 """
 
@@ -24,7 +25,7 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, positions, text, texts
 
-_STATUS, _NUMBERS = "status", ("offset", "length")
+_STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
 _REQUIRED = ("url", "filename")
 _UNKNOWN = ("", "-", "unk")
 """Unknown values; the last one is a media type that the server did not send."""
@@ -79,6 +80,7 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
     places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
     columns = {FIELDS[name]: _numbers(values) if name in _NUMBERS else values for name, values in fields.items()}
     columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
+    columns[FIELDS[_RECORD_ID]] = _record_ids(fields[_RECORD_ID])
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": pa.repeat(text(crawl), len(keys))}
     columns |= {"warc_segment": texts([segment for segment, _ in places]).take(folders.indices)}
     columns |= {"subset": texts([subset for _, subset in places]).take(folders.indices)}
@@ -191,6 +193,29 @@ def _statuses(written: pa.StringArray) -> pa.Array:
     return pc.if_else(flags(values > 0), positions(values), pa.nulls(1, pa.int64())[0]).cast(pa.int16())
 
 
+_UUID = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
+_DASHES = (8, 13, 18, 23)
+_DIGITS = np.delete(np.arange(_UUID), _DASHES)
+_HEX = np.full(256, 16, np.uint8)
+_HEX[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
+
+
+def _record_ids(written: pa.StringArray) -> pa.BinaryArray:
+    if written.null_count == len(written):
+        return pa.nulls(len(written), pa.binary())
+    bounds, data = bounds_and_bytes(written)
+    sized = np.flatnonzero(np.diff(bounds) == _UUID)
+    characters = np.frombuffer(data, np.uint8)[bounds[sized, None] + np.arange(_UUID)]
+    digits = _HEX[characters[:, _DIGITS]]
+    valid = (digits < 16).all(axis=1) & (characters[:, _DASHES] == ord("-")).all(axis=1)  # noqa: PLR2004
+    known = np.zeros(len(written), bool)
+    known[sized[valid]] = True
+    ends = np.append(0, np.cumsum(known * (_DIGITS.size // 2))).astype(np.int32)
+    packed = digits[valid, ::2] << 4 | digits[valid, 1::2]
+    buffers = [np.packbits(known, bitorder="little"), ends, np.ascontiguousarray(packed)]
+    return pa.Array.from_buffers(pa.binary(), len(written), [pa.py_buffer(each) for each in buffers])
+
+
 def _decoded(text: bytes) -> list[tuple[str, Any]]:
     """Decode an object; bytes that are not UTF-8 matter only where they are used."""
     pairs: list[tuple[str, Any]] = _DECODE(text.decode(errors="surrogateescape"))
@@ -257,6 +282,9 @@ _KNOWN = rf'(?!-?"){_TEXT}'
 _NUMBER = r"(?:0|[1-9]\d{0,14})"
 _DATE = r"(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
 """Month and day, except leap days."""
+_ID_FIELD = b', "recordid": "'
+_ID_LENGTH = len(_ID_FIELD) + _UUID + len('"')
+_ID = "-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12))
 _TIME = rf"[12]\d{{3}}{_DATE}(?:[01]\d|2[0-3])(?:[0-5]\d){{2}}"
 
 
@@ -268,16 +296,24 @@ def written_lines(crawl: str, found: FoundLines) -> list[str]:
     """
     is_plain = _plain(crawl).fullmatch
     lines = found.data.split(b"\n")[:-1]
-    plain = [is_plain(line) is not None for line in lines]
+    ordered = [_with_id_last(line) for line in lines] if _ID_FIELD in found.data else lines
+    plain = [is_plain(line) is not None for line in ordered]
     if all(plain):
-        return [line.decode("ascii") for line in lines]
+        return [line.decode("ascii") for line in ordered]
     others = [
         FoundLines(found.path, found.offset, found.line + number, line + b"\n")
         for number, (line, known) in enumerate(zip(lines, plain, strict=True))
         if not known
     ]
     converted = iter(lines_of(captures_of(crawl, others)))
-    return [line.decode("ascii") if known else next(converted) for line, known in zip(lines, plain, strict=True)]
+    return [line.decode("ascii") if known else next(converted) for line, known in zip(ordered, plain, strict=True)]
+
+
+def _with_id_last(line: bytes) -> bytes:
+    """Move the record id of a plain line to the end, where ``lines_of`` writes it."""
+    start = line.find(_ID_FIELD)
+    stop = start + _ID_LENGTH
+    return line if start < 0 or stop == len(line) - 1 else line[:start] + line[stop:-1] + line[start:stop] + b"}"
 
 
 @lru_cache(maxsize=256)
@@ -288,7 +324,8 @@ def _plain(crawl: str) -> re.Pattern[bytes]:
         rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "{_KNOWN}"{_optional("mime-detected")}'
         rf'(?:, "status": "[1-9]\d\d")?{_optional("digest")}, "length": "{_NUMBER}", "offset": "{_NUMBER}", '
         rf'"filename": "{archive}(?:crawldiagnostics|robotstxt|warc)/{_TEXT}"'
-        rf"{_optional('charset', 'languages', 'truncated', 'redirect')}}}"
+        rf"{_optional('charset', 'languages', 'truncated', 'redirect')}"
+        rf'(?:, "recordid": "{_ID}")?}}'
     )
     return re.compile(pattern.encode("ascii"))
 

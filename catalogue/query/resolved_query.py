@@ -35,6 +35,7 @@ CDX_COLUMNS = (
     "content_charset",
     "fetch_redirect",
     "content_truncated",
+    "warc_record_id",
 )
 """The columns of a CDX line; by default, those of a query."""
 

@@ -39,6 +39,7 @@ def test_accepts_days_that_exist(stamp: str) -> None:
     assert written_lines(CRAWL, found(text)) == [text.decode()]
 
 
+RECORD_ID = "01a0a08b-a7c5-71ea-b0e9-9be8b1fd84cf"
 VALUES = {
     "url": ["https://example.com/\u00e9", 'a"b', "\\", "", "https://example.com/ x"],
     "status": ["404", "-", "-1", "0200", "", "x", "99999", "2000"],
@@ -49,8 +50,27 @@ VALUES = {
     "languages": ["eng,fra"],
     "truncated": ["length"],
     "redirect": ["https://example.org/\u00fc", "/"],
+    "recordid": [RECORD_ID, RECORD_ID.upper(), RECORD_ID[1:], f'{RECORD_ID[:-1]}"', ""],
     "nosuch": ["x"],
 }
+
+
+WITH_ID = [
+    dict([*[*FIELDS.items()][:at], ("recordid", RECORD_ID), *[*FIELDS.items()][at:]])
+    for at in (0, 1, len(FIELDS) - 2, len(FIELDS))
+]
+
+
+@pytest.mark.parametrize("at", range(len(WITH_ID)))
+def test_the_record_id_is_written_last(at: int) -> None:
+    text = f"com,example)/ 20220816185132 {json.dumps(WITH_ID[at])}".encode()
+    assert written_lines(CRAWL, found(text)) == [line(recordid=RECORD_ID).decode()]
+
+
+def test_refuses_a_second_record_id() -> None:
+    twice = line(recordid=RECORD_ID)[:-1] + f', "recordid": "{RECORD_ID}"}}'.encode()
+    with pytest.raises(BadCdx, match="the field recordid occurs twice"):
+        written_lines(CRAWL, found(twice))
 
 
 @given(
@@ -60,7 +80,7 @@ VALUES = {
         max_size=6,
     ),
     st.booleans(),
-    st.sampled_from([FIELDS, dict(reversed(FIELDS.items())), FIELDS | {"mime": "unk"}]),
+    st.sampled_from([FIELDS, dict(reversed(FIELDS.items())), FIELDS | {"mime": "unk"}, *WITH_ID]),
 )
 def test_lines_are_those_of_their_rows(
     changes: list[dict[str, str]],

@@ -60,6 +60,7 @@ def test_converts_a_line() -> None:
         "content_charset": "UTF-8",
         "content_languages": "fra",
         "content_truncated": None,
+        "warc_record_id": None,
         "warc_filename": FILE,
         "warc_record_offset": 525085,
         "warc_record_length": 512,
@@ -114,6 +115,7 @@ OPTIONAL = {
     "languages": "content_languages",
     "truncated": "content_truncated",
     "redirect": "fetch_redirect",
+    "recordid": "warc_record_id",
     "status": "fetch_status",
     "length": "warc_record_length",
     "offset": "warc_record_offset",
@@ -129,6 +131,28 @@ def test_missing_empty_and_dashed_values_are_null(unknown: str | None, around: i
     for name, column in OPTIONAL.items():
         (row,) = rows(line(**{name: unknown}))
         assert row == rows(line())[0] | {column: None}
+
+
+@pytest.mark.parametrize("around", [0, 100])
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("01a0a08b-a7c5-71ea-b0e9-9be8b1fd84cf", "01a0a08ba7c571eab0e99be8b1fd84cf"),
+        ("01A0A08B-A7C5-71EA-B0E9-9BE8B1FD84CF", "01a0a08ba7c571eab0e99be8b1fd84cf"),
+        ("01a0a08b-a7c5-71ea-b0e9-9be8b1fd84cg", None),
+        ("01a0a08b+a7c5-71ea-b0e9-9be8b1fd84cf", None),
+        ("01a0a08b-a7c5-71ea-b0e9-9be8b1fd84c", None),
+        ("é1a0a08b-a7c5-71ea-b0e9-9be8b1fd84c", None),
+        ("-", None),
+        (None, None),
+    ],
+)
+def test_record_ids_are_those_of_uuids(written: str | None, expected: str | None, around: int) -> None:
+    others = [line(recordid=f"{number:08x}-0000-7000-8000-00000000000f") for number in range(around)]
+    found = [row["warc_record_id"] for row in rows(*others, line(recordid=written), line())]
+    assert found[around:] == [expected and bytes.fromhex(expected), None]
+    ids = [bytes.fromhex(f"{number:08x}00007000800000000000000f") for number in range(around)]
+    assert found[:around] == ids
 
 
 ARC_PLACES = {
