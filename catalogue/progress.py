@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from html import escape
-from threading import Lock
+from threading import Lock, RLock, Timer
 from typing import Any, TypeAlias
 
-from catalogue.formatting import printable, size
+from catalogue.formatting import duration, printable, size
 
 _DELAY = 0.5
 """Seconds; shorter work has no bar."""
+_UNMEASURED, _MEASURED = 1.0, 1.0
+"""Seconds in which no rate is measured, because the first requests may be made at once, and seconds until it is shown.
+"""
 _NOTEBOOK_INTERVAL = 0.25
 """Seconds between two updates in a notebook, each of which is a message."""
 _VISIBLE = Lock()
@@ -45,43 +48,64 @@ def no_bar(_: str) -> Iterator[Report]:
     yield lambda _: None
 
 
+_EMPTY: dict[str, Any] = dict.fromkeys(("rate", "received", "failed", "left"), "")
+
+
+@dataclass(slots=True)
+class _Speed:
+    """The speed of one kind of work, which what was done before does not count in."""
+
+    started: float
+    since: float | None = None
+    done: int = 0
+
+    def measure(self, done: int, now: float) -> float | None:
+        """Return items a second; None if it is not known yet."""
+        if self.since is None and now - self.started >= _UNMEASURED:
+            self.since, self.done = now, done
+        if self.since is None or now - self.since < _MEASURED:
+            return None
+        return (done - self.done) / (now - self.since)
+
+
 @contextmanager
-def terminal_bar(unit: str) -> Iterator[Report]:
+def terminal_bar(unit: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
+    """Show a bar for each name, and before the first report one without end."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
 
     bar = RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.1f} " + f"{unit}/s"),
+        TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[received]}  {task.fields[failed]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
         transient=True,
         redirect_stdout=sys.stdout.isatty(),  # rich would print piped results on the terminal
+        get_time=clock,
     )
+    waiting = bar.add_task("waiting for the source", total=None, **_EMPTY)
     tasks: dict[str, Any] = {}
+    speeds: dict[str, _Speed] = {}
 
     def show(progress: Progress) -> None:
-        if progress.name not in tasks:  # the rate must not count what was done before
-            tasks[progress.name] = bar.add_task(
-                printable(progress.name),
-                total=progress.listed or None,
-                completed=progress.done,
-                rate=0.0,
-                received="",
-                failed="",
-            )
-        task = tasks[progress.name]
+        bar.update(waiting, visible=False)
+        done = progress.done + progress.failed
+        if progress.name not in tasks:
+            tasks[progress.name] = bar.add_task(printable(progress.name), total=None, **_EMPTY)
+            speeds[progress.name] = _Speed(clock())
+        rate = speeds[progress.name].measure(done, clock())
         bar.update(
-            task,
+            tasks[progress.name],
             total=progress.listed or None,
-            completed=progress.done + progress.failed,
-            rate=bar.tasks[task].speed or 0.0,
+            completed=done,
+            rate=f"{rate:.1f} {unit}/s" if rate else "",
             received=size(progress.bytes) if progress.bytes else "",
             failed=f"{progress.failed} failed" if progress.failed else "",
+            left=f"{duration((progress.listed - done) / rate)} left" if rate and progress.listed > done else "",
         )
 
     with bar:
@@ -123,25 +147,37 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
 
     @contextmanager
     def bar(unit: str) -> Iterator[Report]:
-        started, show, ended = clock(), None, False
-        visible = (is_notebook() or is_terminal()) if enabled is None else enabled
+        if not ((is_notebook() or is_terminal()) if enabled is None else enabled):
+            yield lambda _: None
+            return
+        started, show, ended, changing = clock(), None, False, RLock()
         with ExitStack() as stack:
 
-            def report(progress: Progress) -> None:
+            def open_bar() -> None:
                 nonlocal show
+                with changing:
+                    if ended or show or not _VISIBLE.acquire(blocking=False):
+                        return
+                    stack.callback(_VISIBLE.release)
+                    show = stack.enter_context(notebook_bar(unit) if is_notebook() else terminal_bar(unit, clock=clock))
+
+            def report(progress: Progress) -> None:
                 if ended:  # called by a thread that is still at work
                     return
-                if show is None and visible and clock() - started >= _DELAY and _VISIBLE.acquire(blocking=False):
-                    stack.callback(_VISIBLE.release)
-                    opened = notebook_bar(unit) if is_notebook() else terminal_bar(unit)
-                    show = stack.enter_context(opened)
+                if show is None and clock() - started >= _DELAY:
+                    open_bar()
                 if show:
                     show(progress)
 
+            timer = Timer(_DELAY, open_bar)  # a slow source reports nothing
+            timer.daemon = True
+            timer.start()
             try:
                 yield report
             finally:
-                ended = True
+                timer.cancel()
+                with changing:
+                    ended = True
 
     return bar
 

@@ -9,6 +9,7 @@ import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable
 from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
+from catalogue.cli.messages import is_new_tip
 from catalogue.cli.options import (
     Budget,
     confirm,
@@ -20,7 +21,7 @@ from catalogue.cli.options import (
     yes_option,
 )
 from catalogue.cli.tables import as_json, table
-from catalogue.errors import QueryError
+from catalogue.errors import NotHarvested, QueryError
 from catalogue.formatting import format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def harvest(
             return
         if not yes:
             _confirm_harvest(catalogue, crawls, parameters)
-        if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
+        settings = catalogue.session.settings
+        if settings.asks_strangers and not settings.contact and is_new_tip("contact", settings.cache):
             options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
         with resumable():
             outcomes = catalogue.harvest(crawls or None, **parameters)
@@ -295,7 +297,11 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
 
     with options.opened() as catalogue:
         catalogue.session.check_writable()
-        chosen = select_stored(catalogue.session, crawls)
+        try:
+            chosen = select_stored(catalogue.session, crawls)
+        except NotHarvested as error:
+            what = error.crawl or ", ".join(crawls)
+            raise QueryError(f"nothing of {what} is stored; see: catalogue status") from error
         names = ", ".join(chosen)
         if not yes and not confirmed(f"Delete what is stored of {names}?"):
             raise QueryError(f"nothing was deleted; add --yes to delete what is stored of {names}")

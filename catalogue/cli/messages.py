@@ -1,11 +1,14 @@
 """The names of the commands; messages for the user, with complete commands."""
 
 import itertools
+import os
 import re
 import shlex
 import shutil
 import sys
 import textwrap
+import time
+from pathlib import Path
 
 import click
 
@@ -78,6 +81,26 @@ def wrapped(text: str) -> str:
         for line in unbroken.split("\n")
     )
     return "\n".join(itertools.chain.from_iterable(lines)).replace("\0", " ")
+
+
+_DAY = 24 * 3600.0
+
+
+def is_new_tip(name: str, folder: Path) -> bool:
+    """Return whether a tip was not given yet in this terminal's session; ``folder`` has an empty file for each one."""
+    session = os.getsid(0) if hasattr(os, "getsid") else os.getppid()
+    given = folder / "tips" / f"{session}-{name}"
+    try:
+        given.parent.mkdir(parents=True, exist_ok=True)
+        for each in given.parent.iterdir():  # numbers of sessions are used again
+            if time.time() - each.stat().st_mtime > _DAY:
+                each.unlink()
+        given.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def warn(text: str) -> None:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
     from catalogue.plan.plan import ReadPlan
 
+_SHOWN_ROWS = 100
+"""Rows of a result that a terminal shows without --limit."""
+
 
 @click.command(cls=Command)
 @query_options()
@@ -181,10 +184,11 @@ def query(  # noqa: PLR0913 - an option each
                 rows = _count(budget.approve(found.counting(), options), by_crawl=by is not None)
             else:
                 chosen_columns = bool(parameters["columns"]) or options.table is not None
-                batches = batches_of(budget.approve(found, options), options, to_stdout=path is None)
-                rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns)
+                most = _SHOWN_ROWS if chosen == "table" and parameters["limit"] is None else None
+                batches = batches_of(budget.approve(found, options), options, printed=path is None, most=most)
+                rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns, most=most)
             if not (count and rows):
-                report_rows(options, catalogue, parameters, rows, path)
+                report_rows(options, catalogue, parameters, rows, path, found)
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:
                 recorder.add_footers(catalogue.session, found.plan.index_files)
@@ -226,7 +230,7 @@ def _write_folder(
         with resumable():
             for crawl in crawls:
                 found = captures_for(catalogue, parameters | {"crawls": [crawl]})
-                rows = output.write(crawl, states[crawl], found, batches_of(found, options, to_stdout=False))
+                rows = output.write(crawl, states[crawl], found, batches_of(found, options, printed=False, most=None))
                 options.say(f"{crawl}: {plural(rows, 'capture')}")
                 plans.append(found.plan)
     return plans[1:], tuple(dict.fromkeys(problem for plan in plans for problem in plan.missing))

@@ -36,16 +36,17 @@ def write(
     output: Path | None,
     *,
     chosen_columns: bool = True,
+    most: int | None = None,
 ) -> int:
     """Write rows to a file or stdout; return their number. The file appears when it is complete.
 
-    A table has only the most important columns, unless the user chose some.
+    A table has only the most important columns, unless the user chose some; a terminal shows ``most`` of its rows.
     """
     if format_ == "table":
         if chosen_columns:
-            return table(schema.names, _rows(batches, schema.names), min_widths=_MIN_WIDTHS)
+            return table(schema.names, _rows(batches, schema.names), min_widths=_MIN_WIDTHS, most=most)
         names = [name for name in _TABLE_COLUMNS if name in schema.names]
-        return table(names, _rows(batches, names), min_widths=_MIN_WIDTHS, drop_first=_DROP_FIRST)
+        return table(names, _rows(batches, names), min_widths=_MIN_WIDTHS, drop_first=_DROP_FIRST, most=most)
     needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
     if not {*needed} <= {*schema.names}:
         raise QueryError(f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue.cli.app import Common, resumable
-from catalogue.cli.messages import options_of_command
+from catalogue.cli.messages import is_new_tip, options_of_command
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import NotHarvested, QueryError, SourceError
@@ -46,7 +46,7 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
 def select_captures(
     catalogue: "Catalogue", options: Common, parameters: dict[str, Any], budget: Budget | None = None
 ) -> "Captures":
-    """Return the captures that the options select, without reading them. On a terminal, print hints.
+    """Return the captures that the options select, without reading them. On a terminal, print tips, once a session.
 
     Missing crawls are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
@@ -74,10 +74,14 @@ def select_captures(
         _offer_harvest(catalogue, parameters, arguments, error)
         _harvest(catalogue, arguments)
         captures = captures_for(catalogue, parameters)
-    if sys.stderr.isatty():
-        for hint in _hints(options, parameters):
-            options.say(hint)
+    _give_tips(options, catalogue, parameters)
     return captures
+
+
+def _give_tips(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
+    for name, tip in _tips(options, parameters) if sys.stderr.isatty() else ():
+        if is_new_tip(name, catalogue.session.settings.cache):
+            options.say(tip)
 
 
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
@@ -146,17 +150,18 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 
 def report_rows(
-    options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None
+    options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None, found: "Captures"
 ) -> None:
     written = f"; written to {path}" if path else ""
-    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}")
+    more = {True: "; there are more, beyond --limit", None: "; there may be more, beyond --limit", False: ""}
+    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}{more[found.more if rows else False]}")
     if rows or parameters["limit"] == 0:
         return
     if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
         options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
-    if not sys.stderr.isatty():  # select_captures printed them on terminals
-        for hint in _hints(options, parameters):
-            options.say(hint)
+    if not sys.stderr.isatty():  # select_captures printed them
+        for _, tip in _tips(options, parameters):
+            options.say(tip)
 
 
 def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
@@ -188,10 +193,11 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
     return select(catalogue.session, Query.of(**typed({name: parameters[name] for name in names})))
 
 
-def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
+def _tips(options: Common, parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of tips."""
     pattern, *more = parameters["patterns"]
     words = [each for each in more if not _MARKS.intersection(each)]
     if words and options.table is None and not parameters["match"]:
-        yield f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
+        yield "words", f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
-        yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
+        yield "site", f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"

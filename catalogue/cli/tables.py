@@ -15,13 +15,16 @@ import click
 
 from catalogue.cli.app import Common
 from catalogue.cli.messages import options_of_command, show
+from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import join_first, plural, printable, size, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.captures import Captures
+    from catalogue.plan.crawl_plan import CrawlPlan
     from catalogue.plan.plan import ReadPlan
+    from catalogue.progress import Progress
 
 _MIN_TEXT, _MIN_NAME = 20, 8
 """Characters to which texts and names of columns may be cut."""
@@ -66,12 +69,13 @@ def table(
     *,
     min_widths: Mapping[str, int] = MappingProxyType({}),
     drop_first: Sequence[str] = (),
+    most: int | None = None,
     format_value: Callable[[object], str] = cell,
 ) -> int:
     """Print rows as columns of text; return how many there were.
 
     On a terminal, texts are cut to ``min_widths`` (by default 20), and columns are left out until lines fit, at first
-    those of ``drop_first``. The first 1,000 rows determine the widths.
+    those of ``drop_first``, and only the first ``most`` rows are shown. The first 1,000 rows determine the widths.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -83,7 +87,8 @@ def table(
 
     terminal, remaining = sys.stdout.isatty(), iter(rows)
     room = shutil.get_terminal_size().columns if terminal else sys.maxsize
-    first = [*islice(remaining, _PAGE)]
+    most = most if terminal and most is not None else sys.maxsize
+    first = [*islice(remaining, min(_PAGE, most))]
     columns = []
     for at, name in enumerate(map(printable, names)):
         values = [row[at] for row in first]
@@ -98,11 +103,15 @@ def table(
     _print_line(pad(column.name, column, cut=terminal) for column in shown)
     _print_line("-" * column.width for column in shown)
     count = 0
-    for count, row in enumerate(chain(first, remaining), 1):  # noqa: B007
+    for count, row in enumerate(chain(first, remaining), 1):
+        if count > most:
+            continue
         # In a pipe nothing is cut: a long text in a later row moves the rest of its line.
         _print_line(pad(printable(format_value(row[column.at])), column, cut=column.cut) for column in shown)
     if dropped := [column.name for column in columns if column not in shown]:
         show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
+    if count > most:
+        show(f"the first {most:,} of {count:,} rows; all of them: -o rows.csv, or --format jsonl")
     return count
 
 
@@ -142,6 +151,8 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 
 def show_plan(plan: "ReadPlan") -> None:
+    if len(plan.crawls) > 1:
+        _show_plans(plan.crawls)
     cost = [f"{plan.about}{plan.requests:,}", f"{plan.about}{size(plan.bytes)}", f"{plan.seconds:.1f}"]
     if plan.searched or plan.blocks:
         header, row = ["blocks of the CDX index"], [str(plan.block_count or "-")]
@@ -154,7 +165,7 @@ def show_plan(plan: "ReadPlan") -> None:
             ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
             [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
         )
-    for sentence in plan.choices():
+    for sentence in plan.choices() if len(plan.crawls) == 1 else ():
         show(sentence)
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
@@ -170,18 +181,51 @@ def show_plan(plan: "ReadPlan") -> None:
         show(f"the answer may be incomplete: {problem}")
 
 
+def _show_plans(plans: "Sequence[CrawlPlan]") -> None:
+    """Print the index and the cost of each crawl, and the cost of the other index where it is known."""
+    rows = [
+        [
+            each.crawl,
+            INDEX_NAMES[each.index],
+            each.requests,
+            size(each.bytes),
+            f"{each.seconds:.1f}",
+            f"{INDEX_NAMES[each.other.index]}: {each.other}" if each.other else each.why,
+        ]
+        for each in plans
+    ]
+    table(["crawl", "index", "requests", "bytes", "seconds", "instead of"], rows, drop_first=["instead of"])
+    click.echo()
+
+
 def as_json(value: object) -> None:
     click.echo(json.dumps(to_json(value), ensure_ascii=False))
 
 
-def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "Iterator[pa.RecordBatch]":
-    """Read captures, with a progress bar on a terminal until the first rows are printed to stdout."""
+def batches_of(captures: "Captures", options: Common, *, printed: bool, most: int | None) -> "Iterator[pa.RecordBatch]":
+    """Read captures with a progress bar on a terminal, except while rows are printed there.
+
+    Args:
+        captures: the captures.
+        options: of the command.
+        printed: whether rows are printed to stdout.
+        most: rows that are printed; None for all.
+    """
+    unit = "row groups" if captures.plan.is_columnar else "blocks"
+
+    def report(progress: "Progress") -> None:
+        bar(progress)
+
+    batches = captures.batches(report=report)
     first: list[pa.RecordBatch] = []
-    with options.bars("row groups") as bar:
-        batches = captures.batches(report=bar)
-        if not (to_stdout and sys.stdout.isatty()):
+    with options.bars(unit) as bar:
+        if not (printed and sys.stdout.isatty()):
             yield from batches
-        while sum(batch.num_rows for batch in first) < _PAGE and (batch := next(batches, None)) is not None:
+        while sum(batch.num_rows for batch in first) < (most or _PAGE) and (batch := next(batches, None)) is not None:
             first.append(batch)
     yield from first
-    yield from batches
+    if most is None:
+        yield from batches
+    else:
+        with options.bars(unit) as bar:
+            yield from batches

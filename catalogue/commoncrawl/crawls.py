@@ -8,6 +8,8 @@ from catalogue.formatting import closest_name, comma_separated
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
+INDEX_NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
+"""How texts name the indexes."""
 AUTO = "auto"
 
 
@@ -28,6 +30,8 @@ _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9
 """Year and week in the name of a crawl, or in a similar text."""
 _WEEKS_PER_YEAR = 53
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
+_COUNT = re.compile(r"[1-9][0-9]{0,2}")
+"""A number of crawls, the newest ones."""
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
 _SUCCESS = "200"
@@ -100,14 +104,15 @@ def no_columnar_index(crawl: str) -> str:
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 
-    Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest``, ``all`` and ``stored``.
+    Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest``, a number of newest crawls, ``all``
+    and ``stored``.
     """
     parts = (_OPEN_END.sub("..", part.strip()) for word in words for part in word.split(","))
     return ["..".join(_complete(end, known) for end in part.split("..")) for part in parts]
 
 
 def _complete(name: str, known: Collection[str]) -> str:
-    if name in known or _YEAR.fullmatch(name) or _NAME.fullmatch(name):
+    if name in known or any(form.fullmatch(name) for form in (_YEAR, _COUNT, _NAME)):
         return name
     if not _SHORT_NAME.fullmatch(name.lower()):
         full = re.sub(r"^cc-[a-z]+", lambda prefix: prefix[0].upper(), name.lower())
@@ -130,9 +135,13 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
         first, dots, last = word.partition("..")
         if word in _WORDS:
             found = candidates[:1] if word == "latest" else candidates
+        elif _COUNT.fullmatch(word):
+            found = candidates[: int(word)]
         elif dots or (word not in known and _YEAR.fullmatch(word)):
             low = _end_age(first, known, ("", ""))
             high = _end_age(last if dots else word, known, ("~", "~"))
+            if low > high:
+                raise QueryError(f"the range {word} ends before it starts; write {last}..{first}")
             found = [crawl for crawl in candidates if low <= _age(crawl) <= high]
         else:
             found = [word if word in known else check_crawl_name(word, known)]
@@ -152,7 +161,11 @@ def _end_age(end: str, known: Collection[str], year_and_name: tuple[str, str]) -
 
 def plain_names(words: Iterable[str]) -> Iterator[str]:
     """Yield the words of ``parse_crawl_words`` that are names of crawls."""
-    return (word for word in words if ".." not in word and word not in _WORDS and not _YEAR.fullmatch(word))
+    return (
+        word
+        for word in words
+        if ".." not in word and word not in _WORDS and not (_YEAR.fullmatch(word) or _COUNT.fullmatch(word))
+    )
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:

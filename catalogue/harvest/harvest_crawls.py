@@ -151,8 +151,6 @@ def harvest_crawls(
     """Fetch footers and lists of blocks that are not stored; see ``Catalogue.harvest``."""
     _check_index(session, index)
     Thread(target=_open_database, name="duckdb").start()
-    words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
-    store = session.create_store()
     outcomes: list[Harvested] = []
     decoded: dict[str, FooterRows] = {}
 
@@ -175,6 +173,8 @@ def harvest_crawls(
         )
 
     with session.reporting(report, "files") as progress:
+        words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
+        store = session.create_store()
         for crawl in chosen:
             before = len(outcomes)
             for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):

@@ -121,7 +121,10 @@ def _fetch_manifest(place: PoliteSource) -> Snapshot:
     try:
         return unpack_snapshot(place.get(MANIFEST).body)
     except NotFound as error:
-        message = f"there is no snapshot at {place.url}: no {MANIFEST}; its first export may be running"
+        message = (
+            f"there is no snapshot at {place.url}, no {MANIFEST}; wait if it is being exported, "
+            "or use it as --source if it is a copy of Common Crawl's files"
+        )
         raise BadSnapshot(message) from error
     except BadSnapshot as error:
         raise BadSnapshot(f"the snapshot at {place.url} cannot be used: {error}") from error

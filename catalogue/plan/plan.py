@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import CDX, COLUMNAR, subset_place
+from catalogue.commoncrawl.crawls import INDEX_NAMES, subset_place
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 
-_NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
 _MOST_SHOWN = 10
 """Crawls that are shown one by one."""
 
@@ -264,13 +263,15 @@ class ReadPlan(ReprMixin):
         chosen = [each for each in self.crawls if each.why]
         if len(chosen) > _MOST_SHOWN:
             counts = Counter(each.index for each in chosen)
-            yield ", ".join(f"{plural(count, 'crawl')} by the {_NAMES[index]}" for index, count in counts.items()) + "."
+            parts = (f"{plural(count, 'crawl')} by the {INDEX_NAMES[index]}" for index, count in counts.items())
+            yield f"{', '.join(parts)}."
             return
         for each in chosen:
             if each.other:
-                yield f"{each.crawl} by the {_NAMES[each.index]}, {each}; by the other: {each.other}."
+                other = INDEX_NAMES[each.other.index]
+                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}, {each}; the {other} would take {each.other}."
             else:
-                yield f"{each.crawl} by the {_NAMES[each.index]}: {each.why}."
+                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}: {each.why}."
 
     def to_arrow(self) -> pa.Table:
         """Return a row for each half-open byte range of a column; see ``READS``."""

@@ -22,7 +22,7 @@ from catalogue.read.decode import Numbered, aligned, checked, decode, requested,
 from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.residual import Residual
-from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of
+from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of, limited
 from catalogue.source.checks import Response, Source
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def read(
     """
     if not plan.is_ready:
         raise UnplannedRead("the page indexes of the plan must be fetched first, and its searches made")
-    left = plan.query.limit
-    if left == 0:
+    if plan.query.limit == 0:
         return
     with ExitStack() as stack:
         connection = None
@@ -72,14 +71,8 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, connection, events)))
-        for rows in result_of(plan, columnar, blocks):
-            limited = rows if left is None else rows.slice(0, left)
-            if limited.num_rows:
-                yield from batches_of(limited.select(plan.schema.names))
-            if left is not None:
-                left -= limited.num_rows
-                if left <= 0:
-                    return
+        for rows in limited(result_of(plan, columnar, blocks), plan.query.limit, events):
+            yield from batches_of(rows.select(plan.schema.names))
 
 
 _Rows = tuple[pa.Table, bytes]

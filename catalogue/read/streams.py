@@ -1,7 +1,7 @@
 """Streams of rows: in batches, with callbacks, and in turns with other streams."""
 
 import atexit
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
@@ -71,8 +71,24 @@ class ReadEvents:
     """Called with a crawl and rows that were wrongly counted by an invalid index; they are read instead."""
     done: Callable[[], None] = lambda: None
     """Called after each row group, and after each request for blocks."""
+    cut: Callable[[], None] = lambda: None
+    """Called if rows beyond the limit were read."""
     note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
     """Called with crawl, path and version of each file with blocks; with None if it is not the expected version."""
+
+
+def limited(tables: "Iterable[pa.Table]", limit: int | None, events: ReadEvents) -> "Iterator[pa.Table]":
+    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
+    if limit is None:
+        yield from tables
+        return
+    for rows in tables:
+        yield rows.slice(0, limit)
+        if rows.num_rows > limit:
+            events.cut()
+        limit -= rows.num_rows
+        if limit <= 0:
+            return
 
 
 def batches_of(rows: "pa.Table") -> "Iterator[pa.RecordBatch]":

@@ -22,7 +22,7 @@ from catalogue.read.decode import decode, valid
 from catalogue.read.key_order import Piece, in_key_order, in_time_order
 from catalogue.read.prefetch import Bundle, Prefetcher
 from catalogue.read.reader import read
-from catalogue.read.streams import ReadEvents, batches_of
+from catalogue.read.streams import ReadEvents, batches_of, limited
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
@@ -172,7 +172,7 @@ class Workers:
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
-        query, names, left = plan.query, plan.schema.names, plan.query.limit
+        query, names = plan.query, plan.schema.names
         part = plan
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
             part = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
@@ -187,13 +187,8 @@ class Workers:
             elif query.is_inorder:
                 pieces = map(Piece, tables, _leasts_after([each.plan for each in parts]))
                 tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
-            for table in tables:
-                rows = table.select(names).slice(0, left)
-                yield from batches_of(rows)
-                if left is not None:
-                    left -= rows.num_rows
-                    if left <= 0:
-                        break
+            for rows in limited(tables, query.limit, events):
+                yield from batches_of(rows.select(names))
 
 
 def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:

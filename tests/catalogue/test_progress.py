@@ -1,11 +1,13 @@
 """Progress bars on a terminal and in a notebook."""
 
 import io
+import re
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from threading import Event
 from typing import Any
 
 import nbformat
@@ -43,10 +45,42 @@ def slow_clock() -> Callable[[], float]:
 def test_shows_slow_work_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = replace_stderr(monkeypatch)
     with bars(None, clock=slow_clock())("files") as bar:
-        bar(Progress("CC-MAIN-2022-05", 300, 20, failed=2, bytes=5000))
+        for done in range(20, 30):
+            bar(Progress("CC-MAIN-2022-05", 300, done, failed=2, bytes=5000))
         bar(Progress("unknown total", 0, 20))
-    for text in ("CC-MAIN-2022-05", "22/300", "files/s", size(5000), "2 failed", "20/?"):
+    for text in ("CC-MAIN-2022-05", "31/300", "files/s", size(5000), "2 failed", " left", "20/?"):
         assert text in terminal.getvalue()
+
+
+def test_rate_counts_neither_the_first_second_nor_what_was_done_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host may answer the first ten requests at once, and five a second after them."""
+    terminal, now = replace_stderr(monkeypatch), 100.0
+    with bars(None, clock=lambda: now)("files") as bar:
+        for seconds, done in ((0.6, 200), (0.8, 210), (1.7, 215), (2.2, 217), (3.7, 225)):
+            now = 100 + seconds
+            bar(Progress("CC-MAIN-2022-05", 300, done))
+    assert re.findall(r"[\d.]+ files/s", terminal.getvalue())[-1] == "5.0 files/s"
+    assert "15 s left" in terminal.getvalue()
+
+
+class Watched(Terminal):
+    """A terminal on which a text is waited for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text, self.shown = text, Event()
+
+    def write(self, text: str) -> int:
+        if self._text in text:
+            self.shown.set()
+        return super().write(text)
+
+
+def test_shows_a_bar_before_the_first_answer_of_a_slow_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Watched("waiting for the source")
+    replace_stderr(monkeypatch, terminal)
+    with bars(None)("files"):
+        assert terminal.shown.wait(30)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Help texts, completion by shells, colours and control characters."""
 
 import inspect
+import itertools
 import json
 import os
 import pty
@@ -265,7 +266,8 @@ def test_colours_only_terminals_that_support_it(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with terminal(monkeypatch) as seen, terminal_bar("files") as bar:
+    times = map(float, itertools.count())
+    with terminal(monkeypatch) as seen, terminal_bar("files", clock=lambda: next(times)) as bar:
         bar(Progress(OLD, listed=3, done=1, bytes=7))
     text = b"".join(seen)
     assert (OLD.encode() in text) is bool(sent)  # dumb terminals have no bars

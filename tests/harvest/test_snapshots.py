@@ -230,7 +230,7 @@ def test_export_continues_an_unfinished_one(
             cache=tmp_path / "cache",
         )
     assert any(name.startswith(f"crawls/{crawl}.") for name in names(place))
-    with pytest.raises(BadSnapshot, match=r"there is no snapshot at .*; its first export may be running"):
+    with pytest.raises(BadSnapshot, match=r"there is no snapshot at .*; wait if it is being exported"):
         empty.pull(str(place))
     taught.export_snapshot(place)
     assert names(place) == names(exported)
