@@ -127,7 +127,7 @@ class Captures(ReprMixin):
         read = [each.crawl for each in plan.crawls if each.files or each.awaited]
         stored = [each for each in ([crawl] if crawl else [*read, *question.crawls]) if question.indexes(each).columnar]
         if not stored:
-            raise QueryError("plans of the CDX index cannot be drawn; use --index columnar")
+            raise QueryError("plans of the CDX index cannot be drawn; use index='columnar'")
         return key_space(stored[0], file_extents(self._session, stored[0], plan.index_files), plan)
 
     def plot(self, crawl: str | None = None) -> "Picture":

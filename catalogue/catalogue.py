@@ -7,7 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue.formatting import ReprMixin, plural
+from catalogue.commoncrawl.crawls import CrawlWords
+from catalogue.formatting import ReprMixin, naming_arguments, plural
 from catalogue.progress import bars
 from catalogue.session import Session
 from catalogue.store.folder_settings import settings_for
@@ -91,7 +92,7 @@ def get(
     url: str,
     *,
     at: Moment | None = None,
-    crawls: str | Iterable[str] | None = None,
+    crawls: CrawlWords | None = None,
     follow: bool = True,
     max_requests: int = 20,
 ) -> Page:
@@ -108,6 +109,7 @@ def _print_event(event: RequestEvent) -> None:
     sys.stderr.write(f"{event}\n")
 
 
+@naming_arguments
 class Catalogue(ReprMixin):
     """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``.
 
@@ -163,7 +165,7 @@ class Catalogue(ReprMixin):
 
     def harvest(
         self,
-        crawls: str | Iterable[str] | None = None,
+        crawls: CrawlWords | None = None,
         *,
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
@@ -195,7 +197,7 @@ class Catalogue(ReprMixin):
 
     def harvest_estimate(
         self,
-        crawls: str | Iterable[str] | None = None,
+        crawls: CrawlWords | None = None,
         *,
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
@@ -213,7 +215,7 @@ class Catalogue(ReprMixin):
 
     def backfill(
         self,
-        crawls: str | Iterable[str] = "all",
+        crawls: CrawlWords = "all",
         *,
         only_gaps: bool = False,  # noqa: ARG002 - callers of earlier versions pass it
         files: str | Iterable[str] = (),
@@ -229,7 +231,7 @@ class Catalogue(ReprMixin):
 
         return prepare_backfill(self.session, crawls, files=files)
 
-    def forget(self, crawls: str | Iterable[str]) -> int:
+    def forget(self, crawls: CrawlWords) -> int:
         """Delete what is stored of crawls; return the number of footers.
 
         Raises:
@@ -244,7 +246,7 @@ class Catalogue(ReprMixin):
         self,
         place: str,
         *,
-        crawls: str | Iterable[str] = "all",
+        crawls: CrawlWords = "all",
         compare: int = 3,
         report: Callable[[Progress], None] | None = None,
     ) -> Pulled:
@@ -269,7 +271,7 @@ class Catalogue(ReprMixin):
 
     def check(
         self,
-        crawls: str | Iterable[str] = "all",
+        crawls: CrawlWords = "all",
         *,
         read_subset: str | None = None,
         seed: int | None = None,
@@ -325,7 +327,7 @@ class Catalogue(ReprMixin):
         self,
         patterns: str | Iterable[str],
         *,
-        crawls: str | Iterable[str] | None = None,
+        crawls: CrawlWords | None = None,
         subsets: str | Iterable[str] = (),
         columns: str | Iterable[str] | None = None,
         where: str | Iterable[str] | None = None,
@@ -544,7 +546,7 @@ class Catalogue(ReprMixin):
         url: str,
         *,
         at: Moment | None = None,
-        crawls: str | Iterable[str] | None = None,
+        crawls: CrawlWords | None = None,
         follow: bool = True,
         max_requests: int = 20,
         approve: Callable[[GetEstimate], None] | None = None,
@@ -745,7 +747,7 @@ class Catalogue(ReprMixin):
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
 
     def export_ducklake(
-        self, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
+        self, path: str | Path | None = None, *, crawls: CrawlWords = "all", backend: str | None = None
     ) -> Exported:
         """Write a DuckLake with one table of all stored files of crawls, at their source; nothing is fetched.
 
@@ -766,9 +768,7 @@ class Catalogue(ReprMixin):
 
         return export_ducklake(self.session, path, crawls=crawls, backend=backend)
 
-    def export_iceberg(
-        self, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
-    ) -> Exported:
+    def export_iceberg(self, path: str | Path, *, crawls: CrawlWords = "all", location: str | None = None) -> Exported:
         """Write an Iceberg table of all stored files of crawls, at their source; nothing is fetched.
 
         pyiceberg, DuckDB and Spark read it by its path, and open only files that may match conditions on
@@ -792,7 +792,7 @@ class Catalogue(ReprMixin):
 
         return export_iceberg(self.session, path, crawls=crawls, location=location)
 
-    def iceberg(self, crawls: str | Iterable[str] = "all") -> IcebergTable:
+    def iceberg(self, crawls: CrawlWords = "all") -> IcebergTable:
         """Return a pyiceberg table that can be scanned while this catalogue is open.
 
         A scan requests no footers. Data is read through the source and cache of this catalogue, with its rate limit,
@@ -813,7 +813,7 @@ class Catalogue(ReprMixin):
         self,
         place: str | Path,
         *,
-        crawls: str | Iterable[str] = "all",
+        crawls: CrawlWords = "all",
         report: Callable[[Progress], None] | None = None,
     ) -> Exported:
         """Write a snapshot of what is stored: files for each crawl, for ``pull``, and plain Parquet tables.

@@ -22,7 +22,7 @@ from catalogue.session import Session
 def find_captures(session: Session, query: Query) -> Captures:
     """Find captures; see ``Catalogue.captures``."""
     if session.dataset != COMMON_CRAWL and query.index == CDX:
-        raise QueryError(f"{session.dataset.name} has no CDX index; use --index columnar")
+        raise QueryError(f"{session.dataset.name} has no CDX index; use index='columnar'")
     selection = select(session, query)
     resolved, distinct = resolve(query, session.dataset, known_columns(session))
     return run_query(session, resolved, selection, query.index, distinct=distinct)
@@ -62,7 +62,7 @@ def crawl_indexes(
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
     uncovered = uncovered_columns(query)
     if index == CDX and uncovered:
-        raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use --index columnar")
+        raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
     shown = session.metadata() if index != CDX and session.store_path.exists() else None
     subsets = selection.subsets
     stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]

@@ -4,11 +4,13 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import wraps
 from html import escape
-from typing import Any, ClassVar, Protocol
+from types import FunctionType
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from catalogue.errors import QueryError
 
@@ -124,6 +126,40 @@ def closest_name(word: str, names: Iterable[str]) -> str | None:
     if len(typed) >= _MIN_SUBSTRING:
         similar += [name for name in by_folded if typed in name]
     return by_folded[similar[0]] if similar else None
+
+
+_UNKNOWN = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_C = TypeVar("_C")
+
+
+def naming_arguments(cls: type[_C]) -> type[_C]:
+    """Let the public methods of a class name the argument that is most similar to an unknown one."""
+    for name, method in vars(cls).copy().items():
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, _naming(method))
+    return cls
+
+
+def _naming(method: FunctionType) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the method has them
+        try:
+            return method(*args, **options)
+        except TypeError as error:
+            unknown = _UNKNOWN.search(str(error))
+            code, within = method.__code__, error.__traceback__ and error.__traceback__.tb_next
+            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            if unknown and not within:
+                raise unknown_argument(unknown[1], unknown[2], names) from None
+            raise
+
+    return call
+
+
+def unknown_argument(call: str, name: str, names: Iterable[str]) -> TypeError:
+    """Return the error that a call has no such argument."""
+    similar = closest_name(name, names)
+    return TypeError(f"{call}() has no argument {name}" + (f"; use {similar}=" if similar else ""))
 
 
 def without_secrets(url: str) -> str:

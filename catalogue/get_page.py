@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from catalogue.commoncrawl.capture import Capture, capture_of
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.commoncrawl.crawls import SUBSETS, CrawlWords, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
@@ -55,7 +55,7 @@ def get_page(
     url: str,
     *,
     at: Moment | None = None,
-    crawls: str | Iterable[str] | None = None,
+    crawls: CrawlWords | None = None,
     follow: bool = True,
     max_requests: int = MAX_REQUESTS,
     approve: Callable[[GetEstimate], None] | None = None,
@@ -209,7 +209,7 @@ class _Search:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
             raise NotFound(
-                f"{error}; it has the chosen capture, of {found.crawl}; choose another one: --crawl, or --at"
+                f"{error}; it has the chosen capture, of {found.crawl}; choose another crawl or time"
             ) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
@@ -242,7 +242,7 @@ class _Search:
         crawls = newest_first(self.searched)
         where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
         doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
-        way = ", to which an archived redirect leads; the redirect itself: --no-follow" if redirected else ""
+        way = ", to which an archived redirect leads; the redirect itself: follow=False" if redirected else ""
         message = f"no capture in {where} of {printable(url)}{way}{doubts}"
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
@@ -300,7 +300,7 @@ def _target(found: _Candidate, location: str) -> str:
         return redirect_target(found.capture.url or "", location)
     except QueryError as error:
         message = f"{found.capture.url} redirects to {printable(location[:200])!r}, which is not a valid URL"
-        raise NotArchived(f"{message}; --no-follow prints the redirect itself") from error
+        raise NotArchived(f"{message}; for the redirect itself use follow=False") from error
 
 
 def _substitution(url: str, found: _Candidate, where: str) -> str:

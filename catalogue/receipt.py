@@ -190,7 +190,7 @@ def check_answer(receipt: Receipt, answer: Path) -> str | None:
     try:
         length, digest = _digest(answer)
     except OSError as error:
-        raise QueryError(f"{answer} cannot be read: {error.strerror}; name it with --answer") from error
+        raise QueryError(f"{answer} cannot be read: {error.strerror}; name it, as answer='FILE'") from error
     if length != receipt.length:
         return f"{answer} has {length:,} bytes, and its receipt {receipt.length:,}"
     return None if digest == receipt.sha256 else f"{answer} was changed: its SHA-256 is not that of the receipt"

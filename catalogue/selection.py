@@ -13,6 +13,7 @@ from catalogue.commoncrawl.crawls import (
     ROBOTS,
     STORED,
     SUBSETS,
+    CrawlWords,
     check_crawl_name,
     has_columnar_index,
     may_be_unlisted,
@@ -52,7 +53,6 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
-Words = str | Iterable[str]
 _ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
 
@@ -188,8 +188,8 @@ class Selection:
     """Sentences about crawls that may exist and are not known."""
 
 
-def several(words: Words) -> list[str]:
-    return [words] if isinstance(words, str) else list(words)
+def several(words: CrawlWords) -> list[str]:
+    return [str(words)] if isinstance(words, str | int) else list(map(str, words))
 
 
 def select(session: Session, query: "Query") -> Selection:
@@ -225,12 +225,12 @@ def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable
     return tuple(sorted({*chosen}, key=SUBSETS.index))
 
 
-def select_listed(session: Session, words: Words) -> list[str]:
+def select_listed(session: Session, words: CrawlWords) -> list[str]:
     """Return the crawls that words select, newest first; see ``select``."""
     return _select_listed(session, words)[0]
 
 
-def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str, ...]]:
+def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
     """Return crawls, and sentences about crawls that may be missing in the list."""
     listed, missing = _stored_list(session), tuple[str, ...]()
     parsed = parse_crawl_words(several(words), listed)
@@ -242,7 +242,7 @@ def _select_listed(session: Session, words: Words) -> tuple[list[str], tuple[str
             found = crawl_list(session)
         except (SourceError, FormatError) as error:
             raise SourceError(
-                f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: --crawl stored"
+                f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: crawls='stored'"
             ) from error
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
@@ -286,7 +286,7 @@ def stored_crawls(session: Session) -> list[str]:
 def nothing_stored(session: Session) -> NotHarvested:
     command = session.dataset.harvest_command("latest")
     return NotHarvested(
-        f"nothing is stored in {session.data} yet; add --crawl latest, or run: {command}",
+        f"nothing is stored in {session.data} yet; add crawls='latest', or run: {command}",
         call=session.dataset.harvest_call("latest"),
     )
 
@@ -304,7 +304,7 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
 
 
 def select_stored(
-    session: Session, words: Words, stored: Collection[str] | None = None, subsets: Sequence[str] = ()
+    session: Session, words: CrawlWords, stored: Collection[str] | None = None, subsets: Sequence[str] = ()
 ) -> list[str]:
     """Return the stored crawls that words select, newest first, for commands about what is stored.
 
@@ -342,7 +342,7 @@ def select_one(session: Session, word: str) -> str:
     return chosen
 
 
-def _crawls_of_dataset(session: Session, words: Words) -> list[str]:
+def _crawls_of_dataset(session: Session, words: CrawlWords) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(several(words), stored)
     if not stored:

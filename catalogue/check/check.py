@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from catalogue.check.compare_files import FileComparison
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.metadata_db import differences
@@ -31,7 +31,7 @@ from catalogue.store.stored_lists import (
 from catalogue.tables.tables_state import TABLES_FOLDER, state_path
 from catalogue.tables.update_tables import damaged_tables, update_tables
 
-_RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another --data folder"
+_RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
 _DAMAGED = {
     "files": "the stored footer is damaged; queries of this file fail",
     "documents": "the stored list is damaged",
@@ -44,7 +44,7 @@ _REPORT_EVERY = 500
 
 def check_store(
     session: Session,
-    crawls: str | Iterable[str] = "all",
+    crawls: CrawlWords = "all",
     *,
     read_subset: str | None = None,
     seed: int | None = None,
@@ -54,7 +54,7 @@ def check_store(
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:
-        raise QueryError("--seed is for --read-subset; add it, or leave out --seed")
+        raise QueryError("a seed is for reading a subset; say which, as read_subset='5%', or leave out the seed")
     drawn = secrets.randbelow(1 << 32) if seed is None else seed
     with session.reporting(report, "values") as progress:
         try:

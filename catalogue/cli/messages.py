@@ -54,6 +54,12 @@ _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
 """A command in a message."""
 _TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
 """A command to copy."""
+_ARGUMENT = re.compile(
+    r"\b(answer|crawls|exact_url|follow|how|index|latest|match|on|read_subset|source)=('[^']*'|True|False)"
+)
+"""An argument of Python in a message."""
+_OPTIONS = {"crawls": "crawl"}
+"""Options with other names than their arguments."""
 given_options: dict[str, object] = {}
 """Options of the running command that the commands in its messages need, too."""
 
@@ -65,7 +71,7 @@ def options_of_command() -> set[str]:
 
 def show(text: str, *, err: bool = False) -> None:
     """Print a message without control characters, and with complete commands."""
-    echo(printable_lines(complete_commands(text)), err=err)
+    echo(printable_lines(complete_commands(with_options(text))), err=err)
 
 
 def echo(text: str, *, err: bool) -> None:
@@ -106,6 +112,18 @@ def is_new_tip(name: str, folder: Path) -> bool:
 def warn(text: str) -> None:
     """Print a message even with --quiet."""
     show(f"catalogue: {text}", err=True)
+
+
+def with_options(text: str) -> str:
+    """Write arguments as options: ``index='cdx'`` becomes ``--index cdx``, and ``follow=False`` ``--no-follow``."""
+
+    def option(match: re.Match[str]) -> str:
+        name, value = _OPTIONS.get(match[1], match[1].replace("_", "-")), match[2]
+        if value in {"True", "False"}:
+            return f"--{'no-' if value == 'False' else ''}{name}"
+        return f"--{name} {value[1:-1]}"
+
+    return _ARGUMENT.sub(option, text)
 
 
 def complete_commands(text: str) -> str:

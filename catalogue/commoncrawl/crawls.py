@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.formatting import closest_name, comma_separated
@@ -21,6 +22,8 @@ PATH_COLUMNS = ("crawl", "subset")
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""
 ROBOTS = SUBSETS[2]
+CrawlWords: TypeAlias = str | int | Iterable[str | int]
+"""Words that select crawls, such as ``latest``, ``2022-05`` or the year 2022; see ``parse_crawl_words``."""
 CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]{0,15})?"
 """Matches ``CC-MAIN-2022-05``, ``CC-MAIN-2009-2010``, ``CC-SUPPLEMENTAL-2026-22``, ``CC-MAIN-2026-22-bis``."""
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.ducklake import export_lake
@@ -54,7 +55,7 @@ class Exported(ReprMixin):
 
 
 def export_ducklake(
-    session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
+    session: Session, path: str | Path | None = None, *, crawls: CrawlWords = "all", backend: str | None = None
 ) -> Exported:
     if backend not in {None, *BACKENDS}:
         raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
@@ -66,7 +67,7 @@ def export_ducklake(
 
 
 def export_iceberg(
-    session: Session, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
+    session: Session, path: str | Path, *, crawls: CrawlWords = "all", location: str | None = None
 ) -> Exported:
     _need_pyiceberg()
     from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
@@ -78,7 +79,7 @@ def export_iceberg(
     return Exported(str(path), chosen, len(files), missing)
 
 
-def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "IcebergTable":
+def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable":
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
     from catalogue.export.iceberg_read import FooterIO, IcebergTable, StoredFiles  # noqa: PLC0415 - an extra
@@ -96,7 +97,7 @@ def export_snapshot(
     session: Session,
     place: str | Path,
     *,
-    crawls: str | Iterable[str] = "all",
+    crawls: CrawlWords = "all",
     report: Callable[[Progress], None] | None = None,
 ) -> Exported:
     chosen, files, missing = _stored_files(session, crawls, with_lists=True)
@@ -130,7 +131,7 @@ def export_snapshot(
 
 
 def _stored_files(
-    session: Session, crawls: str | Iterable[str], *, with_lists: bool = False
+    session: Session, crawls: CrawlWords, *, with_lists: bool = False
 ) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
     """Return the selected crawls, newest first, their files, and what is missing, in sentences.
 

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeAlias
 
+from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.model import Bounds
@@ -28,9 +29,7 @@ from catalogue.session import Session
 from catalogue.tables.file_metadata import FileMetadata
 
 
-def prepare_backfill(
-    session: Session, crawls: str | Iterable[str] = "all", *, files: str | Iterable[str] = ()
-) -> "Backfill":
+def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     shown = session.metadata(indexes=True)
     patterns = several(files)

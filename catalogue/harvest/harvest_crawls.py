@@ -13,6 +13,7 @@ from catalogue.commoncrawl.crawls import (
     INDEXES,
     STORED,
     SUBSETS,
+    CrawlWords,
     parse_crawl_words,
     plain_names,
     select_crawls,
@@ -140,7 +141,7 @@ def _update_database(
 
 def harvest_crawls(
     session: Session,
-    crawls: str | Iterable[str] | None = None,
+    crawls: CrawlWords | None = None,
     *,
     subsets: str | Iterable[str] = "warc",
     refresh: bool = False,
@@ -198,12 +199,12 @@ def _check_index(session: Session, index: str) -> None:
     if index not in HARVESTED_INDEXES:
         raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
     if index != COLUMNAR and session.dataset_name:
-        raise QueryError(f"{session.dataset_name} has no CDX index; leave out --index")
+        raise QueryError(f"{session.dataset_name} has no CDX index; its only index is columnar")
 
 
 def estimate_crawls(
     session: Session,
-    crawls: str | Iterable[str] | None = None,
+    crawls: CrawlWords | None = None,
     *,
     subsets: str | Iterable[str] = "warc",
     refresh: bool = False,
@@ -232,7 +233,7 @@ def estimate_crawls(
 
 
 def _select(
-    session: Session, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
+    session: Session, crawls: CrawlWords | None, subsets: str | Iterable[str], *, refresh: bool
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
     """Return the words for crawls, their crawls, newest first, and the subsets to harvest."""
     session.check_writable()
@@ -282,7 +283,7 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
     return session.dataset.select(words, list(files))
 
 
-def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
+def forget_crawls(session: Session, crawls: CrawlWords) -> int:
     """Delete what is stored of crawls; see ``Catalogue.forget``."""
     store, dataset = session.store, session.dataset
     deleted = 0

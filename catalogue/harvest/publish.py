@@ -122,7 +122,7 @@ def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot
 def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str | Path, *, removes: bool) -> None:
     others = [crawl for crawl in (before.crawls if before else ()) if crawl not in crawls]
     if others and not removes:
-        instead = "add them to --crawl, leave it out, or choose another name"
+        instead = "add them to the crawls, select all, or choose another name"
         raise QueryError(f"{output} also has {join_first(others)}, which would be removed; {instead}")
 
 

@@ -8,7 +8,7 @@ still make results incomplete: pull snapshots of people you trust.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from typing import Any
 
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import compare_file
+from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
@@ -91,7 +92,7 @@ def pull_snapshot(
     session: Session,
     place: str,
     *,
-    crawls: str | Iterable[str] = "all",
+    crawls: CrawlWords = "all",
     compare: int = 3,
     report: Callable[[Progress], None] | None = None,
 ) -> Pulled:
@@ -123,7 +124,7 @@ def _fetch_manifest(place: PoliteSource) -> Snapshot:
     except NotFound as error:
         message = (
             f"there is no snapshot at {place.url}, no {MANIFEST}; wait if it is being exported, "
-            "or use it as --source if it is a copy of Common Crawl's files"
+            "or use it as source if it is a copy of Common Crawl's files"
         )
         raise BadSnapshot(message) from error
     except BadSnapshot as error:

@@ -288,7 +288,7 @@ def _column(schema: pa.Schema, on: str | None, where: str) -> str:
     usual = [name for known in _NAMES for name in names if name.lower() == known]
     if len(names) == 1 or usual:
         return (usual or names)[0]
-    raise QueryError(f"{where} has the columns {join_first(names)}; name the one with the keys, as in --on {names[0]}")
+    raise QueryError(f"{where} has the columns {join_first(names)}; name the one with the keys, as in on='{names[0]}'")
 
 
 def _check_names(names: Sequence[str], where: str) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.captures import Captures
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
-from catalogue.formatting import join_first
+from catalogue.formatting import join_first, unknown_argument
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate
@@ -36,7 +36,7 @@ from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import SPILLED, sort_keys
 from catalogue.progress import Progress, Report
-from catalogue.query.query import Query, QueryOptions
+from catalogue.query.query import AllQueryOptions, Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt import Match
@@ -63,6 +63,8 @@ class JoinQuery:
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
+            if {*others}.isdisjoint(AllQueryOptions.__annotations__):
+                raise unknown_argument("join", others[0], QueryOptions.__annotations__)
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         asked = Query.of("*", match=match, **query)
         match = asked.match or Match.EXACT

@@ -38,7 +38,7 @@ class ParsedInput:
         if is_list_of_invalid(invalid):  # of an earlier attempt
             invalid.unlink()
         self._writer: Any = None
-        self.rows = self.invalid = 0
+        self.rows = self.invalid = self.skipped = 0
         self.is_ascii = True
         self.example = ""
         fields = [
@@ -72,8 +72,14 @@ class ParsedInput:
             if is_plain and not _have_blanks(texts):
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
         self.keys_column = None
-        firsts, others, invalid = [], [], []
+        firsts, others, left_out = [], [], []
         for at, text in enumerate(texts.to_pylist()):
+            if self._given.unit == "line" and text is not None and (not text.strip() or text.lstrip().startswith("#")):
+                self.skipped += 1
+                left_out.append(at)
+                firsts.append(b"")
+                others.append(b"")
+                continue
             try:
                 first, more = self._pattern(text)
             except QueryError as error:
@@ -81,13 +87,13 @@ class ParsedInput:
                 value = given[at].as_py()
                 reason = "it is not UTF-8" if text is None and value is not None else str(error)
                 self._note(self.rows + 1 + at, value, reason)
-                invalid.append(at)
+                left_out.append(at)
             firsts.append(first)
             others.append(more)
         valid = None
-        if invalid:
+        if left_out:
             mask = np.ones(len(texts), np.bool_)
-            mask[invalid] = False
+            mask[left_out] = False
             valid = flags(mask)
         return binaries(firsts), binaries(others), valid
 

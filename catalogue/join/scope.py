@@ -54,7 +54,7 @@ class JoinScope:
         self.selection = select(session, query)
         resolved, _ = resolve(query, session.dataset, known_columns(session))
         if query.columns and kind.columns is not None:
-            raise QueryError(f"the result of --how {kind.name} has no columns of captures; leave out --columns")
+            raise QueryError(f"the result of how='{kind.name}' has no columns of captures; leave out columns")
         columns = resolved.columns if kind.columns is None else kind.columns
         columns = newest_columns(columns) if kind.name == "latest" else columns
         columns = (*columns, "url") if kind.exact else columns

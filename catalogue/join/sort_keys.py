@@ -112,8 +112,8 @@ def sort_keys(
             example = f"; {parsing.example}" if parsing.example else ""
             names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
             what = names.get(match, f"the name of a {match.value}")
-            raise QueryError(f"none of the {plural(parsing.rows, given.unit)} is {what}{example}")
-        return Counts(parsing.rows, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
+            raise QueryError(f"none of the {plural(parsing.rows - parsing.skipped, given.unit)} is {what}{example}")
+        return Counts(parsing.rows - parsing.skipped, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
 
 
 def _write_numbered(

@@ -78,12 +78,16 @@ def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     return check
 
 
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
+    return tuple(map(str, [given] if isinstance(given, str | int) else given))
 
 
-def _some(problem: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
-    def parse(given: str | Iterable[str]) -> tuple[str, ...]:
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(comma_separated(given) if isinstance(given, str) else given)
+
+
+def _some(problem: str) -> Callable[[str | int | Iterable[str | int]], tuple[str, ...]]:
+    def parse(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
         if not (found := _texts(given)):
             raise QueryError(problem)
         return found
@@ -119,7 +123,8 @@ _INDEXES = {name: name for name in (AUTO, *INDEXES)}
 _NO_FILES = dict.fromkeys({*Interface} - {Interface.COMMAND_LINE}, "clients have no files here; they send patterns")
 _NO_SQL = dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], "clients send no SQL")
 _CRAWLS = (
-    "2022-05, a year, A..B, latest or all, of all crawls; or stored; comma-separated or repeated.  [default: stored]"
+    "2022-05, a year, A..B, latest, 3 for the newest three, or all, of all crawls; or stored; comma-separated or "
+    "repeated.  [default: stored]"
 )
 _SUBSET = """warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
 [default: warc; with --status, those that can have it]"""
@@ -141,11 +146,11 @@ _SORTED = {Interface.FORM: "the page has an order of its own"}
 PARAMETERS = (
     Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
     Parameter("crawls", _CRAWLS, _some(_NO_CRAWL), alias="crawl", example="latest", several=True),
-    Parameter("subsets", _SUBSET, _texts, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
+    Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", "How to match, instead of wildcards.", _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
-    Parameter("columns", _COLUMNS, _texts, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
+    Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
     Parameter("status", _STATUS, statuses, example="200", several=True),
     Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),

@@ -6,9 +6,10 @@ from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import AUTO
+from catalogue.commoncrawl.crawls import AUTO, CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
+from catalogue.formatting import unknown_argument
 from catalogue.parquet.model import NESTED, arrow_type
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Filters, Moment, Values, time_bounds
@@ -21,7 +22,7 @@ from catalogue.surt import KeyInterval, Match, intersect, merge, parse_key_patte
 class QueryOptions(TypedDict, total=False):
     """Parameters of scans and joins; see ``Catalogue.captures``."""
 
-    crawls: str | Iterable[str] | None
+    crawls: CrawlWords | None
     subsets: str | Iterable[str]
     columns: str | Iterable[str] | None
     where: str | Iterable[str] | None
@@ -75,7 +76,11 @@ class Query:
 
         Raises:
             QueryError: if a value is invalid.
+            TypeError: if there is no such parameter.
         """
+        names = {each.name for each in PARAMETERS} | {"within"}
+        for name in given.keys() - names:
+            raise unknown_argument("query", name, names)
         values: dict[str, Any] = {"patterns": patterns, **given}
         for each in PARAMETERS:
             if values.get(each.name) is not None:
@@ -95,9 +100,9 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
     """
     if (query.from_, query.to) != (None, None) and dataset.time not in stored:
-        raise QueryError(f"{dataset.name} has no column of times, which --from and --to need")
+        raise QueryError(f"{dataset.name} has no column of times to select by")
     if query.exact_url and "url" not in stored:
-        raise QueryError(f"{dataset.name} has no column of URLs, which --exact-url needs")
+        raise QueryError(f"{dataset.name} has no column of URLs, which exact_url=True needs")
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
     known = {*dataset.schema.names}
     newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in known])
@@ -148,7 +153,7 @@ def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns
     if query.unique is None and not query.latest:
         return None
     if query.latest and dataset.time is None:
-        raise QueryError(f"{dataset.name} has no column of times, which --latest needs")
+        raise QueryError(f"{dataset.name} has no column of times, which latest=True needs")
     short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}
     by = dataset.key if query.unique is None else query.unique
     (by,) = check_columns([short.get(by, by)], stored, dataset)

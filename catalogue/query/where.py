@@ -91,7 +91,8 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
         for name in names:
             if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
                 raise UnknownColumn(
-                    f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
+                    f"the condition has an unknown column {name[:100]!r}; "
+                    f"text stands in single quotes: {literal(name[:100])}"
                 ) from error
         if "did you mean" in str(error):
             raise
@@ -117,7 +118,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         query = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(query).to_arrow_table().column(0)))
     except duckdb.Error as error:
-        raise QueryError(f"--where {where.sql}: {first_paragraph(error)}") from error
+        raise QueryError(f"the condition {where.sql}: {first_paragraph(error)}") from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
@@ -131,7 +132,7 @@ def _bounded_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        raise QueryError("--where is nested too deeply; write it as one IN, or as several questions") from error
+        raise QueryError("the condition is nested too deeply; write it as one IN, or as several questions") from error
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -139,12 +140,12 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        raise QueryError(f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}")
+        raise QueryError(f"the condition is one boolean expression, such as fetch_status = 200; this is more: {sql}")
     # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
     bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
     if bare["error"]:
         raise QueryError(
-            f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
+            f"the condition is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
         )
     parsed: dict[str, Any] = expression
     return parsed
@@ -159,7 +160,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     except (duckdb.Error, ValueError) as error:
         reason = error
     if reason:
-        raise QueryError(f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200")
+        raise QueryError(f"the condition cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200")
     return tree["statements"]
 
 
@@ -173,7 +174,8 @@ def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
-            raise QueryError(f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone")
+            different = " and ".join(alike)
+            raise QueryError(f"the condition cannot tell {different} apart, which differ in capital letters alone")
     nothing = pa.Table.from_batches([], pa.schema([known.field(name) for name in where.columns]))
     where_positions(where, nothing, connection)
 
@@ -183,10 +185,10 @@ def _columns(node: object) -> Iterator[str]:
         if node.get("class") == "COLUMN_REF":
             yield str(node["column_names"][-1])
         elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
-            raise QueryError(f"--where is an expression over the columns of a row; it cannot hold {what}")
+            raise QueryError(f"the condition is an expression over the columns of a row; it cannot hold {what}")
         elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
             call = f"{node['function_name']}({node['schema']})"
-            raise QueryError(f"--where takes no methods; write {call} instead")
+            raise QueryError(f"the condition takes no methods; write {call} instead")
         for value in node.values():
             yield from _columns(value)
     elif isinstance(node, list):

@@ -354,7 +354,7 @@ class Limiter:
         at = time.strftime("%H:%M", time.localtime(time.time() + seconds))
         return (
             f"the host blocks this address for now; everything fetched so far is stored. "
-            f"Run the same command again after {at}, or with a lower --rate"
+            f"Run the same command again after {at}, or with a lower rate"
         )
 
     def _update(self, change: Callable[[RateLimitState], RateLimitState]) -> RateLimitState:

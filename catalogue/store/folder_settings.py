@@ -34,13 +34,13 @@ def settings_for(
         settings = load_settings({"source": _as_setting(stored[0])}, data=data, **options)
     others = [source for source in stored if canonical(source) != canonical(settings.source)]
     if others and ("://" in settings.source or is_folder(settings.source)):  # a folder that is missing is an error
-        origin, advice = _as_setting(others[0]), "use another --data folder for it"
+        origin, advice = _as_setting(others[0]), "use another data folder for it"
         if options.get("source"):
-            advice += ", or leave out --source"
+            advice += ", or leave out the source"
         elif canonical(settings.source) not in map(canonical, stored):  # of the environment or config.toml
-            advice += f", or --source {origin}"
+            advice += f", or source='{origin}'"
         else:
-            advice = "if that is not intended, use --source"
+            advice = "if that is not intended, choose the other source"
         notify(f"files in {folder} came from {origin}, but the source is now {settings.source}; {advice}")
     return settings
 

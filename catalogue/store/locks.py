@@ -44,7 +44,7 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
 def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):  # part of a file name
         raise ValueError(f"{crawl!r} is not the name of a crawl")
-    message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
+    message = f"another process harvests {crawl} into {path}; wait for it, or choose another data folder"
     return exclusive_lock(path.with_name(f"{path.name}.{crawl}.lock"), message)
 
 

@@ -75,7 +75,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
         StoreDamaged: if the version is invalid.
     """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another --data folder")
+        raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another data folder")
     version = number(connection, "PRAGMA user_version")
     if version > VERSION:
         raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
@@ -214,7 +214,7 @@ def is_writable(path: Path) -> bool:
 
 def unwritable(path: Path) -> DiskFailed:
     return DiskFailed(
-        f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
+        f"{path.parent} cannot be written to, only read; choose another data folder, or run this as its owner"
     )
 
 

@@ -324,7 +324,7 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
         return _parse_host(typed, match)
     if match in {Match.HOST, Match.DOMAIN}:
         raise QueryError(
-            f"--match {match.value} is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
+            f"match='{match.value}' is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
         )
     if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
         return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
@@ -339,7 +339,7 @@ def parse_key_patterns(
     for pattern in patterns if exact_url else ():
         if pattern.url is None:
             raise QueryError(
-                f"{pattern.text!r} is not a complete URL; with --exact-url use one such as https://example.com/page"
+                f"{pattern.text!r} is not a complete URL; with exact_url=True use one such as https://example.com/page"
             )
     return patterns
 

@@ -79,7 +79,7 @@ def test_rejects_crawls_without_footers_of_the_columnar_index(cat: Catalogue) ->
 def test_rejects_the_default_of_an_empty_folder(settings: Settings, tmp_path: Path) -> None:
     with (
         catalogue.open(tmp_path / "new", settings=settings) as cat,
-        pytest.raises(NotHarvested, match=r"^nothing is stored in .*new yet; add --crawl latest, or run: "),
+        pytest.raises(NotHarvested, match=r"^nothing is stored in .*new yet; add crawls='latest', or run: "),
     ):
         cat.captures("example.com")
 

@@ -113,9 +113,9 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
     other = {"CATALOGUE_SOURCE": server.url}
     asked = ("query", "example.com", "--count", "--yes")
     ran = command(*asked, **other)
-    assert f"{reported}use another --data folder for it, or --source {mirror}\n" in ran.err
+    assert f"{reported}use another data folder for it, or --source {mirror}\n" in ran.err
     ran = command(*asked, "--source", server.url)
-    assert f"{reported}use another --data folder for it, or leave out --source\n" in ran.err
+    assert f"{reported}use another data folder for it, or leave out the source\n" in ran.err
     with pytest.warns(UserWarning, match=reported):
         catalogue.open(command.data, source=server.url).close()
     assert reported in command("harvest", "--crawl", whole_crawls[1], **other).err

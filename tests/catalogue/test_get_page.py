@@ -123,7 +123,7 @@ def test_follows_redirects_that_are_archived(
         for key, (row, *others) in by_key.items()
         if not others and row["fetch_redirect"] and url_surtkey(row["fetch_redirect"]) not in every_key.keys() - {key}
     )
-    with pytest.raises(NotArchived, match="to which an archived redirect leads; the redirect itself: --no-follow"):
+    with pytest.raises(NotArchived, match="to which an archived redirect leads; the redirect itself: follow=False"):
         cat.get(lone["url"], crawls=lone["crawl"], max_requests=1000)
     assert cat.get(lone["url"], crawls=lone["crawl"], follow=False, max_requests=1000).status == lone["fetch_status"]
 

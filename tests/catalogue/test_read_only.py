@@ -19,7 +19,7 @@ from tests.support.fetched import check
 from tests.support.read_only import read_only
 from tests.support.stores import batch
 
-CANNOT = "cannot be written to, only read; choose another --data folder, or run this as its owner"
+CANNOT = "cannot be written to, only read; choose another data folder, or run this as its owner"
 READERS = [
     "query *.example.com --crawl {0} --count --yes",
     "plan *.example.com --crawl {0} --json",

@@ -155,7 +155,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
     unused = command("check", "--seed", "3")
     assert (unused.status, unused.err.count("\n")) == (2, 1)
-    assert "--seed is for --read-subset" in unused.err
+    assert "a seed is for reading a subset; say which, as --read-subset 5%" in unused.err
     assert "damaged values" not in command("check", "--repair").err
 
 
@@ -252,7 +252,7 @@ def test_does_not_touch_other_files(tmp_path: Path) -> None:
     for words in (["check"], ["check", "--repair"]):
         ran = command(*words)
         assert (ran.status, ran.out) == (74, "")
-        assert "is a SQLite file, but not a store of footers; choose another --data folder" in ran.err
+        assert "is a SQLite file, but not a store of footers; choose another data folder" in ran.err
     assert (tmp_path / STORE).read_bytes() == before
 
 

@@ -40,7 +40,7 @@ def sentence(ran: Ran) -> str:
         (["query", "x.com", "--crawl", "CC-MAIN-2012"], 2, "CC-MAIN-2012 has no columnar index"),
         (["query", "x.com", "--crawl", "latst"], 2, "did you mean latest?"),
         (["query", "x.com", "--columns", "urll"], 2, "did you mean url?"),
-        (["query", "x.com", "--where", "fetch_status ="], 2, "--where cannot be read"),
+        (["query", "x.com", "--where", "fetch_status ="], 2, "the condition cannot be read"),
         (["query", "x.com", "--where", "fetch_stats = 200"], 2, "did you mean fetch_status?"),
         (["query", "x.com", "--from", "yesterday"], 2, "invalid time"),
         (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),

@@ -123,7 +123,7 @@ def test_options_of_other_queries_are_refused(both: Catalogue, crawl: str, tmp_p
 
 REFUSED: dict[str, tuple[bytes, str]] = {
     "empty.txt": (b"", "none of the 0 lines is a URL"),
-    "blank.txt": (b"\n \n", "none of the 2 lines is a URL; line 1: it is empty"),
+    "blank.txt": (b"\n \n", "none of the 0 lines is a URL"),
     "script.txt": (b"javascript:void(0)\n", "none of the 1 line is a URL"),
     "several.csv": (b"a,b\n1,2\n", "has the columns a, b; name the one with the keys"),
     "ragged.csv": (b"url,x\nhttp://example.com/,1\nhttp://example.com/,2,3\n", "ragged.csv cannot be read: "),
@@ -214,13 +214,15 @@ def test_reads_captures(both: Catalogue, crawl: str) -> None:
 
 def test_lists_lines_that_are_no_url(both: Catalogue, crawl: str, tmp_path: Path) -> None:
     path = tmp_path / "urls.txt"
-    path.write_bytes(b"https://example.com/\nno url\n\n\xff\xfe\nhttp://example.com:99999/\n")
+    path.write_bytes(
+        b"# comment\nhttps://example.com/\nno url\n\n\xff\xfe\n # http://a.example\nhttp://example.com:99999/\n"
+    )
     found = both.join(path, tmp_path / "out.parquet", how="semi", crawls=crawl)
-    assert (found.rows, found.input_rows, found.invalid) == (1, 5, 4)
+    assert (found.rows, found.input_rows, found.invalid) == (1, 4, 3)
     assert found.invalid_file == tmp_path / "out_invalid.csv"
     listed = pd.read_csv(found.invalid_file, keep_default_na=False)
-    assert listed["line"].tolist() == [2, 3, 4, 5]
-    assert listed["text"].tolist() == ["no url", "", "\ufffd\ufffd", "http://example.com:99999/"]
+    assert listed["line"].tolist() == [3, 5, 7]
+    assert listed["text"].tolist() == ["no url", "\ufffd\ufffd", "http://example.com:99999/"]
     assert listed["reason"].str.len().min() > 5
 
 

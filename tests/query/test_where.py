@@ -63,7 +63,7 @@ def test_numbers_follow_duckdb(literal: str, number: int, connection: duckdb.Duc
 def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["5", "no number"])
     assert matching("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
-    with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
+    with pytest.raises(QueryError, match=r"the condition url::INTEGER = 5: .*no number"):
         matching("url::INTEGER = 5", rows, connection)
     assert matching("url = '5'", rows, connection).num_rows == 1  # the connection can be used again
 

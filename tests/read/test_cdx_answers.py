@@ -331,7 +331,7 @@ def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], 
 
 def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
-        "the CDX index has no column url_host_name; use --index columnar": {"columns": ["url_host_name"]},
+        "the CDX index has no column url_host_name; use index='columnar'": {"columns": ["url_host_name"]},
         "invalid index 'both'; use auto, columnar or cdx": {"index": "both"},
         "the CDX index has no column url_path": {"where": "url_path = '/'"},
     }
@@ -341,10 +341,10 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
     found = columnar.captures("example.com", index="cdx", subsets="all")
     with pytest.raises(QueryError, match="needs the columnar index of all crawls"):
         columnar.sample(found, 3)
-    with pytest.raises(QueryError, match="use --index columnar"):
+    with pytest.raises(QueryError, match="use index='columnar'"):
         found.plot()
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
-        pytest.raises(QueryError, match=r"nothing is stored in .*; add --crawl latest, or run: catalogue harvest"),
+        pytest.raises(QueryError, match=r"nothing is stored in .*; add crawls='latest', or run: catalogue harvest"),
     ):
         cat.captures("example.com", index="cdx", subsets="all")

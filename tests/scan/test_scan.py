@@ -223,7 +223,7 @@ def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> N
     for more, message in (
         ({"columns": "urll"}, "did you mean url"),
         ({"crawls": "2031-05"}, "2031-05"),
-        ({"where": "fetch_status ="}, "--where cannot be read"),
+        ({"where": "fetch_status ="}, "the condition cannot be read"),
         ({"patterns": "a*b.com"}, "patterns look like"),
         ({"limit": 3}, r"scan has no parameter limit; use \.head\(…\) of its LazyFrame"),
         ({"limit": 0}, "scan has no parameter limit"),

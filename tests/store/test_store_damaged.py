@@ -119,7 +119,7 @@ def test_does_not_touch_files_of_other_programs(path: Path, statement: str) -> N
     with raw(path) as connection:
         connection.execute(statement)
     before = digest(path)
-    with pytest.raises(StoreError, match="is a SQLite file, but not a store of footers; choose another --data folder"):
+    with pytest.raises(StoreError, match="is a SQLite file, but not a store of footers; choose another data folder"):
         Store(path, create=True)
     assert digest(path) == before
 

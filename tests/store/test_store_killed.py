@@ -113,7 +113,7 @@ def attempt(use):
     try:
         print(use(), flush=True)
     except CatalogueError as error:
-        hint = f"{path.parent} cannot be written to, only read; choose another --data folder" in str(error)
+        hint = f"{path.parent} cannot be written to, only read; choose another data folder" in str(error)
         print(type(error).__name__, hint, "Traceback" in str(error), flush=True)
 attempt(lambda: len(Store(path).keys("files")))
 store = Store(path.with_name("published.sqlite"))
