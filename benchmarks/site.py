@@ -38,6 +38,9 @@ _OURS = "benchmarks.clients.site_ours"
 _BLOCKS = "benchmarks.clients.site_blocks"
 BLOCKS = "catalogue, list of blocks"
 """``catalogue`` with the CDX index alone."""
+_SEARCH = "benchmarks.clients.site_search"
+SEARCH = "catalogue, by search"
+"""``catalogue`` without a harvest."""
 _PAGES = "benchmarks.clients.site_pages"
 PAGES = "catalogue, page indexes"
 """``catalogue`` with stored footers and page indexes."""
@@ -81,6 +84,7 @@ def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - all benchmarks ha
         task = Queries(server.url, FILES, sites)
         turns: dict[str, Turn] = {}
         turns |= {name: partial(task.ask, [module], prepare=True) for name, module in _STORED.items()}
+        turns[SEARCH] = partial(task.ask, [_SEARCH], prepare=False)
         for peer, module in _PEERS.items():
             if peer in pythons:
                 turns[peer] = partial(task.ask, within(pythons[peer], module), prepare=peer == RECIPE)
@@ -208,7 +212,7 @@ def _median(measured: Sequence[Measured], name: str) -> Measured | None:
 
 def _results(sites: Sequence[Site], took: dict[str, list[Measured]], missing: dict[str, str]) -> Iterator[Result]:
     first, *others = sites
-    clients = (*_STORED, *_PEERS, CDX_TOOLKIT)
+    clients = (*_STORED, SEARCH, *_PEERS, CDX_TOOLKIT)
     cold = f"One site out of {FILES} files, {first.captures:,} captures, nothing stored"
     yield from (_result(cold, client, (PREPARE, first.domain), took, missing) for client in clients)
     stored = "The same, in a new process, footers stored"

@@ -18,6 +18,8 @@ from platformdirs import user_cache_path, user_config_path, user_data_path
 
 from catalogue.errors import QueryError
 
+DEMO_SOURCE = "demo"
+"""The source that is a miniature of Common Crawl's files, unless there is a folder of this name."""
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Host of the list of crawls for the default source; others have it at their root."""
@@ -122,7 +124,7 @@ class Settings:
     """Settings of a catalogue and its source."""
 
     source: str = DEFAULT_SOURCE
-    """URL from which files are read (https, http or s3), or a folder."""
+    """URL from which files are read (https, http or s3), a folder, or ``demo``."""
     contact: str | None = None
     """E-mail address or web page where the operators of the source can reach the user."""
     rate: float | None = None

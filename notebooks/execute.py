@@ -1,4 +1,4 @@
-"""Execute the notebooks against the demo's miniature crawl and save their outputs: ``make notebooks``."""
+"""Execute the notebooks on the miniature of the demo and save their outputs: ``make notebooks``."""
 
 import os
 import sys
@@ -10,17 +10,7 @@ import nbformat
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from catalogue.demo import LoopbackServer, write_miniature
-
 FOLDER = Path(__file__).parent
-SETTINGS = {
-    "NOTEBOOK_CRAWL": "CC-MAIN-2022-05",
-    "NOTEBOOK_CRAWLS": "CC-MAIN-2018-05 CC-MAIN-2022-05 CC-MAIN-2026-30",
-    "NOTEBOOK_SITE": "*.example.com",
-    "CATALOGUE_DATA": "data",
-}
-PORT = 40123
-"""Stands in the outputs, so it is always the same."""
 
 
 def code_digest(notebook: nbformat.NotebookNode) -> str:
@@ -29,11 +19,11 @@ def code_digest(notebook: nbformat.NotebookNode) -> str:
     return sha256(code.encode()).hexdigest()[:16]
 
 
-def execute(path: Path, folder: Path, source: str) -> None:
-    """Execute a notebook in a folder and save it with its outputs."""
+def execute(path: Path, folder: Path) -> None:
+    """Execute a notebook in a folder and save it with its outputs, in which the folder of the cache is relative."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CATALOGUE_")}
-    environment = kept | SETTINGS | {"CATALOGUE_SOURCE": source, "HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    environment = kept | {"HOME": str(folder), "XDG_CACHE_HOME": str(folder), "CATALOGUE_CACHE": "cache"}
     manager = KernelManager()
     manager.start_kernel(env=environment, cwd=str(folder))
     try:
@@ -50,12 +40,10 @@ def main() -> None:
     """Execute all notebooks, or those that are named."""
     paths = [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb"))
     with TemporaryDirectory() as temporary:
-        miniature = write_miniature(Path(temporary) / "mirror")
         for path in paths:
             folder = Path(temporary) / path.stem / "notebooks"
             folder.mkdir(parents=True)
-            with LoopbackServer(miniature.folder, port=PORT) as server:
-                execute(path, folder, server.url)
+            execute(path, folder)
 
 
 if __name__ == "__main__":

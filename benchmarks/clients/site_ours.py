@@ -22,7 +22,7 @@ def ask(task: Task) -> Ask:
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         if not opened:
             opened.append(Catalogue(Session(task.folder / "data", settings_of(task))))
-        return opened[0].captures(site.pattern, columns=COLUMNS).to_arrow()
+        return opened[0].captures(site.pattern, crawls=task.crawl, columns=COLUMNS).to_arrow()
 
     return asked
 

@@ -169,7 +169,7 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
             received = sum(exchange.sent_bytes for exchange in server.log)
             click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
             if serve:
-                _serve(folder, server.url)
+                _serve(server.url)
     finally:
         if keep:
             click.echo(f"\nKept in {folder}; as a source: --source {folder / 'mirror'} --data {folder / 'data'}")
@@ -202,11 +202,11 @@ def _show_python(data: Path, source: str) -> None:
         click.echo(found.to_pandas().head().to_string(max_colwidth=40))
 
 
-def _serve(folder: Path, url: str) -> None:
+def _serve(url: str) -> None:
     click.echo(
         f"\nServing {url} until Ctrl-C. In another terminal:\n"
-        f"  export CATALOGUE_SOURCE={url} CATALOGUE_DATA={folder / 'data'}\n"
-        "  catalogue query '*.example.com'"
+        f"  export CATALOGUE_SOURCE={url} CATALOGUE_DATA=data\n"
+        "  catalogue query '*.example.com' --crawl latest"
     )
     threading.Event().wait()
 

@@ -17,12 +17,14 @@ The WARC files of the two newer crawls are included, with every record at the pl
 import json
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urljoin
 from uuid import UUID
@@ -35,6 +37,7 @@ from catalogue.cdx.lines import lines_of
 from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
+from catalogue.demo import pages
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 
 _BLOCK_LINES = 60
@@ -131,6 +134,20 @@ _ERAS = (
 )
 _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
 """The last URL in key order, longer than the 4,096 bytes that statistics may have."""
+
+
+def stored_miniature(cache: Path) -> Path:
+    """Return the folder of a miniature that is kept in the cache; the first use writes it."""
+    made_by = b"".join(Path(module).read_bytes() for module in (__file__, pages.__file__))
+    folder = cache / f"demo-{zlib.crc32(made_by):08x}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cache, prefix="demo-") as made:
+            miniature = Path(made) / "mirror"
+            write_miniature(miniature)
+            with suppress(OSError):  # of a process that was faster
+                miniature.rename(folder)
+    return folder
 
 
 def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000) -> Miniature:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreDamaged
-from catalogue.settings import STORE_NAME, Settings, canonical, is_folder, load_settings
+from catalogue.settings import DEMO_SOURCE, STORE_NAME, Settings, canonical, is_folder, load_settings
 from catalogue.store.stored_file import decode, file_version_of
 
 
@@ -28,6 +28,11 @@ def settings_for(
         QueryError: if a setting is invalid.
     """
     settings = load_settings(data=data, **options)
+    if settings.source == DEMO_SOURCE and not is_folder(DEMO_SOURCE):
+        from catalogue.demo.miniature import stored_miniature
+
+        options["source"] = str(stored_miniature(settings.cache))
+        settings = load_settings(data=data, **options)
     folder = settings.data / dataset if dataset and dataset != COMMON_CRAWL.name else settings.data
     stored = stored_sources(folder / STORE_NAME)
     if stored:

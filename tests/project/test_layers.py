@@ -24,6 +24,7 @@ ORDER = [
     "parquet",
     "query",
     "cdx",
+    "demo",
     "store",
     "tables",
     "metadata_db",
@@ -51,7 +52,6 @@ ORDER = [
     "sql_magic",
     "server",
     "mcp_server",
-    "demo",
     "cli",
 ]
 PURE = ["errors", "formatting", "surt", "commoncrawl", "parquet"]

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import runpy
 import zlib
@@ -13,20 +14,16 @@ from typing import Any
 import duckdb
 import nbformat
 import pytest
-from hypothesis import settings
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 import catalogue
+from catalogue.demo.miniature import stored_miniature
 from catalogue.surt import url_surtkeys
-from tests.support.commands import Command
 from tests.support.lakes import needs_extensions
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
-RUN = [path for path in PATHS if path.stem[:2] in {"01", "04", "06", "07"} or settings().max_examples > 100]
-"""``make soak`` runs all. What the others show of plans, counts and pages is compared by tests of these."""
-SITE = "*.example.com"
 
 
 def read(path: Path) -> tuple[Any, list[Any]]:
@@ -227,22 +224,22 @@ LOOKED_AT: dict[str, tuple[Callable[[Any, Truth], None], dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def truth(mirror: Path, crawl: str) -> Truth:
-    there = sorted(path.name for path in (mirror / "crawl-data").iterdir())
-    return Truth(mirror, crawl, tuple(sorted({there[0], crawl, there[-1]})))
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(scope="module")
-def kernel(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
-    """One for all notebooks: its start and imports take longer than most of them."""
-    home = tmp_path_factory.mktemp("home")
-    environment = Command(home / "data", str(truth.mirror), home).environment(
-        PYTHONPATH=str(FOLDER.parent),
-        NOTEBOOK_CRAWL=truth.crawl,
-        NOTEBOOK_CRAWLS=" ".join(truth.crawls),
-        NOTEBOOK_SITE=SITE,
-    )
-    del environment["PYTHONWARNINGS"]  # the kernel's own, which are not ours to mend
+def truth(home: Path) -> Truth:
+    mirror = stored_miniature(home / ".cache/catalogue")
+    oldest, crawl, newest = sorted(path.name for path in (mirror / "crawl-data").iterdir())
+    return Truth(mirror, crawl, (oldest, crawl, newest))
+
+
+@pytest.fixture(scope="module")
+def kernel(truth: Truth, home: Path) -> Iterator[KernelManager]:
+    """One for all notebooks, because its start and imports take longer than most of them. It has no setting."""
+    assert truth.mirror.is_relative_to(home)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(FOLDER.parent)}
     manager = KernelManager()
     manager.start_kernel(env=environment, cwd=str(home))
     yield manager
@@ -260,13 +257,13 @@ def execute(notebook: Any, kernel: KernelManager, *, allow_errors: bool = False)
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in RUN],
+    [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
     ids=lambda path: path.stem,
 )
 def test_notebooks_run(path: Path, kernel: KernelManager, truth: Truth, tmp_path: Path) -> None:
     notebook, code = read(path)
     compare, found = LOOKED_AT.get(path.stem, (None, {}))
-    begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\nos.environ['CATALOGUE_DATA'] = 'data'\ndel os"
+    begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\ndel os"
     values = ", ".join(f"{name!r}: {value}" for name, value in found.items())
     end = f"import json\nprint(json.dumps({{{values}}}))"
     first, last = (nbformat.v4.new_code_cell(source) for source in (begin, end))  # type: ignore[no-untyped-call]
@@ -286,11 +283,11 @@ CELLS = """
 %reset -f
 import os
 import catalogue
-cat = catalogue.open("magic")
-cat.harvest(os.environ["NOTEBOOK_CRAWL"])
+cat = catalogue.open("magic", source="demo")
+cat.harvest("CC-MAIN-2022-05")
 %load_ext catalogue
-found = cat.captures(os.environ["NOTEBOOK_SITE"], columns="url")
-lazy = cat.scan(os.environ["NOTEBOOK_SITE"])
+found = cat.captures("*.example.com", columns="url")
+lazy = cat.scan("*.example.com")
 ---
 %catalogue select crawl, files_harvested > 0 as stored from crawls where files_harvested > 0
 ---
@@ -310,7 +307,7 @@ from crawls
 ---
 %catalogue select nothing from crawls
 ---
-other = catalogue.open("other")
+other = catalogue.open("other", source="demo")
 %catalogue from crawls
 ---
 del cat, other
