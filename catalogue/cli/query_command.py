@@ -185,7 +185,8 @@ def query(  # noqa: PLR0913 - an option each
             else:
                 chosen_columns = bool(parameters["columns"]) or options.table is not None
                 most = _SHOWN_ROWS if chosen == "table" and parameters["limit"] is None else None
-                batches = batches_of(budget.approve(found, options), options, printed=path is None, most=most)
+                found = budget.approve(found, options)
+                batches = batches_of(found, options, printed=path is None, most=most)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns, most=most)
             if not (count and rows):
                 report_rows(options, catalogue, parameters, rows, path, found)

@@ -33,7 +33,7 @@ README = ROOT / "README.md"
 PRODUCTION = ROOT / "docs/how-to/production.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
-TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d s\b")
+TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d+ s\b")
 """Seconds, and the bytes of a harvest, which requests less once it knows the length of a footer."""
 RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 """What is run and compared."""
@@ -183,15 +183,20 @@ def taught(source: str, tmp_path_factory: pytest.TempPathFactory) -> Command:
     return command
 
 
-class Plain(Command):
-    """The command of a user who chose no data folder."""
+class Pasted(Command):
+    """The command with the variables that the README exports, and no others."""
 
     def environment(self, **more: str) -> dict[str, str]:
-        return {**super().environment(**more), "CATALOGUE_DATA": ""}
+        (exported,) = re.findall("^export (.*)$", text_of(README), re.MULTILINE)
+        ours = {name: value for name, value in super().environment(**more).items() if not name.startswith("CATALOGUE_")}
+        return ours | dict(each.split("=") for each in exported.split())
 
 
-def test_readme_transcripts_are_real(source: str, tmp_path: Path) -> None:
-    assert follow(README, Plain(tmp_path, source, tmp_path)) >= 7
+@pytest.mark.parametrize("served", [False, True])
+def test_readme_transcripts_are_real(source: str, tmp_path: Path, *, served: bool) -> None:
+    """Either as they stand, or with the address of a server, as ``demo --serve`` prints it."""
+    command = Command(Path("data"), source, tmp_path) if served else Pasted(Path("data"), "", tmp_path)
+    assert follow(README, command) >= 7
 
 
 @pytest.mark.parametrize(
