@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,56 @@ class Settings:
         return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one Parquet file. They apply to all catalogues of a process, because its decoders share them."""
+
+    max_footer: int = 64 << 20
+    """Maximum bytes of a footer; those of Common Crawl have 10 to 100 kB. The worst took six times as much memory."""
+    max_elements: int = 100_000
+    """Maximum elements of a list in a footer or page index: row groups, columns, pages of a column chunk."""
+    max_rows: int = 1 << 31
+    """Maximum rows of a row group."""
+    max_page: int = 1 << 30
+    """Maximum bytes of a page after decompression."""
+
+    def exceeded(self, name: str, found: str) -> str:
+        """Return the message that something exceeds a limit."""
+        setting = f"the setting {name} or CATALOGUE_{name.upper()} raises this limit"
+        return f"{found}; at most {getattr(self, name):,} are accepted; {setting}"
+
+
+@cache
+def limits() -> Limits:
+    """Return the limits of this process, as they were when settings were last loaded."""
+    return Limits(**_of_kind(Limits, _configured()))
+
+
+_KNOWN = [setting.name for kind in (Settings, Limits) for setting in fields(kind)]
+
+
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
     """Combine settings: ``given`` ones override all others, unless None; ``otherwise`` has defaults."""
+    if limit := next((name for name in given if name in Limits.__dataclass_fields__), None):
+        raise QueryError(
+            f"{limit} is a limit of the process; set CATALOGUE_{limit.upper()}, or {limit} in {config_file()}"
+        )
+    limits.cache_clear()
+    values = {**otherwise, **_configured()}
+    values |= {name: value for name, value in given.items() if value is not None}
+    for name in values:
+        if name not in _KNOWN:
+            raise QueryError(f"{config_file()}: unknown setting {name!r}; the settings are {', '.join(_KNOWN)}")
+    _of_kind(Limits, values)  # so that an invalid one is an error now
+    return Settings(**_of_kind(Settings, values))
+
+
+def _of_kind(kind: type[Settings | Limits], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: _converted(each.name, values[each.name]) for each in fields(kind) if each.name in values}
+
+
+def _configured() -> dict[str, Any]:
+    """Return the values of ``config.toml`` and of variables, which override them."""
     file = config_file()
     values: dict[str, Any] = {}
     try:
@@ -167,22 +216,16 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
         pass
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise QueryError(f"{file} cannot be read: {error}") from error
-    known = [setting.name for setting in fields(Settings)]
-    for name in known:
+    for name in _KNOWN:
         if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
             values[name] = text
-    values = {**otherwise, **values}
-    values |= {name: value for name, value in given.items() if value is not None}
-    for name in values:
-        if name not in known:
-            raise QueryError(f"{file}: unknown setting {name!r}; the settings are {', '.join(known)}")
-    return Settings(**{name: _converted(name, value) for name, value in values.items()})
+    return values
 
 
 def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have different types
     kinds: dict[str, Any] = {
         **dict.fromkeys(["rate", "patience", "bandwidth", "latency"], float),
-        **dict.fromkeys(["connections", "cache_size"], int),
+        **dict.fromkeys(["connections", "cache_size", *Limits.__dataclass_fields__], int),
         **dict.fromkeys(["cache", "data"], Path),
     }
     kind = kinds.get(name, str)

@@ -23,7 +23,7 @@ from catalogue.cli.app import entry
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.server import application
-from catalogue.settings import Settings
+from catalogue.settings import Limits, Settings
 
 _NOTICE = r"(?:^This part is filled in when the site is built: .*\n\n)?"
 _WANTED = re.compile(_NOTICE + r"<!-- generated: (\w+) -->", re.MULTILINE)
@@ -97,13 +97,13 @@ def settings() -> str:
     told = ModuleAnalyzer.for_module("catalogue.settings").find_attr_docs()
     options = {name for parameter in entry.params for name in parameter.opts}
     found = []
-    for field in fields(Settings):
+    for kind, field in [(each, field) for each in (Settings, Limits) for field in fields(each)]:
         names = [field.name, f"CATALOGUE_{field.name.upper()}", *({f"--{field.name}"} & options)]
         value = f"{field.default:_}" if isinstance(field.default, int | float) else field.default
         default = (
             "" if value is None else " See above for the default." if value is MISSING else f" By default `{value}`."
         )
-        about = _plain(" ".join(told["Settings", field.name]))
+        about = _plain(" ".join(told[kind.__name__, field.name]))
         found.append(f"{', '.join(f'`{name}`' for name in names)}\n: {about}{default}")
     return "\n\n".join(found)
 

@@ -14,17 +14,12 @@ from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name, kind_of
 from catalogue.parquet.thrift import BINARY, LIST, STRUCT, Reader, Struct, ThriftError, typed
+from catalogue.settings import limits
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
 """Bytes of the length and the magic after the footer."""
-MAX_FOOTER = 64 << 20
-"""Common Crawl's footers have 10 to 100 kB. Decoding the worst one that was tried took six times as much memory."""
-MAX_ROWS = 1 << 31
-"""Rows of a row group; writers use about a million."""
-_MAX_VALUES = MAX_FOOTER // 2
-"""Values of a footer, which has about one in four bytes."""
 _MAX_ELEMENT = 1 << 20
 """Bytes of a ``SchemaElement``, whose unknown fields are decoded, too."""
 
@@ -50,13 +45,13 @@ _NAMES = 16 << 20
 _REPEATED = 2
 
 
-def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
+def footer_length(tail: bytes, *, limit: int | None = None) -> int:
     """Return the footer's length in bytes from the file's last 8 bytes or more.
 
     Raises:
         NotParquet: if the file does not end like a Parquet file.
         Encrypted: if the footer is encrypted.
-        BadFooter: if the length is zero or over ``limit``.
+        BadFooter: if the length is zero or over ``limit``, which is a setting by default.
     """
     magic = tail[-4:]
     if magic == ENCRYPTED_MAGIC:
@@ -64,8 +59,10 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
     if magic != MAGIC or len(tail) < TRAILER:
         raise NotParquet(f"not a Parquet file: it ends with {magic!r}")
     length = int.from_bytes(tail[-TRAILER:-4], "little")
-    if not 0 < length <= limit:
-        raise BadFooter(f"the footer claims {length:,} bytes; at most {limit:,} are accepted")
+    if limit is None and length > limits().max_footer:
+        raise BadFooter(limits().exceeded("max_footer", f"the footer claims {length:,} bytes"))
+    if not length or (limit is not None and length > limit):
+        raise BadFooter(f"the footer claims {length:,} bytes")
     return length
 
 
@@ -135,7 +132,7 @@ class _FooterDecoder:
         data, context = self.context.data, self.context
         if context.data_end < len(MAGIC):
             raise BadFooter(f"a footer of {len(data):,} bytes does not fit into the file")
-        reader = Reader(data, 0, _MAX_VALUES)
+        reader = Reader(data, 0, len(data))
         top: Struct = {}
         groups: list[RowGroup] | None = None
         orders: list[bool] = []
@@ -162,7 +159,7 @@ class _FooterDecoder:
         if not row_groups:
             raise BadFooter("the footer has no list of row groups")
         if groups is None:  # they precede the schema
-            groups = self._row_groups(Reader(data, row_groups, _MAX_VALUES))
+            groups = self._row_groups(Reader(data, row_groups, len(data)))
         # Without an order, parquet.thrift leaves undefined what bounds mean. Those of floats are not used.
         context.ordered = len(orders) == len(context.columns) and all(
             is_known or column.physical_type in {"FLOAT", "DOUBLE"}
@@ -227,8 +224,8 @@ class _FooterDecoder:
     def _check_chunks(self, chunks: list[ChunkFields], ordinal: int, num_rows: int) -> tuple[int, int]:
         """Return the start of a row group and its compressed bytes."""
         columns, data_end = self.context.columns, self.context.data_end
-        if num_rows > MAX_ROWS:
-            raise BadFooter(f"row group {ordinal} has {num_rows:,} rows; at most {MAX_ROWS:,} are accepted")
+        if num_rows > limits().max_rows:
+            raise BadFooter(limits().exceeded("max_rows", f"row group {ordinal} has {num_rows:,} rows"))
         if num_rows < 1 or len(chunks) != len(columns):
             raise BadFooter(f"row group {ordinal} has {num_rows:,} rows and {len(chunks)} of {len(columns)} columns")
         first = compressed = 0
@@ -258,7 +255,7 @@ def _orders(reader: Reader) -> Iterator[bool]:
 
 @lru_cache(maxsize=4)  # files of a crawl have the same one
 def _schema(data: bytes) -> Mapping[str, Column]:
-    reader = Reader(data, 0, _MAX_VALUES)
+    reader = Reader(data, 0, len(data))
     kind, count = reader.list_header()
     if kind != STRUCT or not count:
         raise BadFooter("the schema is not a tree")

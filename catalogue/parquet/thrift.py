@@ -7,6 +7,8 @@ dict by field number, a map to a list of pairs.
 import struct as _struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from catalogue.settings import limits
+
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an unboxed int where this is compiled
 
@@ -25,10 +27,8 @@ STRUCT: Final = 12
 
 MAX_DEPTH = 16
 """Depth of nested structs and containers; Parquet's metadata needs 7."""
-MAX_ELEMENTS = 100_000
-"""Elements of one container."""
-MAX_VALUES = 1_500_000
-"""Values of one ``Reader``; a footer has about one in four bytes."""
+_VALUES_OF_ELEMENT: Final = 15
+"""Decoded values for each element of the longest list; an element of a page index has at most five."""
 
 Struct = dict[int, Any]
 
@@ -52,7 +52,7 @@ class Reader:
 
     __slots__ = ("_budget", "data", "kind", "number", "position")
 
-    def __init__(self, data: bytes, position: int = 0, budget: int = MAX_VALUES) -> None:
+    def __init__(self, data: bytes, position: int = 0, budget: int = 0) -> None:
         self.data = data
         self.position = position
         """Offset of the next byte."""
@@ -60,7 +60,7 @@ class Reader:
         """Number of the current field; see ``next_field``."""
         self.kind = 0
         """Type of its value."""
-        self._budget = budget
+        self._budget = budget or _VALUES_OF_ELEMENT * limits().max_elements
 
     def struct(self, depth: int = 0) -> Struct:
         """Decode a struct.
@@ -301,8 +301,11 @@ class Reader:
 
     def _check_count(self, count: int) -> None:
         # Every element takes at least a byte.
-        if count > MAX_ELEMENTS or count > len(self.data) - self.position:
+        if count > len(self.data) - self.position:
             raise ThriftError(f"a container of {count} elements at byte {self.position}")
+        if count > limits().max_elements:
+            found = f"a container of {count:,} elements at byte {self.position}"
+            raise ThriftError(limits().exceeded("max_elements", found))
 
     def binary(self) -> bytes:
         return self._take(self._varint())

@@ -26,9 +26,8 @@ from catalogue.parquet.splice import (
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
+from catalogue.settings import limits
 
-MAX_PAGE = 1 << 30
-"""Maximum uncompressed bytes of a page; writers start another after 1 MiB, or after some thousand values."""
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
@@ -151,8 +150,8 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
         headers += [known[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
     data = data[: sum(header.size for header in headers)]  # no decoder reads on
-    if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
-        raise ValueError(f"a page of it would have {largest:,} bytes decompressed; at most {MAX_PAGE:,} are accepted")
+    if (largest := max((each.inflated for each in headers), default=0)) > limits().max_page:
+        raise ValueError(limits().exceeded("max_page", f"a page of it would have {largest:,} bytes decompressed"))
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
 
 

@@ -12,6 +12,7 @@ from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
+from catalogue.settings import limits
 
 try:
     from isal import isal_zlib as fast_zlib
@@ -28,6 +29,7 @@ _TAG = b"\x01"
 _LEVEL = 1
 """Footers take 9 % more bytes than at level 6 of zlib, and 8 % of its time with ISA-L, 40 % without."""
 _MAX_VALUE = 64 << 20
+"""Bytes of a value, unless the setting of footers accepts longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def decode(value: object) -> StoredFile:
         end = value.index(b"\n", 1 + DIGEST_SIZE)
         length, fields = json.loads(value[1 + DIGEST_SIZE : end])
         data = memoryview(value)[end + 1 :]
-        if not 0 <= length <= _MAX_VALUE:
+        if not 0 <= length <= max(_MAX_VALUE, limits().max_footer):
             raise StoreDamaged(f"a value of the store claims {length} bytes")
         stored = StoredFile(data=fast_zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except _INVALID as error:

@@ -9,14 +9,17 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAX_FOOTER, examine_footer, has_page_index, key_bounds
+from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
 from catalogue.parquet.model import Order
 from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list
+from catalogue.settings import Limits
 from tests.support.footers import Items, made, put_together, small_file, write
 from tests.support.mirrors import index_paths, raw_footer, read_footer
 
 SMALL = made(small_file())
+
+MAX_FOOTER = Limits().max_footer
 
 
 def with_unknown_field(kind: int, value: bytes) -> bytes:

@@ -15,9 +15,10 @@ import pytest
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.footer import MAX_FOOTER, decode_footer, examine_footer, footer_length, key_bounds
+from catalogue.parquet.footer import decode_footer, examine_footer, footer_length, key_bounds
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
+from catalogue.settings import Limits
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import (
     KEY,
@@ -183,30 +184,18 @@ def test_files_without_rows() -> None:
 # The end of a file
 
 
-@pytest.mark.parametrize(
-    ("length", "limit", "error"),
-    [
-        (1, MAX_FOOTER, None),
-        (58_735, MAX_FOOTER, None),
-        (MAX_FOOTER - 1, MAX_FOOTER, None),
-        (MAX_FOOTER, MAX_FOOTER, None),
-        (100, 100, None),
-        (0, MAX_FOOTER, BadFooter),
-        (MAX_FOOTER + 1, MAX_FOOTER, BadFooter),
-        (101, 100, BadFooter),
-        (1 << 30, MAX_FOOTER, BadFooter),
-        ((1 << 31) - 1, MAX_FOOTER, BadFooter),
-        (1 << 31, MAX_FOOTER, BadFooter),
-        ((1 << 32) - 1, MAX_FOOTER, BadFooter),
-    ],
-)
-def test_lengths(length: int, limit: int, error: type[Exception] | None) -> None:
-    tail = b"footer" + struct.pack("<I", length) + b"PAR1"
-    if error is None:
-        assert footer_length(tail, limit=limit) == length
-        return
-    with pytest.raises(error, match=f"the footer claims {length:,} bytes; at most {limit:,} are accepted"):
-        footer_length(tail, limit=limit)
+MAX_FOOTER = Limits().max_footer
+
+
+@pytest.mark.parametrize("length", [1, 58_735, MAX_FOOTER - 1, MAX_FOOTER])
+def test_returns_lengths(length: int) -> None:
+    assert footer_length(b"footer" + struct.pack("<I", length) + b"PAR1") == length
+
+
+@pytest.mark.parametrize("length", [0, MAX_FOOTER + 1, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
+def test_rejects_other_lengths(length: int) -> None:
+    with pytest.raises(BadFooter, match=f"the footer claims {length:,} bytes"):
+        footer_length(b"footer" + struct.pack("<I", length) + b"PAR1")
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.query.resolved_query import CDX_COLUMNS
-from catalogue.settings import Settings
+from catalogue.settings import Limits, Settings
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_documents_every_setting() -> None:
     page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
-    for name in Settings.__dataclass_fields__:
+    for name in [*Settings.__dataclass_fields__, *Limits.__dataclass_fields__]:
         assert f"`CATALOGUE_{name.upper()}`" in page
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, examine_footer, with_trailer
+from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.requests import Cost
@@ -20,6 +20,7 @@ from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
+from catalogue.settings import Limits
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small
@@ -143,6 +144,9 @@ def test_decodes_shared_prefixes_in_small_batches() -> None:
 
 
 # ---- footers ----
+
+
+MAX_ROWS = Limits().max_rows
 
 
 def claiming(rows: int) -> Made:
