@@ -12,7 +12,16 @@ from typing import Final
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
-from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, Order, RowGroup, codec_name, kind_of
+from catalogue.parquet.model import (
+    PHYSICAL_TYPES,
+    Column,
+    Footer,
+    Order,
+    RowGroup,
+    codec_name,
+    is_stored_as_text,
+    kind_of,
+)
 from catalogue.parquet.thrift import BINARY, LIST, STRUCT, Reader, Struct, ThriftError, typed
 from catalogue.settings import limits
 
@@ -302,8 +311,10 @@ def _leaves(
         timestamp = element.get(10, {}).get(8, {})
         if element.get(5):
             yield from _leaves(walk, element[5], name, flat=False)
-        elif element[1] < 0:  # an index from the end
-            raise IndexError(element[1])
+        elif 5 in element and 1 not in element:  # noqa: PLR2004 - a group without columns
+            continue
+        elif not 0 <= element.get(1, -1) < len(PHYSICAL_TYPES):
+            raise BadFooter(f"the column {'.'.join(name)} has the unknown type {element.get(1)}")
         else:
             yield Column(
                 name=".".join(name),
@@ -335,9 +346,10 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
     """
     footer = decode_footer(data, file_size)
     # Not all files of Common Crawl declare that keys are text.
-    texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
-    if (column := footer.columns.get(key)) and kind_of(column) not in texts:
-        raise BadFooter(f"the column {key} holds {kind_of(column)} and not text, which keys must be")
+    column = footer.columns.get(key)
+    if column and not is_stored_as_text(column) and (key, kind_of(column)) != (KEY_COLUMN, "binary"):
+        kind = kind_of(column) if kind_of(column) != "string" else column.physical_type.lower()
+        raise BadFooter(f"the column {key} holds {kind} and not text, which keys must be")
     return footer
 
 

@@ -206,6 +206,13 @@ def kind_of(column: Column) -> str:
     return "string" if is_text else "binary"
 
 
+def is_stored_as_text(column: Column) -> bool:
+    """Return whether the bytes of values are text; the kind ``string`` also contains what has no other type here."""
+    logical = _struct(Reader(column.element).struct().get(10))
+    is_text = bool(_TEXTS & logical.keys()) or column.converted_type in _CONVERTED_TEXTS
+    return is_text and column.physical_type == "BYTE_ARRAY"
+
+
 def _of_integers(column: Column, logical: Struct) -> str:
     converted = column.converted_type
     if _TIMESTAMP in logical or converted in {_CONVERTED_MILLIS, _CONVERTED_MICROS}:

@@ -69,9 +69,18 @@ def test_page_index_needs_both_halves_in_every_row_group() -> None:
     assert not has_page_index(replace(footer, row_groups=()))
 
 
-def test_rejects_keys_that_are_not_text() -> None:
-    data = write(pa.table({"url_surtkey": pa.array([200, -5], pa.int64())}))
-    with pytest.raises(BadFooter, match="the column url_surtkey holds int64 and not text"):
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (pa.int64(), "int64"),
+        # Their values are text in rows, but not in files.
+        (pa.time64("us"), "int64"),
+        (pa.decimal256(50, 2), "fixed_len_byte_array"),
+    ],
+)
+def test_rejects_keys_that_are_not_text(kind: pa.DataType, named: str) -> None:
+    data = write(pa.table({"url_surtkey": pa.array([200, 500], pa.int64()).cast(kind)}))
+    with pytest.raises(BadFooter, match=f"the column url_surtkey holds {named} and not text"):
         examine_footer(raw_footer(data), len(data))
 
 

@@ -181,6 +181,13 @@ def test_files_without_rows() -> None:
     assert (footer.num_rows, footer.row_groups, footer.codecs) == (0, (), ())
 
 
+def test_groups_without_columns_are_no_columns() -> None:
+    footer = made(small_file())
+    footer.fields[2][1].values.append({4: (BINARY, b"empty"), 3: (I32, 1), 5: (I32, 0)})
+    footer.element(0)[5] = (I32, 4)
+    assert list(decoded(footer).columns) == ["url_surtkey", "fetch_time", "fetch_status"]
+
+
 # The end of a file
 
 
