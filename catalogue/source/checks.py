@@ -141,7 +141,7 @@ class Request:
                 return NotFound(f"{self.where} does not exist")
             case 412:
                 return FileChanged(f"{self.where} is another version than expected", refused=True)
-            case 200 | 400 | 416 if status != 400 or isinstance(self.requested, SuffixRange):  # noqa: PLR2004
+            case 200 | 400 | 416 | 500 if status in {200, 416} or isinstance(self.requested, SuffixRange):
                 return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 location = without_secrets(headers.get("location", ""))
@@ -154,6 +154,8 @@ class Request:
         size = self._size(headers)
         # Some servers refuse suffixes, of all files or of those that are shorter.
         if isinstance(self.requested, SuffixRange) and status != 200 and size != "0":  # noqa: PLR2004
+            if status == 500:  # noqa: PLR2004 - which may also be temporary, so it is requested again
+                return WrongRange(f"{message} for a range from the end")
             return RangeIgnored(f"{message}, a range from the end", file_size=int(size) if size else None)
         start = self.requested.start if isinstance(self.requested, ByteRange) else 0
         if self.requested is None or (size and int(size) > start):

@@ -43,6 +43,7 @@ _RECENT, _RECENT_FAILURES = 200, 180
 """Latest requests, and failures among them above which a host is given up."""
 _RANGELESS_FILES = 3
 """Files without any honoured range after which a host is given up."""
+_USE_ANOTHER = "use a server that honours ranges, or name the folder itself as the source"
 _UNAVAILABLE_SECONDS = 3600.0
 """Time without requests after a host was given up."""
 
@@ -215,7 +216,7 @@ class PoliteSource:
                 raise error
             if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
                 self._note_rangeless(path)
-                raise error
+                raise error if self._honoured_ranges else RangeIgnored(f"{error}; {_USE_ANOTHER}") from error
 
     def _note_rangeless(self, path: str) -> None:
         with self._lock:
@@ -223,8 +224,7 @@ class PoliteSource:
             if self._honoured_ranges or len(self._rangeless) < _RANGELESS_FILES:
                 return
             message = (
-                f"{self.url} sends complete files instead of ranges (python -m http.server does so); "
-                "use a server that honours ranges, or name the folder itself as the source"
+                f"{self.url} sends complete files instead of ranges (python -m http.server does so); {_USE_ANOTHER}"
             )
             self._given_up = message, self.limiter.clock.now() + _UNAVAILABLE_SECONDS
         raise SourceUnavailable(message)

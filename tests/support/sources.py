@@ -99,6 +99,8 @@ TEMPORARY = [
 def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] | None:
     if kind is Kind.UNSATISFIABLE and isinstance(requested, SuffixRange):
         return RangeIgnored  # it is replaced by an explicit range
+    if kind is Kind.SERVER_ERROR and isinstance(requested, SuffixRange):
+        return WrongRange  # the same, after some attempts
     return FileChanged if kind is Kind.EMPTY and requested == BOUNDED else ERRORS[kind]
 
 
