@@ -112,7 +112,7 @@ dist: | $(VENV)/pyvenv.cfg  ## The sdist and the wheel without compiled modules,
 
 # What is not in the environment of the other tests, in folders of their own: the wheel as published, and the next major
 # version of DuckDB; constraints.txt pins the one whose extensions have wheels.
-NEXT_DUCKDB = 2.0.0
+NEXT_DUCKDB = 2.0.1
 NEXT = $(VENV)/duckdb-$(NEXT_DUCKDB)
 $(NEXT): | $(VENV)/tested
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ duckdb==$(NEXT_DUCKDB) || \
