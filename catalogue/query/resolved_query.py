@@ -236,6 +236,6 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
     """Return the schema of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
-    every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
-    fields = [newer.field(name) if name in newer.names else known.field(name) for name in every]
+    known = {field.name: field for field in (*query.table.schema, *query.newer)}
+    fields = [known[name] for name in dict.fromkeys([*names, *query.table.path_columns])]
     return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)
