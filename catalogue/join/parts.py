@@ -271,7 +271,7 @@ def concatenate(parts: Iterable[Path], path: Path) -> None:
             with part.open("rb") as source:
                 source.seek(-TRAILER, os.SEEK_END)
                 end = source.tell()
-                start = end - footer_length(source.read(), limit=end)
+                start = end - footer_length(source.read(), end + TRAILER)
                 source.seek(start)
                 footers.append(source.read(end - start))
                 shifts.append(file.tell() - len(MAGIC))

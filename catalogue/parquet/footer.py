@@ -54,13 +54,13 @@ _NAMES = 16 << 20
 _REPEATED = 2
 
 
-def footer_length(tail: bytes, *, limit: int | None = None) -> int:
+def footer_length(tail: bytes, file_size: int | None = None) -> int:
     """Return the footer's length in bytes from the file's last 8 bytes or more.
 
     Raises:
         NotParquet: if the file does not end like a Parquet file.
         Encrypted: if the footer is encrypted.
-        BadFooter: if the length is zero or over ``limit``, which is a setting by default.
+        BadFooter: if the length is zero, or over that of the file or the limit.
     """
     magic = tail[-4:]
     if magic == ENCRYPTED_MAGIC:
@@ -68,10 +68,12 @@ def footer_length(tail: bytes, *, limit: int | None = None) -> int:
     if magic != MAGIC or len(tail) < TRAILER:
         raise NotParquet(f"not a Parquet file: it ends with {magic!r}")
     length = int.from_bytes(tail[-TRAILER:-4], "little")
-    if limit is None and length > limits().max_footer:
+    if not length:
+        raise BadFooter("the footer claims 0 bytes")
+    if file_size is not None and length + TRAILER + len(MAGIC) > file_size:
+        raise BadFooter(f"the footer claims {length:,} of the file's {file_size:,} bytes")
+    if length > limits().max_footer:
         raise BadFooter(limits().exceeded("max_footer", f"the footer claims {length:,} bytes"))
-    if not length or (limit is not None and length > limit):
-        raise BadFooter(f"the footer claims {length:,} bytes")
     return length
 
 

@@ -203,6 +203,8 @@ def test_returns_lengths(length: int) -> None:
 def test_rejects_other_lengths(length: int) -> None:
     with pytest.raises(BadFooter, match=f"the footer claims {length:,} bytes"):
         footer_length(b"footer" + struct.pack("<I", length) + b"PAR1")
+    with pytest.raises(BadFooter, match="of the file's 100 bytes$" if length else "0 bytes$"):
+        footer_length(struct.pack("<I", length) + b"PAR1", 100)
 
 
 @pytest.mark.parametrize(
