@@ -15,6 +15,7 @@ The glossary of the documentation explains the words.
 """
 
 from importlib import import_module
+from os.path import exists
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from catalogue.surt import Match, url_surtkey
 
     __version__: str
+
+if exists(f"{__path__[0]}/_importlib_metadata"):  # noqa: PTH110 - takes two microseconds, and no import
+    import_module("catalogue.same_name").refuse()
 
 _HOMES = {
     "Captures": "captures",

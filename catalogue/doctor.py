@@ -37,6 +37,7 @@ from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import CDX_COLUMNS
+from catalogue.same_name import OTHER, WAY_OUT
 from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, Settings, config_file, install_command, package_version
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
@@ -336,6 +337,9 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
     cores = plural(os.cpu_count() or 1, "core")
     yield Observation("machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {cores}")
     yield Observation("libraries", ", ".join(f"{name} {_version(name) or 'is missing'}" for name in LIBRARIES))
+    if other := _version(OTHER):
+        means = f"one of both cannot be imported; {WAY_OUT}"
+        yield Observation("same name", f"{OTHER} {other}, a dependency of spaCy, is installed, too", means)
     compiled = [name for name, function in _COMPILED.items() if not isinstance(function, FunctionType)]
     means = f"the wheels for Linux have {', '.join(_COMPILED)} compiled; a footer is decoded seven times as fast"
     yield Observation("compiled code", ", ".join(compiled) or "none", "" if [*_COMPILED] == compiled else means)

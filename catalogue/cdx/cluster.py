@@ -19,7 +19,7 @@ import pyarrow.csv
 
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
-from catalogue.parquet.arrow_arrays import booleans, integers, positions
+from catalogue.parquet.arrow_arrays import arrow_memory, booleans, integers, positions
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import KeyInterval
 
@@ -255,7 +255,7 @@ def _columns(data: bytes) -> pa.RecordBatch:
     names = COLUMNS.names
     types: dict[str, Any] = {name: COLUMNS.field(name).type for name in names} | {"shard": pa.string()}
     batches = pa.csv.open_csv(
-        pa.BufferReader(data),
+        pa.BufferReader(arrow_memory(data)),
         pa.csv.ReadOptions(column_names=names, block_size=2 * MAX_LINE, use_threads=False),
         pa.csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False),
         pa.csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),

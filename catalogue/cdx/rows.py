@@ -23,7 +23,7 @@ from catalogue.cdx.lines import COLUMNS, FIELDS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import bounds_and_bytes, flags, integers, positions, text, texts
+from catalogue.parquet.arrow_arrays import arrow_memory, bounds_and_bytes, flags, integers, positions, text, texts
 
 _STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
 _REQUIRED = ("url", "filename")
@@ -116,7 +116,7 @@ def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
     bounds, data = bounds_and_bytes(objects)
     try:
         table = pa.json.read_json(
-            pa.BufferReader(data[bounds[0] : bounds[-1]]),
+            pa.BufferReader(arrow_memory(data[bounds[0] : bounds[-1]])),
             pa.json.ReadOptions(use_threads=False, block_size=_AT_ONCE),
             pa.json.ParseOptions(explicit_schema=_JSON, unexpected_field_behavior="ignore"),
         )

@@ -1,5 +1,5 @@
 """The command line: each command parses its options, makes one call and prints the result."""
 
-from catalogue.cli.app import main
+from catalogue.cli.process import main
 
 __all__ = ["main"]

@@ -1,9 +1,7 @@
 """The command ``catalogue``: common options, messages and exit statuses."""
 
-import atexit
 import gc
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -13,8 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -23,6 +20,7 @@ from click.shell_completion import CompletionItem
 from catalogue.atomic_files import room
 from catalogue.cli.completed_values import complete_datasets
 from catalogue.cli.messages import COMMANDS, SYNONYMS, echo, given_options, show, warn
+from catalogue.cli.process import signals, stopped
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
@@ -294,73 +292,48 @@ def entry(_: Common) -> None:
     """
 
 
-def main() -> NoReturn:
-    """Run the command line and exit.
-
-    Exit status: 0 done; 1 partly done, or no such file; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try
-    again later; 130 or 143 stopped; 141 standard output was closed.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+def run() -> int:
+    """Run the command line and return the exit status; see ``catalogue.cli.process.main``."""
     _open_closed_streams()
     gc.set_threshold(_GC_OBJECTS)
-    atexit.register(gc.freeze)  # the search for cycles when Python ends takes a fifth of a short command
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts a thread per core, and no command needs them
     try:
         status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
-    except click.ClickException as error:
-        status = _usage_error(error)
     except (click.Abort, KeyboardInterrupt):
-        status = _stopped()
-    except BrokenPipeError:
-        status = _closed_pipe()
-    except CatalogueError as error:
-        status = _print_error(error)
-    except OSError as error:
-        free = room(error.filename, error) if error.filename else ""
-        status = _print_error(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
+        return stopped()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     except Exception as error:  # noqa: BLE001 - users get no tracebacks
-        if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            sys.exit(_print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
-        status = _stopped() if _signals else _print_error(error)
-    sys.exit(status if isinstance(status, int) else 0)
+        return stopped() if signals else _status_of(error)
+    return status if isinstance(status, int) else 0
 
 
-_resumable: list[bool] = []
-"""Has an item while the same command can resume the running work."""
+def _status_of(error: Exception) -> int:
+    """Print the message of an error and return the exit status."""
+    if isinstance(error, click.ClickException):
+        return _usage_error(error)
+    if isinstance(error, BrokenPipeError):
+        return _closed_pipe()
+    if isinstance(error, OSError) and not isinstance(error, CatalogueError):
+        free = room(error.filename, error) if error.filename else ""
+        return _print_error(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
+    if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return _print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair"))
+    return _print_error(error)
+
+
 _CLOSED_PIPE = 141
 """128 plus SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000
 """New objects between searches for cycles; the default of 700 takes a sixth of the time of decoding."""
-_signals: list[int] = []
-"""Signals received. Libraries can replace the KeyboardInterrupt by other errors."""
-
-
-@contextmanager
-def resumable() -> Iterator[None]:
-    """Mark work that the same command can resume after it was stopped."""
-    _resumable.append(True)
-    yield
-    _resumable.clear()  # not if it was stopped
 
 
 def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
-
-
-def _stop(number: int, _: FrameType | None) -> NoReturn:
-    _signals.append(number)
-    raise KeyboardInterrupt
-
-
-def _stopped() -> int:
-    resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
-    echo(f"stopped{resume}", err=True)
-    return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
 def _closed_pipe() -> int:

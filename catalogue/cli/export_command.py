@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, Group, OneOf, common, resumable
+from catalogue.cli.app import Command, Common, Group, OneOf, common
 from catalogue.cli.options import crawl_option, crawls_option, json_option
+from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json
 from catalogue.formatting import plural
 

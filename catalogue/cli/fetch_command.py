@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     RECORD_FORMATS,
@@ -20,6 +20,7 @@ from catalogue.cli.options import (
     query_options,
     scheduler_option,
 )
+from catalogue.cli.process import resumable
 from catalogue.cli.select_captures import read_patterns, select_captures
 from catalogue.cli.tables import as_json, options_given, table
 from catalogue.errors import QueryError

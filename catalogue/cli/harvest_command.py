@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.messages import is_new_tip
 from catalogue.cli.options import (
@@ -20,6 +20,7 @@ from catalogue.cli.options import (
     scheduler_option,
     yes_option,
 )
+from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.formatting import format_cost, parse_size, plural, size

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     Budget,
@@ -17,6 +17,7 @@ from catalogue.cli.options import (
     query_options,
     scheduler_option,
 )
+from catalogue.cli.process import resumable
 from catalogue.cli.select_captures import describe_crawls, describe_subsets
 from catalogue.cli.tables import as_json, table
 from catalogue.errors import QueryError

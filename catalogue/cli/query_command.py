@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, resumable
+from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.messages import warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
@@ -22,6 +22,7 @@ from catalogue.cli.options import (
     recorder_for,
     scheduler_option,
 )
+from catalogue.cli.process import resumable
 from catalogue.cli.select_captures import (
     NOT_OF_QUERY,
     captures_for,

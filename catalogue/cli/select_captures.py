@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.cli.app import Common, resumable
+from catalogue.cli.app import Common
 from catalogue.cli.messages import is_new_tip, options_of_command
 from catalogue.cli.options import Budget, can_ask, confirmed
+from catalogue.cli.process import resumable
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import format_cost, join_first, plural

@@ -71,6 +71,18 @@ def bounds_and_bytes(keys: pa.BinaryArray) -> tuple[np.ndarray, memoryview]:
     return bounds, memoryview(data or b"")
 
 
+def arrow_memory(data: bytes | memoryview) -> pa.Buffer:
+    """Copy bytes into memory of Arrow, for its readers of CSV and JSON.
+
+    Their threads may release the bytes when the reader has returned. They need Python's lock for memory of Python, and
+    abort a process that ends then.
+    """
+    copy = pa.allocate_buffer(len(data))
+    with pa.FixedSizeBufferWriter(copy) as file:
+        file.write(data)
+    return copy
+
+
 def moment(milliseconds: int) -> pa.Scalar:
     return pa.Array.from_buffers(pa.timestamp("ms", "UTC"), 1, [None, pa.py_buffer(pack("<q", milliseconds))])[0]
 

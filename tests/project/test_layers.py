@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "catalogue"
 
 ORDER = [
+    "same_name",
     "errors",
     "formatting",
     "atomic_files",

@@ -1,0 +1,111 @@
+"""The process of a command: its signals, and its end.
+
+It imports little, because a signal may come while the modules of the command are imported.
+"""
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import catalogue
+from catalogue.same_name import refuse
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_SAME_SECONDS = 1.0
+"""Signals within this time after the first one belong to it: a terminal and a parent process may both send it."""
+_AGAIN_SECONDS = 0.01
+_resumable: list[bool] = []
+"""Has an item while the same command can resume the running work."""
+signals: list[int] = []
+"""Signals received. Libraries can replace the KeyboardInterrupt by other errors."""
+
+
+class _Process:
+    status: int | None = None
+    """The exit status, when the command has ended."""
+    stopped_at = 0.0
+    reported = False
+
+
+def main() -> NoReturn:
+    """Run the command line and exit.
+
+    Exit status: 0 done; 1 partly done, or no such file; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try
+    again later; 130 or 143 stopped; 141 standard output was closed.
+    """
+    _Process.status, status = None, 1
+    sys.unraisablehook = _keep_signal
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _stop)
+        atexit.register(_end)
+        if not hasattr(catalogue, "load_ipython_extension"):  # the __init__ of another package, or none
+            refuse()
+        from catalogue.cli.app import run
+
+        status = run()
+    except KeyboardInterrupt:
+        status = stopped()
+    _Process.status = status
+    sys.exit(status)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Mark work that the same command can resume after it was stopped."""
+    _resumable.append(True)
+    yield
+    _resumable.clear()  # not if it was stopped
+
+
+def stopped() -> int:
+    """Say so, once, and return the exit status."""
+    if not _Process.reported:
+        _Process.reported = True
+        resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
+        with suppress(OSError):
+            os.write(2, f"stopped{resume}\n".encode())  # a stream cannot be used while the signal interrupts it
+    return 128 + (signals[0] if signals else signal.SIGINT)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    """End the command by a KeyboardInterrupt; if it does not end, a later signal ends the process."""
+    is_first = not signals
+    signals.append(number)
+    if is_first:
+        _Process.stopped_at = monotonic()
+    if _Process.status is None and is_first:
+        raise KeyboardInterrupt
+    if _Process.status is not None or monotonic() - _Process.stopped_at > _SAME_SECONDS:
+        os._exit(stopped())
+
+
+def _keep_signal(error: "UnraisableHookArgs") -> None:
+    """Deliver a signal again that came where Python drops exceptions, such as in a destructor."""
+    if not (issubclass(error.exc_type, KeyboardInterrupt) and signals and hasattr(signal, "setitimer")):
+        sys.__unraisablehook__(error)
+        return
+    number = signals.pop()
+    signal.signal(signal.SIGALRM, lambda _, frame: _stop(number, frame))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+
+
+def _end() -> None:
+    """End the process when everything is closed, without deleting Python's objects.
+
+    A native thread of a library that needs Python's lock while Python deletes them aborts the process. It also takes a
+    fifth of a short command.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the command has reported it
+            stream.flush()
+    if _Process.status is not None:
+        os._exit(_Process.status)
