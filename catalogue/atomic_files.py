@@ -10,6 +10,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -73,6 +74,22 @@ def resume(path: Path) -> BinaryIO:
         file.close()
         raise refusal
     return file
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a file that is read to its end; a pipe or a device may have none.
+
+    Raises:
+        QueryError: if it is no regular file.
+    """
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(opened).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(opened, "rb")
+    os.close(opened)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise QueryError(f"{path} is a pipe or a device, not a file; save its content to a file first")
 
 
 def _is_ours(status: os.stat_result, folder: Path) -> bool:
@@ -172,6 +189,8 @@ def room(path: Path | str, error: BaseException | None) -> str:
     """Return the free space near a path for the message of an error, if the disk is full."""
     full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
     if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
+        return ""
+    if path == "standard output":
         return ""
     place = next(place for place in (Path(path).absolute(), *Path(path).absolute().parents) if place.exists())
     return f" ({size(shutil.disk_usage(place).free)} free there)"

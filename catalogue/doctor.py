@@ -316,8 +316,7 @@ def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observat
         cheaper = f"one URL reads about {size(page_bytes)}, where a row group would be {size(chunk_bytes)}"
         yield Observation("page index", "yes", cheaper if page_bytes < chunk_bytes else "")
     else:
-        means = f"one URL reads a row group, {size(chunk_bytes)}"
-        yield Observation("page index", "none", means)
+        yield Observation("page index", "none", f"one URL reads a row group, {size(chunk_bytes)}")
 
 
 def _bytes_per_url(groups: Sequence[RowGroup]) -> tuple[int, int]:
@@ -338,8 +337,7 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
     yield Observation("machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {cores}")
     yield Observation("libraries", ", ".join(f"{name} {_version(name) or 'is missing'}" for name in LIBRARIES))
     if other := _version(OTHER):
-        means = f"one of both cannot be imported; {WAY_OUT}"
-        yield Observation("same name", f"{OTHER} {other}, a dependency of spaCy, is installed, too", means)
+        yield Observation("same name", f"{OTHER} {other} of spaCy is here, too", f"one breaks the other; {WAY_OUT}")
     compiled = [name for name, function in _COMPILED.items() if not isinstance(function, FunctionType)]
     means = f"the wheels for Linux have {', '.join(_COMPILED)} compiled; a footer is decoded seven times as fast"
     yield Observation("compiled code", ", ".join(compiled) or "none", "" if [*_COMPILED] == compiled else means)
@@ -408,8 +406,7 @@ def _settings(settings: Settings, source: PoliteSource | None) -> Iterator[Obser
     yield Observation("config", f"{config_file()}{_absent(config_file())}")
     cache = f"{settings.cache}, {size(settings.cache_size)} at most" if settings.cache_size else "none"
     yield Observation("cache of pages", cache, "" if settings.cache_size else "pages are fetched again for each query")
-    for name, value in environment_settings().items():
-        yield Observation("environment", f"{name}={value}")
+    yield from (Observation("environment", f"{name}={value}") for name, value in environment_settings().items())
     if settings.source.startswith("s3:"):
         found = credentials_from()
         means = "" if found else "S3 needs credentials; set them up (aws configure), or use the default source"

@@ -6,7 +6,9 @@ was read, and the SHA-256 of all bytes before.
 
 import hashlib
 import json
+import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,11 +16,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
 
-from catalogue.atomic_files import named, whole_file
+from catalogue.atomic_files import named, open_file, whole_file
 from catalogue.commoncrawl.manifests import COLLINFO
-from catalogue.errors import BadReceipt, NotFound, QueryError, RangeIgnored, WrongRange
+from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
 from catalogue.formatting import ReprMixin, plural, printable, size, to_json
 from catalogue.progress import Progress
 from catalogue.session import Session
@@ -33,6 +35,8 @@ _LARGEST = 1 << 30
 _LARGEST_FILE = (1 << 63) - 1
 _IN_FLIGHT = 64 << 20
 _CHUNK = 1 << 20
+_LONGEST_HEAD, _LONGEST_LINE = 64 << 20, 1 << 16
+"""Bytes of the first line, and of the line of a range."""
 _AFTER_FOOTER = 8
 """Bytes for the length of a footer and the magic number."""
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*)*")
@@ -138,17 +142,28 @@ def read_receipt(path: Path) -> Receipt:
         QueryError: if it cannot be read.
     """
     try:
-        if path.stat().st_size > _LARGEST:
-            raise BadReceipt(f"{path} is larger than {size(_LARGEST)}")
-        data = path.read_bytes()
+        with open_file(path) as file:
+            return _read_receipt(path, file)
     except OSError as error:
         raise QueryError(f"{path} cannot be read: {error.strerror}") from error
-    lines = data.splitlines(keepends=True)
-    content = b"".join(lines[:-1])
-    if not lines or lines[-1] != _last_line(hashlib.sha256(content).hexdigest()):
+
+
+def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
+    length = os.fstat(file.fileno()).st_size
+    if length > _LARGEST:
+        raise BadReceipt(f"{path} is larger than {size(_LARGEST)}")
+    last = len(_last_line("0" * 64))
+    content, digest = max(0, length - last), hashlib.sha256()
+    while chunk := file.read(min(_CHUNK, content - file.tell())):
+        digest.update(chunk)
+    if file.read(last + 1) != _last_line(digest.hexdigest()):
         raise BadReceipt(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
+    file.seek(0)
     try:
-        head, *reads = map(json.loads, lines[:-1])
+        head = json.loads(file.readline(_LONGEST_HEAD))
+        reads = []
+        while file.tell() < content:
+            reads.append(_checked(ReadRange(**json.loads(file.readline(_LONGEST_LINE)))))
         if head["receipt"] != _FORMAT or head["ranges"] != len(reads):
             raise BadReceipt(f"{path} has another format than this version writes")
         json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
@@ -163,7 +178,7 @@ def read_receipt(path: Path) -> Receipt:
             int(answer["bytes"]),
             str(answer["sha256"]),
             tuple(map(str, head["incomplete"])),
-            tuple(_checked(ReadRange(**read)) for read in reads),
+            tuple(reads),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
@@ -207,7 +222,8 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
     reads = [read for read in receipt.reads if read.source == source.url]
     if others := sorted({read.source for read in receipt.reads} - {source.url}):
         if not reads:
-            raise QueryError(f"the receipt is of {printable(others[0])}; run: catalogue verify --source {others[0]}")
+            other = printable(others[0])
+            raise QueryError(f"the receipt is of {other}; run: catalogue verify --source {shlex.quote(other)}")
         yield from (f"ranges of {printable(other)} were not read" for other in others)
     at = Progress("reading", len(reads), 0)
 
@@ -219,7 +235,7 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
             response = source.get(read.path, ByteRange(read.start, read.end))
         except NotFound:
             return f"{read.path} no longer exists"
-        except (RangeIgnored, WrongRange) as error:
+        except (FileChanged, RangeIgnored, WrongRange) as error:
             return f"{place}: {error}"
         if response.total_size != read.size:
             return f"{read.path} has {response.total_size:,} bytes, and the receipt {read.size:,}"
@@ -240,7 +256,7 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
 
 def _digest(path: Path) -> tuple[int, str]:
     digest, length = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
             length += len(chunk)

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from platformdirs import user_cache_path, user_config_path, user_data_path
 
+from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 
 DEMO_SOURCE = "demo"
@@ -24,6 +25,8 @@ DEMO_SOURCE = "demo"
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Host of the list of crawls for the default source; others have it at their root."""
+_LARGEST_FILE = 1 << 20
+"""Bytes of ``config.toml``."""
 STORE_NAME = "footers.sqlite"
 _CACHES_OF_UV = ("archive-v", "builds-v", "environments-v")
 """Folders of the environments of ``uvx`` and ``uv run``."""
@@ -211,10 +214,13 @@ def _configured() -> dict[str, Any]:
     file = config_file()
     values: dict[str, Any] = {}
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        with open_file(file) as opened:
+            values = tomllib.loads(opened.read(_LARGEST_FILE).decode())
+            if opened.read(1):
+                raise QueryError(f"{file} cannot be read: it has more than {_LARGEST_FILE:,} bytes")
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise QueryError(f"{file} cannot be read: {error}") from error
     for name in _KNOWN:
         if text := os.environ.get(f"CATALOGUE_{name.upper()}"):

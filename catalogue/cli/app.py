@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -234,6 +235,10 @@ class _Commands(Group):
             return super().invoke(ctx)
         except BrokenPipeError:  # click would exit with status 1
             return _closed_pipe()
+        except KeyboardInterrupt:  # click would print an empty line
+            return stopped()
+        except EOFError as error:  # click would take it for a Ctrl-C
+            return stopped() if signals else _print_error(error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -317,13 +322,15 @@ def _status_of(error: Exception) -> int:
         return _closed_pipe()
     if isinstance(error, OSError) and not isinstance(error, CatalogueError):
         free = room(error.filename, error) if error.filename else ""
-        return _print_error(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
+        place = error.filename or "the output or the disk"
+        return _print_error(DiskFailed(f"{place}: {error.strerror or error}{free}"))
     if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         return _print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair"))
     return _print_error(error)
 
 
+_FULL_DISK = re.compile("No space left|disk is full|[Qq]uota exceeded")
 _CLOSED_PIPE = 141
 """128 plus SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000
@@ -357,7 +364,8 @@ def _print_error(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
     if isinstance(error, CatalogueError):
-        warn(f"{error}")
+        is_full = _FULL_DISK.search(str(error)) and "make room" not in str(error)
+        warn(f"{error}; make room and run the same command again" if is_full else f"{error}")
         return error.exit_status
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
     echo(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)

@@ -21,6 +21,8 @@ _URL = "url"
 _IN_URLS = set("./*:")
 _BATCH_ROWS = 1 << 14
 """Rows as Python objects at a time. Arrow needs a tenth of their memory."""
+_LONGEST_LINE = 256 << 20
+"""Characters; a device such as ``/dev/zero`` has no line end."""
 _CDXJ = re.compile(r"\S+ (\d{14}) (\{.*)", re.DOTALL)
 
 
@@ -41,13 +43,22 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """
     try:
         with io.TextIOWrapper(_unzipped(file), "utf-8-sig", newline="") as lines:
-            for number, text in _patterns(lines, file.name):
+            for number, text in _patterns(_lines(lines, file.name), file.name):
                 if (stripped := text.strip()) and not stripped.startswith("#"):
                     yield f"{file.name}, line {number}", text
     except UnicodeDecodeError as error:
         raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise QueryError(f"{file.name} cannot be read: {error}") from error
+
+
+def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
+    number = 0
+    while line := text.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) == _LONGEST_LINE:
+            raise QueryError(f"{name}, line {number:,}, is longer than {_LONGEST_LINE:,} characters")
+        yield line
 
 
 def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
@@ -94,13 +105,13 @@ def captures_in(file: BinaryIO) -> "pa.Table":
             table = opened(stream.read()).read_all()
             return table.select([name for name in table.column_names if name in CAPTURE_COLUMNS])
         with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
-            return _table(_rows(text))
+            return _table(_rows(_lines(text, file.name)))
     except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error, pa.ArrowException) as error:
         message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow: {error}"
         raise QueryError(message) from error
 
 
-def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
+def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     numbered = enumerate(text, 1)
     before, first = next(((number - 1, line.lstrip()) for number, line in numbered if line.strip()), (0, ""))
     lines = chain([first], (line for _, line in numbered))

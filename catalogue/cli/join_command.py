@@ -104,6 +104,8 @@ def join(  # noqa: PLR0913 - one parameter for each option
     with options.opened(scheduler=scheduler) as catalogue:
         path = Path(keys.name)
         if keys.name == "<stdin>" or not path.is_file():  # a pipe can be read once
+            if path.is_char_device() and not keys.isatty():
+                raise QueryError(f"{path} is a device, not a list of keys")
             path = catalogue.session.new_temporary_folder() / "stdin"
             with path.open("wb") as file:
                 shutil.copyfileobj(keys, file)

@@ -55,6 +55,8 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         status = stopped()
     _Process.status = status
+    if signals:  # the signal may have interrupted an import, for whose lock another thread waits forever
+        _end()
     sys.exit(status)
 
 
@@ -72,7 +74,8 @@ def stopped() -> int:
         _Process.reported = True
         resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
         with suppress(OSError):
-            os.write(2, f"stopped{resume}\n".encode())  # a stream cannot be used while the signal interrupts it
+            after = "\n" if os.isatty(2) else ""  # the terminal shows ^C
+            os.write(2, f"{after}stopped{resume}\n".encode())  # the signal may have interrupted a write to the stream
     return 128 + (signals[0] if signals else signal.SIGINT)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.messages import warn
+from catalogue.cli.messages import show, warn
 from catalogue.cli.options import Budget, budget_options, confirm, json_option
 from catalogue.cli.tables import as_json
 from catalogue.formatting import plural, printable, size
@@ -51,7 +51,7 @@ def verify(
         as_json({"valid": not problems, "problems": problems, "source_read": read_source, **answered, **ranges})
     else:
         if not problems:
-            click.echo(f"{file}: as in its receipt")
+            show(f"{file}: as in its receipt")
         again = "read again" if read_source else "not read again; --read-source does"
         click.echo(f"made of {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
         for note in read.incomplete:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.parquet.arrow_arrays import binaries
@@ -85,7 +86,7 @@ def _has_odd_type(kind: pa.DataType) -> bool:
 def digest_of(keys: Input) -> str:
     """Return a digest, by which a join is recognized when it is run again."""
     if isinstance(keys, str | Path):
-        with _errors(Path(keys)), Path(keys).open("rb") as file:
+        with _errors(Path(keys)), open_file(Path(keys)) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     sink, table = _Digest(), keys.combine_chunks()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
@@ -164,7 +165,7 @@ def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedAr
 def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
     with ExitStack() as stack:
         with _errors(path):
-            file = stack.enter_context(path.open("rb"))
+            file = stack.enter_context(open_file(path))
             parquet = None
             if _starts_with(file, _PARQUET):
                 parquet = stack.enter_context(pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False))

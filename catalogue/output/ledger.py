@@ -11,6 +11,8 @@ from catalogue.atomic_files import append, named, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 
+_LONGEST_LINE = 256 << 20
+"""Bytes; longer lines are not of a ledger."""
 RecordKey: TypeAlias = tuple[str, int]
 """Archive and offset."""
 
@@ -37,22 +39,29 @@ class JsonLedger(ABC):
         about = json.loads(json.dumps(about))
         with ExitStack() as opened:
             self._file: BinaryIO = opened.enter_context(resume(path))
-            lines = self._file.read().splitlines(keepends=True)
-            if lines and not lines[-1].endswith(b"\n"):
-                lines.pop()
+            end, is_other = 0, False
             try:
-                entries = map(json.loads, lines)
-                is_other = bool(lines) and next(entries)["about"] != about
-                for entry in () if is_other else entries:
-                    self._apply(entry)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise QueryError(unreadable) from error
-            if is_other and (not self.replaces_unused or any(b'"done"' in line for line in lines)):
-                raise QueryError(other)
-            lines = [] if is_other else lines
-            self._file.seek(sum(map(len, lines)))
+                while (line := self._file.readline(_LONGEST_LINE)).endswith(b"\n"):
+                    if is_other:
+                        if b'"done"' in line:
+                            raise QueryError(other)
+                        continue
+                    entry = json.loads(line)
+                    if end:
+                        self._apply(entry)
+                    elif entry["about"] != about:
+                        if not self.replaces_unused:
+                            raise QueryError(other)
+                        is_other = True
+                        continue
+                    end += len(line)
+                if len(line) == _LONGEST_LINE:
+                    raise QueryError(unreadable)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise error if isinstance(error, QueryError) else QueryError(unreadable) from error
+            self._file.seek(end)
             self._file.truncate()
-            if not lines:
+            if not end:
                 self._write({"about": about})
                 sync_folder(path.parent)
             opened.pop_all()

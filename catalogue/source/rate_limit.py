@@ -40,6 +40,7 @@ _PROBE_TIMEOUT = 120.0
 _PROBE_POLL_SECONDS = 1.0
 _LOWEST_RATE = 0.5
 """Requests per second; the rate is not halved below this."""
+_BLOCKS = "the host blocks this address for now"
 _RECOVERY_SECONDS = 10.0
 """Seconds without throttling after which the rate grows by 1 per second."""
 
@@ -223,6 +224,8 @@ class Limiter:
         self._file = StateFile(file, max(policy.pauses)) if file else None
         self._lock = Lock()
         self._memory = RateLimitState()
+        self._reported = 0.0
+        """End of the last pause that was reported."""
 
     @property
     def rate(self) -> float | None:
@@ -232,8 +235,10 @@ class Limiter:
     def state(self) -> RateLimitState:
         return self._update(lambda state: state)
 
-    def acquire(self, max_wait: float = math.inf) -> float:
+    def acquire(self, max_wait: float = math.inf, notify: Callable[[str], None] = lambda _: None) -> float:
         """Wait for permission to make one request; it is always granted if no wait is needed.
+
+        ``notify`` is called with a sentence before this process waits for the end of a block.
 
         Returns:
             The time of permission, for ``succeeded`` and ``blocked``.
@@ -256,7 +261,7 @@ class Limiter:
             if before.blocks > len(self.policy.pauses) and now < before.paused_until:
                 raise Blocked(self._blocked_message(before.paused_until - now))
             if now < before.paused_until:
-                self._sleep(now, before.paused_until, until, "the host blocks this address for now")
+                self._sleep(now, before.paused_until, until, _BLOCKS, notify)
             elif before.blocks and after == before:
                 reason = "another request is checking whether the host still blocks this address"
                 self._sleep(now, now + _PROBE_POLL_SECONDS, until, reason)
@@ -271,10 +276,20 @@ class Limiter:
                         continue
                 return self.clock.now()
 
-    def _sleep(self, now: float, end: float, until: float, reason: str) -> None:
+    def _sleep(
+        self, now: float, end: float, until: float, reason: str, notify: Callable[[str], None] | None = None
+    ) -> None:
         if end > until:
             raise long_wait_error(reason, end - now)
+        if notify and self.reports_pause():
+            notify(f"{reason}; waiting {math.ceil(end - now)} s")
         self.clock.sleep(end - now)
+
+    def reports_pause(self) -> bool:
+        """Return True once for each pause after a block, for the caller to report it."""
+        with self._lock:
+            before, self._reported = self._reported, self._memory.paused_until
+            return self._reported > before
 
     def _slot(self, state: RateLimitState, now: float, rate: float) -> float:
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
@@ -353,7 +368,7 @@ class Limiter:
     def _blocked_message(self, seconds: float) -> str:
         at = time.strftime("%H:%M", time.localtime(time.time() + seconds))
         return (
-            f"the host blocks this address for now; everything fetched so far is stored. "
+            f"{_BLOCKS}; everything fetched so far is stored. "
             f"Run the same command again after {at}, or with a lower rate"
         )
 

@@ -135,7 +135,7 @@ class PoliteSource:
                 self._count(failed=True)
                 pause = self.limiter.blocked(acquired_at)
                 self._check_wait(pause, error, until)
-                self.notify(f"{error}; waiting {pause:.0f} s before one more try")
+                self._report_pause(error, pause)
                 last = error
             except Throttled as error:
                 self._count(failed=True, throttled=True)
@@ -178,7 +178,9 @@ class PoliteSource:
         seconds = self._throttled_until - self.limiter.clock.now()
         if seconds > 0:
             self._wait(seconds, Throttled(f"{self.url} throttles requests"), until)
-        acquired_at = self.limiter.acquire(until - self.limiter.clock.now())
+        acquired_at = self.limiter.acquire(
+            until - self.limiter.clock.now(), lambda text: self.notify(f"{self.url}: {text}")
+        )
         self._check_available()  # other threads may have given up the host during the wait
         if self._limit:
             self._limit.take()
@@ -245,6 +247,10 @@ class PoliteSource:
             self.notify(f"{reason}; waiting {seconds:.0f} s")
         if seconds > 0:
             self.limiter.clock.sleep(seconds)
+
+    def _report_pause(self, error: Blocked, seconds: float) -> None:
+        if self.limiter.reports_pause():
+            self.notify(f"{error}; waiting {seconds:.0f} s before one more try")
 
     def _check_wait(self, seconds: float, reason: SourceError, until: float) -> None:
         if self.limiter.clock.now() + seconds > until:

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import shlex
+import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -13,7 +16,8 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import BadReceipt
+from catalogue.errors import BadReceipt, QueryError
+from catalogue.output.ledger import Ledger
 from catalogue.receipt import check_answer, check_source, read_receipt
 from catalogue.settings import Settings
 from tests.conftest import once
@@ -152,19 +156,23 @@ def test_finds_each_changed_byte_of_the_source(answered: Answered, data: st.Data
     assert all(each.startswith(read.path) and "was changed" in each for each in found)
 
 
-def test_reports_files_that_are_longer_or_missing(answered: Answered) -> None:
-    receipt = read_receipt(answered.receipt)
+def test_reports_files_of_another_length_or_missing(answered: Answered) -> None:
+    receipt, run = read_receipt(answered.receipt), answered.command()
     file = answered.source / receipt.reads[0].path
     content = file.read_bytes()
-    with opened(answered) as cat:
-        try:
-            file.write_bytes(content + b"more")
-            assert any("and the receipt" in each for each in check_source(receipt, cat.session))
-            file.unlink()
-            assert any("no longer exists" in each for each in check_source(receipt, cat.session))
-        finally:
-            file.write_bytes(content)
-        assert not list(check_source(receipt, cat.session))
+    changes = [(content + b"more", "and the receipt "), (None, "no longer exists")]
+    changes += [(content[:length], "shorter") for length in (0, receipt.reads[0].start, receipt.reads[0].end - 1)]
+    try:
+        for changed, message in changes:
+            file.unlink(missing_ok=True)
+            if changed is not None:
+                file.write_bytes(changed)
+            ran = run("verify", "found.receipt", "--read-source")
+            assert ran.status == 1
+            assert message in ran.err
+    finally:
+        file.write_bytes(content)
+    assert run("verify", "found.receipt", "--read-source").status == 0
 
 
 def test_command_reports_changes_by_its_status(answered: Answered) -> None:
@@ -227,6 +235,54 @@ def test_malformed_receipts_are_reported(command: Command, lines: list[str]) -> 
         ran = command(*words)
         assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
         assert "catalogue: r is not a receipt: " in ran.err
+
+
+def test_text_of_a_receipt_is_no_command_and_does_not_change_the_terminal(command: Command) -> None:
+    """A stranger has chosen the source and the name of the answer."""
+    source, name = "https://a.example/'; touch made; '\x1b[2J\n", "a\x1b[2J"
+    read = RANGE.replace(HUGE, '"end": 1, "size": 1').replace('"source": ""', f'"source": {json.dumps(source)}')
+    head = HEAD.replace("RANGES", "1").replace('"file": "a"', f'"file": {json.dumps(name)}')
+    head = head.replace('"sha256": ""', f'"sha256": "{hashlib.sha256(b"a").hexdigest()}"')
+    (command.home / "r").write_bytes(sealed(head, read))
+    (command.home / name).write_bytes(b"a")
+    ran = command("verify", "r")
+    assert (ran.status, "\x1b" in ran.out) == (0, False)
+    assert ran.out.startswith("a\N{REPLACEMENT CHARACTER}[2J: as in its receipt\n")
+    ran = command("verify", "r", "--read-source")
+    assert (ran.status, ran.err.count("\n"), "\x1b" in ran.err) == (2, 1, False)
+    proposed = shlex.split(ran.err.partition("run: ")[2])
+    assert proposed[-1] == source.replace("\x1b", "\N{REPLACEMENT CHARACTER}").replace(
+        "\n", "\N{REPLACEMENT CHARACTER}"
+    )
+
+
+@pytest.mark.parametrize("words", [["verify", "PIPE"], ["verify", "r", "--answer", "PIPE"]])
+def test_pipes_and_devices_are_refused_at_once(command: Command, words: list[str]) -> None:
+    os.mkfifo(command.home / "pipe")
+    (command.home / "r").write_bytes(sealed(HEAD.replace("RANGES", "0")))
+    for name in ("pipe", "/dev/zero"):
+        ran = command(*(name if word == "PIPE" else word for word in words))
+        assert (ran.status, ran.err) == (
+            2,
+            f"catalogue: {name} is a pipe or a device, not a file; save its content to a file first\n",
+        )
+
+
+def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
+    line_feeds = b"\n" * (8 << 20)
+    (command.home / "r").write_bytes(
+        line_feeds + f'{{"sha256": "{hashlib.sha256(line_feeds).hexdigest()}"}}\n'.encode()
+    )
+    (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadReceipt):
+            read_receipt(command.home / "r")
+        with pytest.raises(QueryError, match="cannot be read as a ledger"):
+            Ledger(command.home / "x.jsonl.ledger", {})
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("wrong", [{"start": -1}, {"end": 99}, {"path": "../x"}, {"sha256": "0"}, {"source": None}])

@@ -193,6 +193,15 @@ def test_reports_the_installation_if_the_source_is_down(command: Command) -> Non
     assert {tuple(each) for each in found["here"] + found["source"]} == {("about", "seen", "means")}
 
 
+def test_reports_the_package_of_the_same_name(command: Command) -> None:
+    (command.home / "libraries/catalogue-2.0.10.dist-info").mkdir(parents=True)
+    metadata = command.home / "libraries/catalogue-2.0.10.dist-info/METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: catalogue\nVersion: 2.0.10\n")
+    libraries = os.pathsep.join([str(ROOT), str(command.home / "libraries")])
+    ran = command.again("doctor", "--source", str(command.home), PYTHONPATH=libraries)
+    assert "catalogue 2.0.10 of spaCy is here, too" in ran.out
+
+
 def test_ctrl_c(command: Command) -> None:
     arrivals = Arrivals()
     with (

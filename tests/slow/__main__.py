@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 PARTS = {
     "traffic": 1_000_000,
     "commands": 20_000,
+    "ends": 2_000,
     "mutations": 100_000,
     "parsers": 1_000_000,
     "both_indexes": 5_000,

@@ -1,5 +1,6 @@
 """The slow tests with small counts; ``python -m tests.slow`` runs them at full size."""
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from catalogue.cdx.cluster import list_path, parse_blocks
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.surt import exact_interval, url_surtkey
-from tests.slow import both_indexes, mutations, parsers, traffic
+from tests.slow import both_indexes, ends, mutations, parsers, traffic
 from tests.support.sources import TEMPORARY
 from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
 from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
@@ -42,6 +43,12 @@ def test_answers_are_right_while_three_of_ten_responses_are_faulty(folder: Path)
     figures: dict[str, Any] = traffic.run(200, 1, folder)
     assert 0.25 < figures["faulted"] / figures["requests"] < 0.35
     assert len({kind.value for kind in TEMPORARY} - figures["faults"].keys()) <= 2  # each is rare
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the state of processes is read from /proc")
+@pytest.mark.timeout(400)
+def test_commands_that_end_early_say_so_in_one_line(folder: Path) -> None:
+    assert sum(int(str(number)) for number in ends.run(24, 1, folder).values()) == 24
 
 
 def test_damaged_files_are_refused_or_read_correctly(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Several threads and processes of one host: blocks stop them all, and waits end before ``max_wait``."""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from math import inf
@@ -29,10 +30,16 @@ class Host:
         return self._answer(self.times[-1], path)
 
     def open(
-        self, policy: Policy = POLICY, *, file: Path | None = None, max_wait: float = inf, jitter: float = 0.5
+        self,
+        policy: Policy = POLICY,
+        *,
+        file: Path | None = None,
+        max_wait: float = inf,
+        jitter: float = 0.5,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> PoliteSource:
         limiter = Limiter(policy, clock=self.clock, file=file)
-        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait)
+        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait, notify=notify)
 
 
 def blocked_until(seconds: float) -> Host:
@@ -148,6 +155,25 @@ def test_block_longer_than_max_wait_raises() -> None:
     assert source.get("x") is GOOD  # after a wait of a minute
     assert host.clock.waits == [60.0]
     assert source.limiter.state.blocks == 0
+
+
+def test_each_process_reports_each_pause_once(tmp_path: Path) -> None:
+    """The process that was blocked, and another one whose four threads make no request before the pause."""
+    host = blocked_until(1200.0)
+    reports: tuple[list[str], list[str]] = [], []
+    first, other = (
+        host.open(COMMON_CRAWL, file=tmp_path / "host.json", notify=messages.append) for messages in reports
+    )
+
+    def start_later() -> Answer:
+        host.clock.sleep(60.0)
+        return other.get("x")
+
+    assert host.clock.run(lambda: first.get("x"), *[start_later] * 4) == [GOOD] * 5
+    assert host.times[:3] == [0.0, 300.0, 1200.0]
+    assert reports[1][0] == f"{other.url}: the host blocks this address for now; waiting 240 s"
+    waits = [[int(re.findall(r"; waiting (\d+) s", message)[0]) for message in messages] for messages in reports]
+    assert waits == [[300, pytest.approx(900, abs=1)], [240, pytest.approx(900, abs=1)]]
 
 
 def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Child processes."""
 
 import os
+import re
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -19,3 +22,11 @@ def children() -> set[int]:
         return found
     listed = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=False)
     return set(map(int, listed.stdout.split()))
+
+
+def handles_sigterm(pid: int) -> bool:
+    """Return whether a process handles SIGTERM, as commands do before they import their modules."""
+    with suppress(OSError):
+        (caught,) = re.findall(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    return False

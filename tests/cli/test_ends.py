@@ -1,0 +1,46 @@
+"""Commands that are stopped or cannot write: one sentence; ``tests/slow/ends.py`` has random moments."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Command, wait_until
+from tests.support.processes import handles_sigterm
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc and /dev/full")
+COMMANDS = [
+    *("crawls", "doctor", "demo", "mcp", "serve --workers 2 --port 0", "get example.com", "query *.com --crawl latest"),
+    *("harvest --crawl latest", "join urls.txt --crawl latest -o found.parquet", "sql 'select 1'"),
+]
+
+
+@pytest.mark.parametrize("command_line", COMMANDS)
+def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: str) -> None:
+    (asking.home / "urls.txt").write_text("https://example.com/\n")
+    with asking.start_anew(*command_line.split()) as process:
+        wait_until(process, lambda: handles_sigterm(process.pid))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"stopped\n")
+
+
+@pytest.mark.parametrize(
+    "command_line", ["crawls", "status", "plan *.com --crawl latest", "query *.com --crawl latest"]
+)
+def test_full_disk_is_reported_with_advice(asking: Command, command_line: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "catalogue", *command_line.split()],
+            env=asking.environment(),
+            cwd=asking.home,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    advice = "No space left on device; make room and run the same command again"
+    last = ran.stderr.decode().splitlines()[-1]
+    assert ran.returncode == 74
+    assert last in {f"catalogue: {where}: {advice}" for where in ("standard output", "the output or the disk")}

@@ -1,0 +1,51 @@
+"""The package ``catalogue`` of PyPI, a dependency of spaCy, in one environment with this one, which refuses to work."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from catalogue.same_name import OTHER, WAY_OUT
+from tests.support.commands import Command
+
+WHEELS = [*(Path(__file__).parents[1] / "dist" / "compiled").glob("*.whl")]
+pytestmark = pytest.mark.skipif(not WHEELS, reason="there is no wheel; make wheel builds it")
+OURS = "commoncrawl-catalogue"
+COMMANDS = (["bin/catalogue", "--version"], [f"bin/{OURS}", "status"], ["bin/python", "-m", "catalogue", "doctor"])
+IMPORT = ["bin/python", "-c", "import catalogue"]
+
+
+def pip(environment: Path, *words: str) -> None:
+    """Run pip for another environment; skip the test if the package index cannot be reached."""
+    base = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "--quiet"]
+    ran = subprocess.run([*base, *words], capture_output=True, text=True, check=False, timeout=120)
+    if OTHER in words[-1] and ran.returncode:
+        pytest.skip(f"the other package cannot be installed: {ran.stderr[-200:]}")
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("order", [(OURS, OTHER), (OTHER, OURS), (OURS, OTHER, "uninstall")], ids="-".join)
+def test_commands_and_imports_refuse_to_work(tmp_path: Path, order: tuple[str, ...]) -> None:
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (installed,) = environment.glob("lib/*/site-packages")
+    (installed / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    for step in order:
+        if step == "uninstall":
+            pip(environment, "uninstall", "--yes", OTHER)
+        else:
+            pip(environment, "install", "--no-deps", str(WHEELS[0]) if step == OURS else f"{OTHER}==2.0.10")
+    variables = Command(tmp_path / "data", str(tmp_path), tmp_path).environment()
+    for words in (*COMMANDS, *([IMPORT] if order[1] == OURS else [])):
+        program, *rest = words
+        ran = subprocess.run(
+            [environment / program, *rest], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert WAY_OUT in ran.stderr
+        assert "spaCy" in ran.stderr
+        if words != IMPORT:
+            assert ran.stderr.startswith("catalogue: ")
+            assert ran.stderr.count("\n") == 1
