@@ -298,7 +298,7 @@ def entry(_: Common) -> None:
 
 
 def run() -> int:
-    """Run the command line and return the exit status; see ``catalogue.cli.process.main``."""
+    """Run the command line and return the exit status; see ``catalogue.cli.main``."""
     _open_closed_streams()
     gc.set_threshold(_GC_OBJECTS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts a thread per core, and no command needs them

@@ -7,7 +7,7 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from types import FrameType
@@ -35,12 +35,8 @@ class _Process:
     reported = False
 
 
-def main() -> NoReturn:
-    """Run the command line and exit.
-
-    Exit status: 0 done; 1 partly done, or no such file; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try
-    again later; 130 or 143 stopped; 141 standard output was closed.
-    """
+def run_command(command: Callable[[], int]) -> NoReturn:
+    """Run a function that returns the exit status, and exit."""
     _Process.status, status = None, 1
     sys.unraisablehook = _keep_signal
     try:
@@ -49,9 +45,7 @@ def main() -> NoReturn:
         atexit.register(_end)
         if not hasattr(catalogue, "load_ipython_extension"):  # the __init__ of another package, or none
             refuse()
-        from catalogue.cli.app import run
-
-        status = run()
+        status = command()
     except KeyboardInterrupt:
         status = stopped()
     _Process.status = status
