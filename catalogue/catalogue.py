@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from catalogue.output.fetch import Fetched, FetchEstimate
     from catalogue.output.fetch_captures import SomeCaptures
     from catalogue.output.open_output import Output
+    from catalogue.plan.plan import ReadPlan
     from catalogue.progress import Progress
     from catalogue.query.filters import Moment, Values
     from catalogue.query.query import QueryOptions
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from catalogue.records.record import Record
     from catalogue.sample import Sample
     from catalogue.settings import Settings
+    from catalogue.site_report import SiteReport
     from catalogue.source.observe import Observer, RequestEvent
     from catalogue.surt import Keys, Match
     from catalogue.url_index_2012.lookup import OldIndex
@@ -540,6 +542,26 @@ class Catalogue(ReprMixin):
         from catalogue.output.fetch_captures import fetch_record
 
         return fetch_record(self.session, capture)
+
+    def site(
+        self, site: str, *, crawl: CrawlWords = "latest", approve: Callable[[ReadPlan], None] | None = None
+    ) -> SiteReport:
+        """Report what a crawl has of a site and its subdomains, with the robots.txt that it archived.
+
+        The columns that are counted are read of all captures, and a page of robots.txt is fetched. Nothing needs to be
+        stored.
+
+        Args:
+            site: a host, such as ``example.com``, or a URL of one.
+            crawl: one listed crawl.
+            approve: called with the plan, and again after its searches. An exception ends the report.
+
+        Raises:
+            QueryError: if it is not a host, or several crawls are selected.
+        """
+        from catalogue.site_report import site_report
+
+        return site_report(self.session, site, crawl=crawl, approve=approve)
 
     def get(
         self,

@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "query_command",
     "query": "query_command",
     "get": "get_command",
+    "site": "site_command",
     "join": "join_command",
     "fetch": "fetch_command",
     "sample": "sample_command",

@@ -181,7 +181,7 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
                 array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
             arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
         elif pa.types.is_binary(kind):
-            arrays.append(pa.array([None if v is None else v.hex() for v in array.to_pylist()], pa.string()))
+            arrays.append(texts([None if v is None else v.hex() for v in array.to_pylist()]))
         elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
             arrays.append(array.cast(pa.string()))
         elif pa.types.is_floating(kind):

@@ -26,6 +26,7 @@ ROUTES = (
     "/",
     "/search",
     "/search.csv",
+    "/site",
     "/status",
     "/{crawl}/",
     "/robots.txt",

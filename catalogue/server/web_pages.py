@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -20,8 +21,9 @@ from starlette.types import Scope
 
 from catalogue import formatting
 from catalogue.commoncrawl.crawls import STORED, plain_names
-from catalogue.errors import CatalogueError, Harvesting, QueryError
+from catalogue.errors import CatalogueError, Harvesting, QueryError, TooExpensive
 from catalogue.key_map import svg
+from catalogue.plan.plan import ReadPlan
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server import figures
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
@@ -29,6 +31,7 @@ from catalogue.server.search import (
     LOCATION,
     MAX_LIMIT,
     MAX_PAGE,
+    MAX_SECONDS,
     Form,
     Search,
     SearchResult,
@@ -40,6 +43,7 @@ from catalogue.server.search import (
 from catalogue.server.search import PARAMETERS as FORM_PARAMETERS
 from catalogue.server.service import Service
 from catalogue.session import Session
+from catalogue.site_report import site_report
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -172,6 +176,19 @@ async def _status(request: Request) -> Response:
     )
 
 
+@_with_errors
+async def _site_report(request: Request) -> Response:
+    url, crawl = request.query_params.get("url", ""), request.query_params.get("crawl") or "latest"
+
+    def check(plan: ReadPlan) -> None:
+        if plan.seconds > MAX_SECONDS:
+            raise TooExpensive(f"the report takes {plan.price}; run: {shlex.join(['catalogue', 'site', url])}")
+
+    report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=check))
+    query = urlencode({"url": f"*.{report.site}", "crawl": report.crawl})
+    return _page(request, "site.html", headers=incomplete(report.missing), report=report, query=query)
+
+
 async def _search(request: Request) -> Response:
     form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
     choices: list[tuple[str, str]] = []
@@ -210,6 +227,7 @@ ROUTES: Sequence[BaseRoute] = [
     Route("/", _home),
     Route("/search", _search),
     Route("/search.csv", _search),
+    Route("/site", _site_report),
     Route("/status", _status),
     Route("/robots.txt", _robots),
     Route("/static/colours.css", _colours),
@@ -249,6 +267,7 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         if one and not any(form[name] for name in ("exact_url", "unique", "latest"))
         else "",
         "site": _site(form, search),
+        "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(search) else "",
         "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
         "rest": max(0, len(found.others) - _MAX_OTHERS),
@@ -263,6 +282,10 @@ def _command(form: Form) -> str:
         if text := form[each.field]:
             words += [each.option] if each.kind is bool else [each.option, text]
     return shlex.join(words)
+
+
+def _is_host(search: Search) -> bool:
+    return "/" not in (search.url.partition("://")[2] or search.url).removesuffix("*").rstrip("/")
 
 
 def _site(form: Form, search: Search) -> list[tuple[str, str]]:

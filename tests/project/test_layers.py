@@ -44,6 +44,7 @@ ORDER = [
     "check",
     "harvest",
     "get_page",
+    "site_report",
     "receipt",
     "scan",
     "url_index_2012",

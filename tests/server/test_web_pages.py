@@ -223,3 +223,11 @@ def test_assets_can_be_cached(site: str) -> None:
     assert not re.search(r"url\(|@import|https?:", style.text)
     for missing in ("../web.py", "style.css/", ""):
         assert get(site, f"/static/{missing}").status == 404
+
+
+def test_reports_a_site(site: str, crawl: str) -> None:
+    links = page(get(site, f"/search?url=*.example.com&crawl={crawl}")).all("a")
+    (address,) = (each.attrs["href"] for each in links if each.text == "Report of the site")
+    report = page(get(site, address))
+    assert re.search(r"Pages [1-9]", report.text)
+    assert page(get(site, "/site?url=a*"), 400).text

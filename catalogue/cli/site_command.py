@@ -1,0 +1,65 @@
+"""``catalogue site``."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from catalogue.cli.app import Command, Common, common
+from catalogue.cli.messages import warn
+from catalogue.cli.options import Budget, budget_options, crawls_option, json_option
+from catalogue.cli.tables import as_json
+from catalogue.formatting import clock, printable_lines
+
+if TYPE_CHECKING:
+    from catalogue.plan.plan import ReadPlan
+    from catalogue.site_report import SiteReport
+
+
+@click.command(cls=Command)
+@click.argument("site")
+@crawls_option("One crawl: 2022-05 or latest.  [default: latest]")
+@json_option
+@budget_options
+@common
+def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, budget: Budget) -> None:
+    """Print what a crawl has of a site and its subdomains.
+
+    That is the numbers of pages, redirects, errors and robots.txt captures, when they were fetched, content types and
+    languages of the pages, and the robots.txt that the crawl archived. Nothing needs to be harvested. The cost is
+    printed on standard error before anything is read.
+
+    \b
+    catalogue site example.com
+    catalogue site example.com --crawl 2022-05 --json
+    """
+    shown: list[str] = []
+
+    def approve(plan: "ReadPlan") -> None:
+        budget.check(plan)
+        if not shown:
+            shown.append(plan.price)
+            options.say(f"this takes {plan.price}, and a few requests for robots.txt")
+
+    with options.opened() as catalogue:
+        report = catalogue.site(site, crawl=crawls or "latest", approve=approve)
+    if json_:
+        as_json(report.summary())
+    else:
+        _print(report)
+    for problem in report.missing:
+        warn(f"the report may be incomplete: {problem}")
+    if report.missing:
+        sys.exit(1)
+
+
+def _print(report: "SiteReport") -> None:
+    details = dict(report.details())
+    width = max(map(len, details))
+    click.echo(f"{report.site} in {report.crawl}")
+    for name, value in details.items():
+        click.echo(f"  {name:{width}}  {printable_lines(value)}")
+    if page := report.robots_txt:
+        time = f"{clock(page.time)} UTC" if page.time else "unknown time"
+        click.echo(f"\n{page.url}, {page.record.status_line or 'no status'}, {time}:\n")
+        click.echo(printable_lines((page.text or "").rstrip()))

@@ -1,0 +1,82 @@
+"""The report of a site: its counts are those of a scan, whatever is stored."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import catalogue
+from catalogue import Catalogue, QueryError
+from catalogue.plan.plan import ReadPlan
+from catalogue.settings import Settings
+from tests.support.commands import Command
+
+
+@pytest.fixture(scope="module")
+def scanned(whole_mirror: Path, crawl: str) -> dict[str, int]:
+    """Captures of example.com and its subdomains by kind."""
+    files = f"'{whole_mirror}/cc-index/table/*/*/crawl={crawl}/*/*.parquet', hive_partitioning = true"
+    kind = """CASE WHEN subset = 'warc' THEN 'pages' WHEN subset = 'robotstxt' THEN 'robots'
+        WHEN fetch_status = 304 THEN 'not_modified' WHEN fetch_status // 100 = 3 THEN 'redirects' ELSE 'errors' END"""
+    of_site = r"regexp_matches(url_host_name, '(^|\.)example\.com$')"
+    sql = f"SELECT {kind}, count(*) FROM read_parquet({files}) WHERE {of_site} GROUP BY 1"  # noqa: S608 - of this test
+    with duckdb.connect(config={"threads": 1}) as connection:
+        return dict(connection.execute(sql).fetchall())
+
+
+def test_counts_are_those_of_a_scan_whatever_is_stored(
+    whole_mirror: Path, crawl: str, tmp_path: Path, scanned: dict[str, int]
+) -> None:
+    settings = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
+    summaries = []
+    for subsets in ((), "warc", "all"):
+        with catalogue.open(tmp_path / "-".join(["data", *subsets]), settings=settings) as cat:
+            if subsets:
+                cat.harvest(crawl, subsets=subsets)
+            summaries.append(cat.site("https://www.example.com/page", crawl=crawl).summary())
+    first, *others = summaries
+    assert others == [first, first]
+    assert first["complete"]
+    assert first["robots_txt"]["text"].startswith("User-agent:")
+    same = {name: first[name] for name in ("pages", "redirects", "not_modified", "errors")}
+    assert same | {"robots": sum(first["robots"].values())} == {
+        name: scanned.get(name, 0) for name in (*same, "robots")
+    }
+    assert sum(first["types"].values()) == first["pages"]
+    assert first["first_fetch"] < first["last_fetch"]
+
+
+def test_cost_is_approved_before_anything_is_read(harvested: Catalogue, crawl: str) -> None:
+    plans: list[ReadPlan] = []
+
+    def refuse(plan: ReadPlan) -> None:
+        plans.append(plan)
+        raise QueryError("too much")
+
+    before = harvested.requests
+    with pytest.raises(QueryError, match="too much"):
+        harvested.site("example.com", crawl=crawl, approve=refuse)
+    assert harvested.requests == before
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a*"], "'a*' is not a site; use a host, such as example.com"),
+        (["example.com", "--crawl", "all"], "a report is of one crawl"),
+        (["https://"], "is not a site"),
+    ],
+)
+def test_refuses_what_is_no_site_or_no_crawl(asking: Command, words: list[str], message: str) -> None:
+    refused = asking("site", *words)
+    assert refused.status == 2
+    assert message in refused.err
+
+
+def test_prints_a_report(asking: Command, crawl: str) -> None:
+    shown = asking("site", "example.com", "--crawl", crawl)
+    assert shown.status == 0
+    assert shown.out.startswith(f"example.com in {crawl}\n  pages ")
+    assert "this takes " in shown.err
+    assert asking("site", "example.com", "--crawl", crawl, "--json").json()["crawl"] == crawl
