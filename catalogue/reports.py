@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import NotHarvested
-from catalogue.metadata_db.connection import statement
 from catalogue.query.literals import with_literals
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
@@ -43,6 +42,8 @@ def crawl_rows(session: Session) -> list[dict[str, Any]]:
 
 
 def coverage_sql(session: Session) -> str:
+    from catalogue.metadata_db.connection import statement
+
     return statement("coverage.sql", session.dataset)
 
 
