@@ -150,6 +150,7 @@ $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	touch $(BIN)/catalogue $@
 
 docs: $(VENV)/documented  ## The documentation as a site in build/docs, checked
+	$(BIN)/python docs/generated.py
 	$(BIN)/python -m sphinx -W -n --keep-going -q docs build/docs
 	$(BIN)/python docs/check_site.py build/docs
 	@echo build/docs/index.html

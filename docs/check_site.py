@@ -77,8 +77,9 @@ def check_commands(site: Path) -> None:
         start = f'id="{name.replace(" ", "-")}"'
         check(start in reported, name)
         shown = text(reported.partition(start)[2].partition("</dl>")[0])
+        common = set() if command is entry else {each.name for each in entry.params}
         for parameter in command.params:
-            if isinstance(parameter, click.Option) and not parameter.hidden:
+            if isinstance(parameter, click.Option) and not parameter.hidden and parameter.name not in common:
                 check(all(option in shown for option in parameter.opts), f"{name} {parameter.opts}")
                 check(" ".join((parameter.help or "").split()) in shown, f"{name}: {parameter.help}")
 
@@ -127,15 +128,6 @@ def check_settings(site: Path) -> None:
         check(name.lower() in reported.lower(), name)
 
 
-def check_notices(site: Path) -> None:
-    """Check that notices about generated parts are not in the site."""
-    pages = [path for path in (ROOT / "docs/reference").glob("*.md") if "<!-- generated: " in path.read_text()]
-    check(pages, "pages with generated parts")
-    for page in pages:
-        shown = text(html(site / f"reference/{page.stem}.html"))
-        check("filled in when" not in shown, f"the generated part of {page.name}")
-
-
 def check_views(site: Path) -> None:
     """Check that every view, its columns and every query are documented."""
     reported = html(site / "reference/views.html")
@@ -163,7 +155,7 @@ def check_paths(site: Path) -> None:
 
 CHECKS: list[Callable[[Path], None]] = [
     *(check_links, check_commands, check_names, check_errors, check_settings),
-    *(check_notices, check_views, check_paths),
+    *(check_views, check_paths),
 ]
 
 

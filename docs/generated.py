@@ -1,7 +1,7 @@
-"""What pages of the reference say that is known elsewhere: in help texts, SQL, docstrings and the OpenAPI document.
+"""Write the parts of the reference that help texts, SQL, docstrings and the OpenAPI document already contain.
 
-A page asks for it by a comment, ``<!-- generated: commands -->``, in whose place it stands as Markdown. The sentence
-above the comment is for readers of the file, and is removed.
+Such a part is between two comments of a page, ``<!-- generated: commands -->`` and ``<!-- end -->``. ``make docs`` runs
+this file, and a test compares the pages with it. It is also an extension of Sphinx, for docstrings of attributes.
 """
 
 import builtins
@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,8 +26,8 @@ from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.server import application
 from catalogue.settings import Limits, Settings
 
-_NOTICE = r"(?:^This part is filled in when the site is built: .*\n\n)?"
-_WANTED = re.compile(_NOTICE + r"<!-- generated: (\w+) -->", re.MULTILINE)
+_PAGES = Path(__file__).parent / "reference"
+_PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$^])")
 
 
@@ -53,8 +54,9 @@ def _command(context: click.Context, command: click.Command) -> str:
         as_it_is = paragraph.removeprefix("\b\n")
         lines += [_block(as_it_is) if as_it_is != paragraph else _plain(paragraph), ""]
     lines += [_block(command.get_usage(context).removeprefix("Usage: ")), ""]
+    common = set() if command is entry else {each.name for each in entry.params} | {"help"}
     for parameter in command.get_params(context):
-        if record := parameter.get_help_record(context):
+        if parameter.name not in common and (record := parameter.get_help_record(context)):
             lines += [f"`{record[0]}`", f": {_plain(record[1])}", ""]
     return "\n".join(lines)
 
@@ -110,10 +112,14 @@ def settings() -> str:
 
 def error_classes() -> str:
     """Every error, and the status that a command leaves with for it."""
-    classes = (each for each in vars(errors).values() if isinstance(each, type))
+    classes = ((name, each) for name, each in vars(errors).items() if isinstance(each, type))
     rows = [
-        [f"[](#{each.__module__}.{each.__qualname__})", _plain(each.__doc__ or ""), str(each.exit_status)]
-        for each in classes
+        [
+            f"[{each.__name__}](#{each.__module__}.{each.__qualname__})",
+            _plain(each.__doc__ or ""),
+            str(each.exit_status),
+        ]
+        for name, each in classes
         if issubclass(each, errors.CatalogueError)
     ]
     return _table(("error", "means", "status"), rows)
@@ -127,7 +133,10 @@ def operations() -> str:
         operation = methods["get"]
         found += [f"## {path}", _plain(operation["summary"])]
         if parameters := operation.get("parameters"):
-            rows = ([f"`{each['name']}`", _form(each["schema"]), _plain(each["description"])] for each in parameters)
+            rows = (
+                [f"`{each['name']}`", _form(each["schema"]), _plain((each["schema"] | each)["description"])]
+                for each in parameters
+            )
             found.append(_table(("parameter", "form", "meaning"), rows))
         answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
         found.append(f"Answers with {_form(answer)}.")
@@ -177,9 +186,17 @@ _MADE: Mapping[str, Callable[[], str]] = {
 }
 
 
-def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Put what is wanted into a page."""
-    source[0] = _WANTED.sub(lambda found: _MADE[found[1]](), source[0])
+def filled(page: str) -> str:
+    """Return a page with its generated parts."""
+    return _PART.sub(lambda part: f"{part[1]}\n{_MADE[part[2]]().strip()}\n\n{part[3]}", page)
+
+
+def write_pages() -> None:
+    """Write the generated parts of all pages."""
+    for path in _PAGES.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        if (new := filled(text)) != text:
+            path.write_text(new, encoding="utf-8")
 
 
 def keep(_app: Sphinx, what: str, name: str, _it: object, _options: object, lines: list[str]) -> None:
@@ -205,8 +222,11 @@ def unlink(_app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
-    app.connect("source-read", fill)
     app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", put_back, priority=600)  # napoleon has 500
     app.connect("doctree-read", unlink)
     return {"parallel_read_safe": True}
+
+
+if __name__ == "__main__":
+    write_pages()
