@@ -49,3 +49,13 @@ def test_page_lists_all_extras() -> None:
     assert {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == PROJECT[
         "optional-dependencies"
     ].keys() - NOT_FOR_USERS
+
+
+def test_every_dependency_has_a_reason() -> None:
+    page = (ROOT / "docs/internals/decisions.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Dependencies\n")[2].partition("\n## ")[0]
+    listed = {name for cell in re.findall(r"^\| ([a-z].*?) \|", table, re.MULTILINE) for name in cell.split(", ")}
+    extras = PROJECT["optional-dependencies"]
+    users = [PROJECT["dependencies"], *(extras[name] for name in extras.keys() - NOT_FOR_USERS)]
+    needed = {re.split(r"[\[<>=;! ]", requirement)[0] for group in users for requirement in group}
+    assert listed == needed - {PROJECT["name"]}
