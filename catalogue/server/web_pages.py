@@ -4,6 +4,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -21,9 +22,11 @@ from starlette.types import Scope
 
 from catalogue import formatting
 from catalogue.commoncrawl.crawls import STORED, plain_names
-from catalogue.errors import CatalogueError, Harvesting, QueryError, TooExpensive
+from catalogue.errors import CatalogueError, Harvesting, NotHarvested, QueryError, TooExpensive
+from catalogue.find_captures import find_captures
 from catalogue.key_map import svg
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.query import Query
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server import figures
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
@@ -184,9 +187,29 @@ async def _site_report(request: Request) -> Response:
         if plan.seconds > MAX_SECONDS:
             raise TooExpensive(f"the report takes {plan.price}; run: {shlex.join(['catalogue', 'site', url])}")
 
+    def counted(session: Session) -> dict[str, Any]:
+        """Count the pages of the site in each stored crawl, or return what that costs."""
+        query = Query.of(f"*.{report.site}", crawls=STORED)
+        captures = find_captures(session, query).counting().agreed(check)
+        if "counted" in request.query_params:
+            return {"counts": captures.count_by_crawl(), "price": "", "missing": captures.plan.missing}
+        return {"counts": {}, "price": captures.plan.price, "missing": ()}
+
     report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=check))
-    query = urlencode({"url": f"*.{report.site}", "crawl": report.crawl})
-    return _page(request, "site.html", headers=incomplete(report.missing), report=report, query=query)
+    found: dict[str, Any] = {"counts": {}, "price": "", "missing": ()}
+    with suppress(NotHarvested):
+        found = await run_query(request, counted)
+    here = {"url": report.site, "crawl": report.crawl}
+    return _page(
+        request,
+        "site.html",
+        headers=incomplete((*report.missing, *found["missing"])),
+        report=report,
+        captures=f"/search?{urlencode(here | {'url': f'*.{report.site}'})}",
+        through=f"/site?{urlencode(here | {'counted': 'yes'})}",
+        crawls=[(each, count, f"/site?{urlencode(here | {'crawl': each})}") for each, count in found["counts"].items()],
+        price=found["price"],
+    )
 
 
 async def _search(request: Request) -> Response:

@@ -230,4 +230,8 @@ def test_reports_a_site(site: str, crawl: str) -> None:
     (address,) = (each.attrs["href"] for each in links if each.text == "Report of the site")
     report = page(get(site, address))
     assert re.search(r"Pages [1-9]", report.text)
+    (through,) = (each for each in report.all("a") if each.text == "Count its pages in all stored crawls")
+    assert re.search(r"stored crawls : \d+ requests?, ", report.text)
+    counts = page(get(site, through.attrs["href"]))
+    assert re.search(rf"Pages through time .*{crawl} [1-9]", counts.text)
     assert page(get(site, "/site?url=a*"), 400).text
