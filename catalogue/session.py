@@ -170,8 +170,7 @@ class Session:
             is_new = not self.store_path.exists()
             store = self.open_store(create=True)
             if is_new:
-                folder, here = self.data.resolve(), Path.cwd()
-                self.notify(f"creating {folder.relative_to(here) if folder.is_relative_to(here) else folder}")
+                self.notify(f"creating {self.data}")
             if kind := remote_kind(self.data):
                 self.notify(
                     f"{self.data} is on a network file system ({kind}), where locks may not work and a broken "

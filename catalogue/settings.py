@@ -183,7 +183,10 @@ class Limits:
 @cache
 def limits() -> Limits:
     """Return the limits of this process, as they were when settings were last loaded."""
-    return Limits(**_of_kind(Limits, _configured()))
+    try:
+        return Limits(**_of_kind(Limits, _configured()))
+    except QueryError:  # load_settings raises it; what is stored can be read without the file
+        return Limits()
 
 
 _KNOWN = [setting.name for kind in (Settings, Limits) for setting in fields(kind)]

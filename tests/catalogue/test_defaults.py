@@ -120,7 +120,7 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
         catalogue.open(command.data, source=server.url).close()
     assert reported in command("harvest", "--crawl", whole_crawls[1], **other).err
     ran = command(*asked, CATALOGUE_SOURCE="")  # the latest harvest decides
-    assert (ran.status, f"{reported}if that is not intended, use --source\n" in ran.err) == (0, True)
+    assert (ran.status, f"{reported}if that is not intended, choose the other source\n" in ran.err) == (0, True)
     assert command(*asked, "--quiet", CATALOGUE_SOURCE="").err == ""
     nowhere = command("harvest", "--crawl", whole_crawls[1], "--source", "no/such/folder")
     assert (nowhere.status, nowhere.err.count("\n")) == (2, 1)

@@ -272,7 +272,7 @@ def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path:
         assert not (tmp_path / "cache").exists()  # which would make later queries look free
         settings = dict(word.split("=", 1) for word in line.split()[1:])
         served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)
-        assert served("query", "*.example.com", "--limit", "1").status == 0
+        assert served("query", "*.example.com", "--crawl", "latest", "--limit", "1").status == 0
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
         assert "Traceback" not in shown + process.stderr.read().decode()

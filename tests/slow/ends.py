@@ -191,7 +191,7 @@ def check(name: str, status: int, text: str, expected: set[int], out: bytes = b"
 
 @contextmanager
 def world(folder: Path) -> Iterator[Ends]:
-    mirror, damaged = folder / "mirror", folder / "damaged"
+    mirror, damaged = folder / "miniature", folder / "damaged"
     write_miniature(mirror, pages_per_crawl=1000)
     shutil.copytree(mirror, damaged)
     (listed,) = damaged.rglob(f"{MODERN}/indexes/cluster.idx")
