@@ -48,7 +48,7 @@ def test_answers_are_right_while_three_of_ten_responses_are_faulty(folder: Path)
 @pytest.mark.skipif(sys.platform != "linux", reason="the state of processes is read from /proc")
 @pytest.mark.timeout(400)
 def test_commands_that_end_early_say_so_in_one_line(folder: Path) -> None:
-    assert sum(int(str(number)) for number in ends.run(24, 1, folder).values()) == 24
+    assert sum(int(str(number)) for number in ends.run(8, 1, folder).values()) == 8
 
 
 def test_damaged_files_are_refused_or_read_correctly(folder: Path) -> None:
