@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +22,11 @@ FOLDER = Path(__file__).parent / "images"
 CRAWLS = ("CC-MAIN-2022-05", "CC-MAIN-2018-05")
 SITE = "*.example.com"
 BROWSER = ("chromium", "chromium-browser", "google-chrome")
-SEARCH = f"/search?url={SITE}&crawl={CRAWLS[0]}"
+PAGES = {
+    "search": f"/search?url={SITE}&crawl={CRAWLS[0]}",
+    "site": f"/site?url={SITE.removeprefix('*.')}&crawl={CRAWLS[0]}&counted=yes",
+}
+WIDTHS = (390, 1280)
 PORT, SOURCE_PORT = 8000, 40123
 """Stand in the pictures, so they are always the same."""
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
@@ -45,8 +50,8 @@ def picture_map(data: Path, source: str) -> None:
         cat.captures(SITE, crawls=CRAWLS[0]).plot().save(FOLDER / "map.svg")
 
 
-def picture_page(address: str, name: str, folder: Path) -> None:
-    """Take a screenshot of a page of the server.
+def picture_page(address: str, name: str, folder: Path, width: int, *, dark: bool) -> None:
+    """Take a screenshot of a page of the server, for a phone or a desktop.
 
     Raises:
         SystemExit: if there is no Chromium.
@@ -55,7 +60,8 @@ def picture_page(address: str, name: str, folder: Path) -> None:
     if browser is None:
         sys.exit("the pictures of pages need Chromium")
     arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
-    arguments += [f"--user-data-dir={folder}", "--window-size=1280,1100", f"--screenshot={FOLDER / name}"]
+    arguments += [f"--user-data-dir={folder}", f"--window-size={width},1100", f"--screenshot={FOLDER / name}"]
+    arguments += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     subprocess.run([browser, *arguments, address], check=True, capture_output=True, timeout=60)
 
 
@@ -85,7 +91,10 @@ def main() -> None:
             picture_plan(data, environment)
             picture_map(data, source.url)
             with serving(data, environment) as address:
-                picture_page(f"{address}{SEARCH}", "search.png", folder / "browser")
+                for name, path in PAGES.items():
+                    for width, dark in product(WIDTHS, (False, True)):
+                        file = f"{name}-{width}-{'dark' if dark else 'light'}.png"
+                        picture_page(f"{address}{path}", file, folder / "browser", width, dark=dark)
 
 
 if __name__ == "__main__":
