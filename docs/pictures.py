@@ -26,7 +26,7 @@ PAGES = {
     "search": f"/search?url={SITE}&crawl={CRAWLS[0]}",
     "site": f"/site?url={SITE.removeprefix('*.')}&crawl={CRAWLS[0]}&counted=yes",
 }
-WIDTHS = (390, 1280)
+WIDTHS = (1280, 390)
 PORT, SOURCE_PORT = 8000, 40123
 """Stand in the pictures, so they are always the same."""
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
