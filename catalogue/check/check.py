@@ -54,7 +54,7 @@ def check_store(
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:
-        raise QueryError("seed needs read_subset, such as read_subset='5%'")
+        raise QueryError("a seed needs a share to compare, such as read_subset='5%'")
     drawn = secrets.randbelow(1 << 32) if seed is None else seed
     with session.reporting(report, "values") as progress:
         try:

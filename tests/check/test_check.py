@@ -155,7 +155,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
     unused = command("check", "--seed", "3")
     assert (unused.status, unused.err.count("\n")) == (2, 1)
-    assert "seed needs read_subset, such as --read-subset 5%" in unused.err
+    assert "a seed needs a share to compare, such as --read-subset 5%" in unused.err
     assert "damaged values" not in command("check", "--repair").err
 
 
