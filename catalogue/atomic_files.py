@@ -63,8 +63,8 @@ def resume(path: Path) -> BinaryIO:
         QueryError: if it is a link, has another name too, or belongs to somebody else.
     """
     refusal = QueryError(
-        f"{path} is a link, has another name too, or belongs to somebody else, so it is not written to; move it away "
-        "and run the same command again"
+        f"{path} is a symbolic link, has a second hard link, or belongs to another user, so it is not "
+        "replaced; move it away and run the same command again"
     )
     if path.is_symlink():
         raise refusal

@@ -331,7 +331,7 @@ class Captures(ReprMixin):
         counting = self.counting()
         limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - of this class
         if "crawl" not in counting.schema.names or limit is not None:
-            raise QueryError("captures are counted by crawl without a limit, of a table whose files' paths name crawls")
+            raise QueryError("counting by crawl needs a query without a limit, and a dataset whose paths name crawls")
         found: Counter[str] = Counter()
         with self._session.bars("row groups") as bar:
             for batch in counting.batches(report=bar):
@@ -386,7 +386,9 @@ class Captures(ReprMixin):
 
         query = self.question.query
         if query.limit is not None or query.ordered or self._distinct:
-            raise QueryError("a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest")
+            raise QueryError(
+                "to_dask() returns all rows, in the order of the files; leave out limit, ordered, unique and latest"
+            )
         settings = self._session.machine_settings(client_machines())
         plan = self.fetch_indexes()
         self._warn()

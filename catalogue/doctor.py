@@ -202,7 +202,9 @@ class _Examination:
         self._add("list of crawls", f"{plural(len(crawls), 'crawl')}, the newest {crawls[0]}")
         with suppress(ValueError, TypeError, OverflowError):  # a folder, or a server without a Date
             skew = abs((datetime.now(UTC) - parsedate_to_datetime(response.date or "")).total_seconds())
-            means = "S3 refuses signatures of a clock that is so wrong; set it" if skew > _CLOCK_S3 else ""
+            means = (
+                "S3 refuses requests of a machine with such a wrong clock; set the clock" if skew > _CLOCK_S3 else ""
+            )
             self._add("clock", f"differs by {duration(skew)}" if skew > _CLOCK else "as the source's", means)
         return [crawl for crawl in crawls if has_columnar_index(crawl)]
 
@@ -302,7 +304,7 @@ def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observat
     kinds = Counter(kind for _, _, kind in bounds)
     means = "correct, though other readers do not use signed bounds" if kinds[SIGNED] else ""
     if kinds["missing"]:
-        means = f"row groups without bounds are always read; catalogue backfill --crawl {crawl} finds them"
+        means = f"queries always read row groups without bounds; catalogue backfill --crawl {crawl} finds the bounds"
     yield Observation("bounds of keys", ", ".join(f"{kind}: {count}" for kind, count in kinds.items()), means)
     known = [(low, high) for low, high, _ in bounds if low is not None and high is not None]
     if len(known) == count and all(before[1] <= after[0] for before, after in pairwise(known)):
@@ -373,7 +375,7 @@ def _files(session: Session) -> Iterator[Observation]:
     free, kind = shutil.disk_usage(existing).free, remote_kind(existing)
     means = "locks may not work there: use it from one machine at a time" if kind else ""
     if free < _LOW_SPACE:
-        means = "little space: the footers of a crawl take 25 MB, the cache as much as it is allowed"
+        means = "little space: the footers of a crawl take 25 MB, the cache takes up to its limit"
     where = f", on a network file system ({kind})" if kind else ""
     yield Observation("data folder", f"{data}{_absent(data)}, {size(free)} free{where}", means)
     if not store.exists():

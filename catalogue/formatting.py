@@ -32,6 +32,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {first}{'' if count == 1 else 'es' if first.endswith('x') else 's'}{of}{rest}"
 
 
+def without_key_range(row_groups: int) -> str:
+    """Return a sentence about row groups without bounds, for readers who do not know these words."""
+    verb, them = ("has", "it") if row_groups == 1 else ("have", "them")
+    return f"{plural(row_groups, 'part')} of old files {verb} no key range, so every query reads {them}"
+
+
 def size(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:  # noqa: PLR2004

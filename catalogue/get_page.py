@@ -46,8 +46,10 @@ class GetEstimate:
     """Crawls that certainly have no capture."""
 
     def __str__(self) -> str:
-        before = f"nothing usable in {join_first(self.searched)} by {plural(self.spent, 'request')}; "
-        return f"{before if self.searched else ''}with {self.crawl} this takes {format_cost(self)}"
+        if not self.searched:
+            return f"searching {self.crawl} takes {format_cost(self)}"
+        before = f"no usable capture in {join_first(self.searched)} after {plural(self.spent, 'request')}"
+        return f"{before}; searching {self.crawl} too takes {format_cost(self)}"
 
 
 def get_page(
@@ -209,7 +211,7 @@ class _Search:
             return fetch_record(self.session, found.capture)
         except NotFound as error:
             raise NotFound(
-                f"{error}; it has the chosen capture, of {found.crawl}; choose another crawl or time"
+                f"{error}; this archive has the capture of {found.crawl}; choose another crawl or time"
             ) from error
 
     def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
@@ -242,7 +244,7 @@ class _Search:
         crawls = newest_first(self.searched)
         where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
         doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
-        way = ", to which an archived redirect leads; the redirect itself: follow=False" if redirected else ""
+        way = ", the target of an archived redirect; to get the redirect itself, use follow=False" if redirected else ""
         message = f"no capture in {where} of {printable(url)}{way}{doubts}"
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
@@ -300,7 +302,7 @@ def _target(found: _Candidate, location: str) -> str:
         return redirect_target(found.capture.url or "", location)
     except QueryError as error:
         message = f"{found.capture.url} redirects to {printable(location[:200])!r}, which is not a valid URL"
-        raise NotArchived(f"{message}; for the redirect itself use follow=False") from error
+        raise NotArchived(f"{message}; to get the redirect itself, use follow=False") from error
 
 
 def _substitution(url: str, found: _Candidate, where: str) -> str:

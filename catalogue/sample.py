@@ -84,7 +84,9 @@ class Sample(ReprMixin):
             )
         files = [file for each in indexes for file in each.scope.candidates]
         if query.limit is not None or query.ordered or captures.distinct:
-            raise QueryError("a sample is of all captures, in no order; leave out limit, ordered, unique and latest")
+            raise QueryError(
+                "a sample is drawn from all captures, without an order; leave out limit, ordered, unique and latest"
+            )
         if size < 1 or most < 1:
             raise QueryError(f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1")
         metadata, dataset = session.metadata(), session.dataset

@@ -102,7 +102,9 @@ def site_report(
     host = _host(site)
     name, *others = select_listed(session, crawl)
     if others:
-        raise QueryError(f"a report is of one crawl, and {crawl!r} are {1 + len(others):,}; name one, such as {name}")
+        raise QueryError(
+            f"a report needs one crawl, but {crawl!r} selects {1 + len(others):,}; name one, such as {name}"
+        )
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
     if approve:
         captures = captures.agreed(approve)

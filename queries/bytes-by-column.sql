@@ -1,5 +1,5 @@
--- What each column costs to read: bytes as stored, the share of the whole, and how well it compresses.
--- Of the crawls whose column chunks are shown: catalogue sql --column-chunks CC-MAIN-2022-05 ...
+-- What each column costs to read: stored bytes, their share of all bytes, and the compression ratio.
+-- It covers the crawls whose column chunks are loaded: catalogue sql bytes-by-column --column-chunks CC-MAIN-2022-05
 SELECT
   crawl,
   column_name,

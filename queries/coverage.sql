@@ -1,5 +1,6 @@
--- How much of each crawl's index is stored, and how much of that has known keys.
--- One row per crawl and subset. files_listed is null where the manifest was not read. requested: by a harvest.
+-- How much of each crawl's index is stored, and how many row groups have known keys.
+-- One row per crawl and subset. files_listed is null if the manifest was not read.
+-- requested: whether a harvest requested the subset.
 SELECT
   coalesce(f.crawl, l.crawl) AS crawl,
   coalesce(f.subset, l.subset) AS subset,

@@ -1,5 +1,5 @@
--- Which row groups may hold a key: --param key=KEY, such as 'org,commoncrawl)/' (without it, example.com's).
--- Row groups whose keys are not known may hold any. For more than one key, and for reading them: catalogue query.
+-- Which row groups may contain a key: --param key=KEY, such as 'org,commoncrawl)/'; the default is that of example.com.
+-- Row groups without bounds may contain any key. For several keys, or to read the captures, use catalogue query.
 SELECT crawl, subset, path, row_group, num_rows, total_compressed_size, min_url_surtkey, max_url_surtkey, bounds_from
 FROM row_groups
 WHERE

@@ -1,6 +1,6 @@
--- Row groups whose keys are unknown, so that every query has to read them.
--- CC-MAIN-2017-43 to CC-MAIN-2018-43 have none of the statistics that readers look at; elsewhere single row groups lack
--- them, because parquet-mr leaves out bounds that are longer than 4 kB together.
+-- Row groups whose keys are unknown, so every query reads them.
+-- CC-MAIN-2017-43 to CC-MAIN-2018-43 have none of the statistics that readers use. In other crawls single row groups
+-- lack them, because parquet-mr omits bounds that are longer than 4 kB together.
 SELECT
   crawl,
   subset,

@@ -1,6 +1,6 @@
--- How far the row groups of a file overlap: for each crawl, how many row groups of a file hold a key, on average.
--- 1 means sorted: a key is in one row group. Until the middle of 2022 files were two sorted streams zipped together, and
--- a key may be in nearly all of them.
+-- How far the row groups of a file overlap: for each crawl, the average number of row groups of a file that may contain
+-- a key. 1 means sorted: a key is in one row group. Until the middle of 2022 files were two sorted streams zipped
+-- together, and a key may be in nearly all of them.
 WITH pairs AS (
   SELECT a.crawl, a.subset, a.path, a.row_group, count(b.row_group) AS holding
   FROM row_groups AS a

@@ -253,7 +253,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
     except (ValueError, RecursionError) as error:
         return f"invalid JSON ({error})"
     if not parts[2].endswith(b"}"):
-        return "blanks after the JSON object"
+        return "spaces after the JSON object"
     names = [name for name, _ in pairs if name in FIELDS]
     if len({*names}) != len(names):
         return f"the field {max(names, key=names.count)} occurs twice"

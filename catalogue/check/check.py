@@ -36,8 +36,8 @@ _DAMAGED = {
     "files": "the stored footer is damaged; queries of this file fail",
     "documents": "the stored list is damaged",
     "failures": "the stored reason of a failure is damaged",
-    "indexes": "the stored page index is damaged; queries do without it",
-    "facts": "what searches found is damaged; it is searched for again",
+    "indexes": "the stored page index is damaged; queries run without it",
+    "facts": "the stored results of searches are damaged; the next query searches again",
 }
 _REPORT_EVERY = 500
 
@@ -54,7 +54,7 @@ def check_store(
     """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:
-        raise QueryError("a seed is for reading a subset; say which, as read_subset='5%', or leave out the seed")
+        raise QueryError("a seed needs a share to compare, such as read_subset='5%'")
     drawn = secrets.randbelow(1 << 32) if seed is None else seed
     with session.reporting(report, "values") as progress:
         try:
@@ -201,7 +201,7 @@ class _Check:
         suspects = dict(differences.suspects(path, store))
         chosen = [each for each in suspects if self.crawls is None or _crawl_of("files", each, dataset) in self.crawls]
         for each in chosen:
-            what = f"{suspects[each]}; the source may have sent one for the other"
+            what = f"{suspects[each]}; the source may have sent the wrong file"
             checked.findings.append(Finding("suspect", each, what))
         if repair and chosen:
             store.delete("files", chosen)

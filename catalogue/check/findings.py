@@ -12,7 +12,7 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 
 REPAIR = "catalogue check --repair"
-EMPTY = "no file was compared with the source, since the share contains none; choose another, such as 1%"
+EMPTY = "no file was compared with the source: the share contains no file; choose another, such as 1%"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,8 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of the store and the metadata database.  [variable: CATALOGUE_DATA; default: ./data if it has a "
-        "store, else the user's]",
+        help="Data folder, with everything that is stored.  [variable: CATALOGUE_DATA; default: ./data if it has data, "
+        "else a folder of the user]",
     ),
     click.option(
         "--table",
@@ -157,7 +157,7 @@ _OPTIONS = [
         "-v",
         is_flag=True,
         default=None,
-        help="Print the source, proxy settings, the number of requests, and tracebacks of errors.",
+        help="Print also the source, proxy settings, number of requests, and tracebacks of errors.",
     ),
     click.option(
         "--trace",
@@ -286,14 +286,15 @@ def _print_version(context: click.Context, _: click.Parameter, requested: bool) 
 )
 @common
 def entry(_: Common) -> None:
-    """Find captures in Common Crawl's columnar index. Only bytes that can contain matches are read.
+    """Find captures in Common Crawl, and read archived pages.
+
+    Only the bytes that can contain matches are read. A query needs no preparation.
 
     \b
-    catalogue demo                                       everything, offline, in a minute
-    catalogue get https://example.com/ --text            the newest archived page
-    catalogue harvest --crawl CC-MAIN-2022-05            store the footers of a crawl's index files
-    catalogue query '*.example.com' --crawl latest       captures of a site
-    catalogue sql "select * from row_groups limit 5"     the metadata in the footers
+    catalogue demo                                   try it offline, in a minute
+    catalogue get https://example.com/ --text        the newest archived page
+    catalogue query '*.example.com' --crawl latest   the captures of a site
+    catalogue harvest --crawl latest                 make queries of a crawl cheaper
     """
 
 

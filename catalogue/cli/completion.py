@@ -15,8 +15,8 @@ def completion(_: Common, *, shell: str) -> None:
     """Print a script for completion in a shell.
 
     It completes commands, options, crawls and columns. Crawls are those of the data folder; no requests are made.
-    Save the script where the shell finds it; for zsh, in a folder of fpath, such as with fpath+=~/.zfunc before
-    compinit in ~/.zshrc. The last example is for the current shell.
+    Save the script where the shell finds it. For zsh that is a folder of fpath: add fpath+=~/.zfunc before compinit in
+    ~/.zshrc. The last example is for the current shell.
 
     \b
     catalogue completion bash > ~/.local/share/bash-completion/completions/catalogue

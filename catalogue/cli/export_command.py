@@ -34,16 +34,16 @@ def export() -> None:
 @click.option(
     "--backend",
     type=OneOf(["sqlite", "duckdb"]),
-    help="Database of the DuckLake.  [default: sqlite, or as before]",
+    help="Database of the DuckLake.  [default: that of the existing file, else sqlite]",
 )
 @json_option
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
     """Write a DuckLake, for DuckDB 1.5 and later.
 
-    It is one table over all index files at the source. PATH is its file, by default captures.ducklake in the data
-    folder, which catalogue sql attaches as cc. It has only the crawls of --crawl; another export adds a snapshot
-    for each new or changed crawl.
+    The DuckLake has one table of all captures; its index files stay at the source. PATH is the file to write, by
+    default captures.ducklake in the data folder, which catalogue sql attaches as cc. The table has only the crawls
+    of --crawl; another export adds a snapshot for each new or changed crawl.
 
     \b
     catalogue export ducklake
@@ -87,14 +87,15 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
     """Write an Iceberg table, for Spark, pyiceberg and others.
 
-    It is over all index files at the source. PATH is its folder. Engines open only the files that can match filters
-    on url_surtkey, crawl and subset. The table contains absolute paths: write it where it will be read. Another
-    export to the same PATH adds a snapshot of the crawls of --crawl; unchanged files are not rewritten.
+    The table has all captures; its index files stay at the source. PATH is the folder to write. Engines open only the
+    files that can match filters on url_surtkey, crawl and subset. The table contains absolute paths: write it where it
+    will be read. Another export to the same PATH adds a snapshot of the crawls of --crawl; unchanged files are not
+    rewritten.
 
     Times of crawls before CC-MAIN-2021-49 are UTC, but DuckDB reads them in the zone of its session: set TimeZone to
-    UTC. pyiceberg alone reads s3 and folders but not https, and filters by crawl or subset only if these are selected;
-    Catalogue.iceberg() in Python has neither limit, and requests no footers. Spark needs the jar iceberg-spark-runtime,
-    and s3a.
+    UTC. pyiceberg itself reads s3 and folders but not https, and filters by crawl or subset only if these columns are
+    selected; Catalogue.iceberg() in Python has neither limit, and requests no footers. Spark needs the jar
+    iceberg-spark-runtime, and s3a.
 
     \b
     catalogue export iceberg index.iceberg
@@ -116,10 +117,10 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
     """Write a snapshot, which others can store by catalogue pull.
 
-    PATH_OR_URL is its folder, local or anywhere fsspec can write: a Parquet file for each crawl with its footers and
-    page indexes, its list of blocks of the CDX index if that is stored, and the tables files, row_groups and pages for
-    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest. A snapshot with
-    other crawls than those of --crawl is refused.
+    PATH_OR_URL is a folder, local or anywhere fsspec can write. It gets a file for each crawl with footers and page
+    indexes, a file for each stored list of blocks of the CDX index, and the tables files, row_groups and pages for
+    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest. It refuses a
+    folder that has a snapshot with crawls other than those of --crawl.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -153,18 +154,18 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Files of each crawl to compare with the source, as many with page indexes, and as many parts of its list of "
-    "blocks; 0 for none.",
+    help="For each crawl, compare this many files, files with page indexes, and parts of its list of blocks with the "
+    "source; 0 for none.",
 )
 @json_option
 @common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
     """Store a snapshot that somebody else exported.
 
-    It is in a folder or at an address. What is stored already stays. It can be stopped at any time; run again, it
-    continues with the next crawl. Every file is checked, and some footers, page indexes and parts of lists of
-    blocks are compared with the source; still, the maker of a snapshot could leave files out: pull from people you
-    trust.
+    PATH_OR_URL is a folder or an address. Values that are stored already are not replaced. The command can be stopped
+    at any time; run again, it continues with the next crawl. Every file is checked, and some footers, page indexes and
+    parts of lists of blocks are compared with the source. The maker of a snapshot can still leave files out, so pull
+    only from people you trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05

@@ -35,8 +35,12 @@ if TYPE_CHECKING:
 
 _HOSTS = 10
 _record_options = combine(
-    click.option("--main-content", is_flag=True, help="Leave out navigation, footers and the like from texts."),
-    click.option("--max-size", metavar="SIZE", help="Start another file at this size.  [default for URLs: 1GB]"),
+    click.option("--main-content", is_flag=True, help="Leave navigation, page footers and the like out of texts."),
+    click.option(
+        "--max-size",
+        metavar="SIZE",
+        help="Start a new file at this size.  [default: none; 1GB for s3:// and other remote outputs]",
+    ),
     scheduler_option,
 )
 
@@ -134,7 +138,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--captures",
     "file",
     type=click.File("rb"),
-    help="Fetch the captures of a file instead: JSON lines, CDXJ, CSV, Parquet; - for stdin.",
+    help="Fetch the captures in this file: JSON lines, CDXJ, CSV or Parquet; - for stdin.",
 )
 @click.option(
     "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."
@@ -143,7 +147,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--format",
     "form",
     type=OneOf(RECORD_FORMATS),
-    help="Complete records; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
+    help="warc: complete records. text, metadata: JSON lines. parquet: a table with texts. payload: a folder.  "
     "[default: by -o, where .jsonl means text; else warc]",
 )
 @record_options
@@ -165,8 +169,8 @@ def fetch(
 ) -> None:
     """Fetch archived records as WARC, text, metadata or payloads.
 
-    Every record is compared with the index. A ledger next to the output lists its records: after an interruption, the
-    same command fetches only the missing ones.
+    Each record is checked against the index. A ledger next to the output lists the finished records, so after an
+    interruption the same command fetches only the missing ones.
 
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run

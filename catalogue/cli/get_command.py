@@ -37,12 +37,24 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 @_form_option("links", "Print the absolute URLs of its links, one per line.")
 @_form_option("headers", "Print the status line and the headers of the HTTP response.")
 @_form_option("record", "Print the WARC record, gzipped, as it is in the archive.")
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object, with the text, Markdown or links.")
-@click.option("--main-content", is_flag=True, help="Leave navigation, footers and the like out of text and Markdown.")
-@click.option("--save", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
+@click.option(
+    "--json",
+    "json_",
+    is_flag=True,
+    help="Print one JSON object; with --text, --markdown or --links, it contains these.",
+)
+@click.option(
+    "--main-content", is_flag=True, help="Leave navigation, page footers and the like out of text and Markdown."
+)
+@click.option(
+    "--save",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output.",
+)
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
-@click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before more.")
+@click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before making more.")
 @yes_option
 @common
 def get(  # noqa: PLR0913 - an option each
@@ -62,9 +74,9 @@ def get(  # noqa: PLR0913 - an option each
 ) -> None:
     """Print an archived page.
 
-    Crawls are searched from the newest back, each by its cheaper index, until one has the page. Nothing needs to be
-    harvested. The status and the place of the page are printed on standard error, and whether it is the page of another
-    URL with the same key, because the requested one has no capture.
+    Crawls are searched from the newest back until one has the page. Nothing needs to be harvested. The status, time
+    and place of the page are printed on standard error. If only another URL with the same key has a capture, such
+    as /abc instead of /AbC, its page is printed, with a message.
 
     \b
     catalogue get https://example.com/ --text
@@ -141,7 +153,7 @@ def _describe(page: "Page", options: Common) -> None:
     options.say(f"{time}{page.crawl}, {page.capture.filename} at {page.capture.offset}")
     options.say(f"{plural(page.requests, 'request')}, {size(page.bytes)}")
     if page.record.truncated:
-        options.say(f"the page is not complete; it was cut when it was archived: {page.record.truncated}")
+        options.say(f"the archived page is incomplete, because the crawler truncated it: {page.record.truncated}")
     for substitution in page.substitutions:
         warn(substitution)
 

@@ -81,8 +81,8 @@ def _state(row: Mapping[str, Any]) -> str:
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @crawls_option(
-    "Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. Or the path of a manifest, for "
-    "a crawl that is not listed.",
+    "Crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. For a crawl that is not listed: the "
+    "path of its manifest.",
     complete_listed_crawls,
 )
 @click.option(
@@ -92,27 +92,27 @@ def _state(row: Mapping[str, Any]) -> str:
     shell_complete=complete_subsets,
     default=["warc"],
     show_default=True,
-    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
+    help="Parts of a crawl: warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
 )
 @click.option(
     "--index",
     type=OneOf(["columnar", "cdx", "both"]),
     default="columnar",
     show_default=True,
-    help="cdx: the list of blocks of the CDX index, with which one URL takes one request; "
-    "105 MB to fetch and 26 MB on disk a crawl.",
+    help="columnar: footers of Parquet files, 25 MB a crawl. cdx: the list of blocks, 105 MB to fetch, 26 MB on "
+    "disk; with it, a URL takes one request.",
 )
 @click.option("--pages", is_flag=True, help="Also store page indexes, about 1 MB per file, in the same requests.")
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
 @click.option("--dry-run", is_flag=True, help="Print the cost. At most the list of crawls is fetched.")
 @click.option(
-    "--yes", is_flag=True, help="Do not ask for confirmation of several crawls with over 500 requests or 1 GB."
+    "--yes", is_flag=True, help="Do not ask for confirmation if several crawls take over 500 requests or 1 GB."
 )
 @click.option("--key", metavar="COLUMN", help="With --table: the text column by which the files are sorted.")
 @click.option(
     "--keys",
     type=OneOf(["url", "host", "text"]),
-    help="With --table: values of this column.  [default: by its name]",
+    help="With --table: what this column contains.  [default: by its name]",
 )
 @click.option("--manifest", metavar="PATH", help="With --table: list of the files at the source, a path per line.")
 @click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
@@ -129,11 +129,11 @@ def harvest(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Store footers of a crawl, or its list of blocks.
+    """Make queries of a crawl cheaper: store where each key lies.
 
-    Footers are of the index files of the columnar index, the list of blocks is that of the CDX index. Makes one
-    small request per file, or about nine large ones for the list. After an interruption, the same command
-    continues; what is stored is not requested again.
+    For the columnar index, it stores the footers of the index files, by one small request a file. For the CDX index,
+    it stores the list of blocks, by about nine large requests. After an interruption, the same command continues;
+    what is stored is not requested again.
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05
@@ -228,7 +228,7 @@ def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
     metavar="GLOB",
     help="Only index files whose path matches, such as '*part-00007-*'; repeatable.",
 )
-@click.option("--budget", metavar="SIZE", help="Stop before more than this is received, such as 2GB.")
+@click.option("--budget", metavar="SIZE", help="Stop before receiving more than this, such as 2GB.")
 @scheduler_option
 @click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
 @yes_option
@@ -244,11 +244,11 @@ def backfill(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Find the bounds that footers of old crawls do not have.
+    """Speed up queries of old crawls: read missing key ranges once.
 
-    Bounds are the smallest and the largest key of a row group. Old files have row groups without them, which every
-    query reads. Page indexes are fetched where the file has them; otherwise the keys are read once. After an
-    interruption, the same command continues.
+    Some parts of old files (row groups) have no bounds: their smallest and largest keys are unknown, so every query
+    reads them. This command reads the page indexes of these row groups, or their keys, and stores the bounds. After
+    an interruption, the same command continues.
 
     \b
     catalogue backfill --dry-run
@@ -289,7 +289,7 @@ def backfill(
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     """Delete what is stored of a crawl.
 
-    That is footers, page indexes, and the list of blocks of its CDX index.
+    It deletes footers, page indexes, and the list of blocks of the CDX index.
 
     \b
     catalogue forget --crawl CC-MAIN-2018-05

@@ -34,14 +34,14 @@ _MOST_CRAWLS = 20
 
 @click.command(cls=Command)
 @click.argument("keys", type=click.File("rb"))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A new folder, or a file: found.parquet.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A new folder, or a file such as found.parquet.")
 @click.option(
     "--how",
     type=OneOf(_HOW),
     default="inner",
     show_default=True,
-    help="inner: each capture of each key. semi: keys that have captures. anti: keys that have none. crawls: each key "
-    "with the number of its captures, their crawls, times and statuses. latest: the newest capture of each key.",
+    help="inner: all captures of each key. semi: keys with captures. anti: keys without captures. crawls: each key "
+    "with the number, crawls, times and statuses of its captures. latest: the newest capture of each key.",
 )
 @click.option("--on", metavar="COLUMN", help="The column with the keys.  [default: the only one, or url]")
 @click.option(
@@ -57,7 +57,7 @@ _MOST_CRAWLS = 20
     "--budget",
     "most",
     metavar="SIZE",
-    help="Stop before more than this is received, such as 2GB; the same command continues.",
+    help="Stop before receiving more than this, such as 2GB; the same command continues.",
 )
 @scheduler_option
 @budget_options
@@ -80,13 +80,15 @@ def join(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Join a list of URLs, hosts or domains with crawls.
 
-    It finds which are in which crawls, for up to 100 million in bounded memory. Several URLs can have one key.
-    inner and latest prefer captures of the URL itself; the column exact is false where there are only those of
-    another URL with the same key.
+    It finds which of up to 100 million URLs are in which crawls, in bounded memory.
 
-    KEYS is a Parquet, CSV, TSV or JSON-lines file, or text with a URL a line; - for stdin. The result is a folder of
-    Parquet files, or one file: row_id is the line or row of the input, whose columns have the prefix input_. Lines that
-    are no URL are listed in _invalid.csv. After an interruption, the same command continues.
+    KEYS is a Parquet, CSV, TSV or JSON-lines file, or a text file with one URL a line; - for stdin. The result is a
+    folder of Parquet files, or one file. Its column row_id is the number of the line or row of the input; the columns
+    of the input have the prefix input_. Lines that are not URLs are listed in _invalid.csv. After an interruption, the
+    same command continues.
+
+    Several URLs can have one key. inner and latest prefer captures of the URL itself; if there are none, they return
+    captures of other URLs with the same key, and the column exact is false.
 
     \b
     catalogue join urls.txt --crawl latest -o found/
@@ -135,9 +137,7 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
         options.say(f"{plural(done.invalid, 'row')} of the input without a valid key, listed in {done.invalid_file}")
     if done.other_urls:
         count = plural(done.other_urls, "row")
-        warn(
-            f"{count} with captures of other URLs with the same key, since the URL of the list has none: exact is false"
-        )
+        warn(f"{count} have only captures of other URLs with the same key; their column exact is false")
     for problem in done.problems:
         warn(f"the result may be incomplete: {problem}")
 

@@ -56,9 +56,9 @@ _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
 _TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
 """A command to copy."""
 _ARGUMENT = re.compile(
-    r"\b(answer|crawls|exact_url|follow|how|index|latest|match|on|read_subset|source)=('[^']*'|True|False)"
+    r"\b(answer|columns|crawls|exact_url|follow|how|index|latest|match|on|read_subset|source)=('[^']*'|True|False|$)"
 )
-"""An argument of Python in a message."""
+"""An argument of Python in a message, or its name at the end of a message."""
 _OPTIONS = {"crawls": "crawl"}
 """Options with other names than their arguments."""
 given_options: dict[str, object] = {}
@@ -116,13 +116,16 @@ def warn(text: str) -> None:
 
 
 def with_options(text: str) -> str:
-    """Write arguments as options: ``index='cdx'`` becomes ``--index cdx``, and ``follow=False`` ``--no-follow``."""
+    """Write arguments as options: ``index='cdx'`` becomes ``--index cdx``, and ``follow=False`` ``--no-follow``.
+
+    The name alone, as in ``query without columns=``, becomes ``--columns``.
+    """
 
     def option(match: re.Match[str]) -> str:
         name, value = _OPTIONS.get(match[1], match[1].replace("_", "-")), match[2]
         if value in {"True", "False"}:
             return f"--{'no-' if value == 'False' else ''}{name}"
-        return f"--{name} {value[1:-1]}"
+        return f"--{name} {value[1:-1]}" if value else f"--{name}"
 
     return _ARGUMENT.sub(option, text)
 

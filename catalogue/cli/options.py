@@ -49,7 +49,7 @@ json_option = click.option("--json", "json_", is_flag=True, help="One JSON objec
 receipt_option = click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write which bytes of which files the answer was made of; see: catalogue verify -h",
+    help="Write a receipt: which bytes of which files the answer was made from; see: catalogue verify -h",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
@@ -64,7 +64,7 @@ crawl_option = crawls_option(
     "Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]"
 )
 harvest_option = click.option(
-    "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
+    "--harvest", is_flag=True, help="First harvest those crawls of --crawl that are not stored."
 )
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
@@ -123,7 +123,7 @@ def format_for(requested: str | None, output: Path | None) -> str:
     if not format_:
         endings = ", ".join(sorted(_BY_SUFFIX))
         otherwise = "; or add --format" if "--format" in options_of_command() else ""
-        raise QueryError(f"the name {output} does not say its format; use an ending: {endings}{otherwise}")
+        raise QueryError(f"the format of {output} is unknown; use an ending: {endings}{otherwise}")
     if format_ in _BINARY and terminal:
         raise QueryError(f"--format {format_} cannot be printed on a terminal; add -o FILE")
     if format_ in _BINARY and output is not None and output.suffix == ".gz":
@@ -136,7 +136,7 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     if receipt is None:
         return None
     if answer is None:
-        raise QueryError("--receipt needs the answer in one file, and no --scheduler; name the file")
+        raise QueryError("--receipt needs one output file, and does not work with --scheduler; name the file")
     if receipt.resolve() == answer.resolve():
         raise QueryError("--receipt and the answer need different files")
     check_folder(receipt)
@@ -211,8 +211,8 @@ def confirm(action: str, advice: str = "narrow the query") -> None:
 
 _budget_options = combine(
     yes_option,
-    click.option("--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before more."),
-    click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before more."),
+    click.option("--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before making more."),
+    click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more."),
 )
 
 

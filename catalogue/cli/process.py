@@ -66,7 +66,7 @@ def stopped() -> int:
     """Say so, once, and return the exit status."""
     if not _Process.reported:
         _Process.reported = True
-        resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
+        resume = "; finished work is saved, and the same command continues it" if _resumable else ""
         with suppress(OSError):
             after = "\n" if os.isatty(2) else ""  # the terminal shows ^C
             os.write(2, f"{after}stopped{resume}\n".encode())  # the signal may have interrupted a write to the stream

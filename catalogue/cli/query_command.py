@@ -46,8 +46,8 @@ _SHOWN_ROWS = 100
 
 @click.command(cls=Command)
 @query_options()
-@click.option("--indexes", is_flag=True, help="Fetch missing page indexes, for an exact plan.")
-@click.option("--count", is_flag=True, help="Plan to count the captures.")
+@click.option("--indexes", is_flag=True, help="Fetch missing page indexes first, for an exact plan.")
+@click.option("--count", is_flag=True, help="Plan a count of the captures.")
 @json_option
 @click.option("--paths", is_flag=True, help="Print only the paths of the files, one per line.")
 @click.option(
@@ -69,12 +69,12 @@ def plan(
 ) -> None:
     """Print what a query would read.
 
-    That is files, row groups, pages, requests, bytes and seconds. Makes no requests, except for the list of crawls
+    It prints files, row groups, pages, requests, bytes and seconds. It makes no requests, except for the list of crawls
     if latest, a year or a range needs it. Where page indexes are not stored yet, the pages are an estimate;
-    --indexes fetches and stores them.
+    --indexes fetches and stores page indexes.
 
     Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
-    path, crawl, subset, row_group, column, start and end (exclusive), bytes. They still have to filter by url_surtkey.
+    path, crawl, subset, row_group, column, start and end (exclusive), bytes. These engines must filter by url_surtkey.
 
     \b
     catalogue plan '*.example.com' --crawl latest
@@ -117,16 +117,16 @@ def plan(
     "--format",
     "format_",
     type=OneOf(CAPTURE_FORMATS),
-    help="[default: by -o; else table on a terminal, jsonl in a pipe]",
+    help="Format of the output.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
-    help="A file, or - for stdout; for a folder, or a name that ends with /, one file per crawl.",
+    help="A file; or a folder, or a name that ends with /, for one file per crawl; - for stdout.",
 )
-@click.option("--count", is_flag=True, help="Print only the number. Pages that match completely are not read.")
-@click.option("--by", type=OneOf(["crawl"]), help="With --count: the number in each crawl that has matches.")
+@click.option("--count", is_flag=True, help="Print only the number of captures.")
+@click.option("--by", type=OneOf(["crawl"]), help="With --count: print the number for each crawl that has matches.")
 @receipt_option
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache of pages.")
 @scheduler_option
@@ -268,8 +268,8 @@ def old_index(
 ) -> None:
     """Find captures of the crawl of 2012 in its URL index.
 
-    They are JSON lines for catalogue fetch. No harvest is necessary. This index contains exact URLs: www., letter
-    case and a trailing slash matter. It has no times and no statuses.
+    It prints JSON lines, which catalogue fetch reads. Nothing needs to be harvested. This index contains exact URLs:
+    www., letter case and a trailing slash matter. It has no times and no statuses.
 
     \b
     catalogue old-index example.com/page www.example.com/page

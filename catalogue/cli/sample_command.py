@@ -39,9 +39,12 @@ if TYPE_CHECKING:
 @click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="Number of captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same sample.")
 @click.option(
-    "--per", metavar="host|domain|COLUMN", shell_complete=complete_columns, help="Draw at most --max captures of each."
+    "--per",
+    metavar="host|domain|COLUMN",
+    shell_complete=complete_columns,
+    help="Draw at most --max captures of each host, domain or value.",
 )
-@click.option("--max", "most", type=click.IntRange(min=1), help="See --per.  [default: 1]")
+@click.option("--max", "most", type=click.IntRange(min=1), help="With --per: most captures of each.  [default: 1]")
 @click.option(
     "--format",
     "format_",
@@ -73,8 +76,8 @@ def sample(  # noqa: PLR0913 - an option each
 ) -> None:
     """Draw a uniform random sample of captures or records.
 
-    Rows are drawn from all row groups, and rows that do not match are replaced by others. With the same seed, a smaller
-    sample is the start of a larger one. Without patterns, the sample is drawn from all captures.
+    Each capture that matches is equally likely. Without patterns, the sample is drawn from all captures. With the same
+    seed, a smaller sample is the start of a larger one. The crawls must be harvested.
 
     \b
     catalogue sample -n 1000 --crawl CC-MAIN-2022-05 -o sample.parquet

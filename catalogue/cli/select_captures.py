@@ -123,7 +123,7 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
         return captures
     arguments = _harvest_arguments(parameters, crawls)
     needed = catalogue.harvest_estimate(**arguments)
-    takes = f"The blocks of {join_first(crawls)} take {format_cost(captures.plan)}"
+    takes = f"Reading {join_first(crawls)} by the CDX index takes {format_cost(captures.plan)}"
     if not confirmed(f"{takes}. Harvesting takes {format_cost(needed)}, and makes queries cheaper. Harvest now?"):
         return captures
     _harvest(catalogue, arguments)
@@ -199,6 +199,12 @@ def _tips(options: Common, parameters: dict[str, Any]) -> Iterator[tuple[str, st
     pattern, *more = parameters["patterns"]
     words = [each for each in more if not _MARKS.intersection(each)]
     if words and options.table is None and not parameters["match"]:
-        yield "words", f"tip: {words[0]} is a pattern of its own; quote a URL that has a blank, or write the blank %20"
+        yield (
+            "words",
+            f"tip: {words[0]} is a separate pattern; if it belongs to a URL with a space, write %20 for the space",
+        )
     if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
-        yield "site", f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
+        yield (
+            "site",
+            f"tip: {pattern} is the home page only; '{pattern}/*' is the site, '*.{pattern}' includes subdomains",
+        )

@@ -51,9 +51,11 @@ def _cores() -> int:
 
 @click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 for all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any free one.")
-@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets, when it is requested.")
-@click.option("--strict", is_flag=True, help="Refuse queries (422) that harvested files may not answer completely.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
+)
+@click.option("--harvest-on-demand", is_flag=True, help="Harvest all subsets of a crawl when a client requests it.")
+@click.option("--strict", is_flag=True, help="Refuse queries (422) if files that may match are not harvested.")
 @click.option(
     "--at-once",
     type=click.IntRange(1, 64),
@@ -66,14 +68,14 @@ def _cores() -> int:
     type=click.IntRange(1, 64),
     default=_cores,
     show_default="a process a core, at most 8",
-    help="Processes; each has its own memory.",
+    help="Number of processes; each has its own memory.",
 )
 @click.option(
     "--memory",
     type=click.IntRange(0, 1 << 20),
     default=512,
     show_default=True,
-    help="MB that each process keeps of what the CDX API reads.",
+    help="MB of index data that each process keeps in memory for the CDX API.",
 )
 @click.option(
     "--access-log",
@@ -97,9 +99,9 @@ def serve(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Serve the CDX API, a JSON API and web pages.
 
-    The CDX API is that of index.commoncrawl.org. Clients of that server need only the new address. They find all
-    crawls, and the captures of harvested ones. The header Catalogue-Incomplete says what is missing from an answer.
-    (cdxt refuses lists of fewer than 60 crawls, such as the demo's.)
+    The CDX API is that of index.commoncrawl.org, so clients of that server need only the new address. The header
+    Catalogue-Incomplete says what is missing from an answer. (cdxt refuses lists of fewer than 60 crawls, such as that
+    of the demo.)
 
     \b
     catalogue serve
@@ -144,7 +146,7 @@ def serve(  # noqa: PLR0913 - one parameter for each option
 def demo(options: Common, *, keep: bool, serve: bool) -> None:
     """Run the main commands on a miniature crawl, offline.
 
-    It takes a minute.
+    The demo takes a minute.
 
     \b
     catalogue demo
@@ -225,7 +227,11 @@ _MAX_REQUESTS = 200
 @click.option("--http", is_flag=True, help="Serve streamable HTTP instead of the standard streams.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --http: address to listen at.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="With --http; 0 for any free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="With --http: port; 0 for any free one.",
 )
 @click.option(
     "--allow-host",
@@ -238,9 +244,9 @@ _MAX_REQUESTS = 200
 def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int, names: tuple[str, ...]) -> None:
     """Serve assistants by the Model Context Protocol.
 
-    It uses the standard streams, or HTTP. Its tools list crawls, price queries, find captures, read archived pages,
-    draw samples and run SQL over the metadata. They only read, and the whole process makes at most --max-requests
-    requests. Clients start it themselves; see docs/how-to/assistants.md.
+    The server uses the standard streams, or HTTP. Its tools list crawls, price queries, find captures, read
+    archived pages, draw samples and run SQL over the metadata. The tools only read, and the process makes at most
+    --max-requests requests. Clients start the server themselves; see docs/how-to/assistants.md.
 
     \b
     catalogue mcp

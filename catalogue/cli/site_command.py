@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @budget_options
 @common
 def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, budget: Budget) -> None:
-    """Print what a crawl has of a site and its subdomains.
+    """Summarize what a crawl has of a site and its subdomains.
 
-    That is the numbers of pages, redirects, errors and robots.txt captures, when they were fetched, content types and
-    languages of the pages, and the robots.txt that the crawl archived. Nothing needs to be harvested. The cost is
-    printed on standard error before anything is read.
+    It prints the numbers of pages, redirects, errors and robots.txt captures, the first and last fetch, content types
+    and languages of the pages, and the archived robots.txt. Nothing needs to be harvested. The cost is printed on
+    standard error before anything is read.
 
     \b
     catalogue site example.com

@@ -48,7 +48,7 @@ _NO_INTERNALS = (
     "--format",
     "format_",
     type=OneOf(["table", "csv", "jsonl", "parquet"]),
-    help="[default: table; in a pipe, times and numbers are not formatted]",
+    help="Format of the output; in a pipe, times and numbers are not formatted.  [default: table]",
 )
 @click.option("--json", "json_", is_flag=True, help="Short for --format jsonl.")
 @click.option(
@@ -71,10 +71,10 @@ def sql(
 ) -> None:
     """Run SQL over the metadata, or open a DuckDB shell.
 
-    A shell opens without SQL on a terminal. SQL is an argument, the name of a file of queries/, or read from stdin.
-    The views are crawls, files, row_groups, pages and column_chunks. After catalogue export ducklake, cc.captures
-    is a table of all captures. DuckDB reads it from the source without a rate limit, so always filter by crawl and
-    by surt_match(url_surtkey, PATTERN).
+    SQL is an argument, the name of a query of the package, or read from stdin. Without SQL, a shell opens on a
+    terminal. The views are crawls, files, row_groups, pages and column_chunks. After catalogue export ducklake,
+    cc.captures is a table of all captures. DuckDB reads it from the source without a rate limit, so always filter
+    by crawl and by surt_match(url_surtkey, PATTERN).
 
     \b
     catalogue sql "select crawl, count(*) from row_groups group by 1"

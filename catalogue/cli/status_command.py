@@ -36,8 +36,8 @@ _LONGEST = 1000
 def status(options: Common, *, json_: bool) -> None:
     """Print what is stored, and what to do next.
 
-    It counts files, row groups, missing bounds and failures, and adds up sizes. Row groups without bounds are read
-    by every query, because their keys are unknown; backfill reads their keys once.
+    For each crawl it prints the numbers of files, row groups, row groups without bounds, and failures; then sizes on
+    disk. Every query reads the row groups without bounds, because their keys are unknown; backfill reads these once.
 
     \b
     catalogue status
@@ -106,10 +106,12 @@ def status(options: Common, *, json_: bool) -> None:
 @click.command(cls=Command)
 @crawl_option
 @click.option(
-    "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
+    "--read-subset",
+    metavar="SHARE",
+    help="Compare a share with the source: 1%, 3/30 (the third of thirty parts), or 50MB of footers.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), help="Draw the same random share as a check that printed this seed."
+    "--seed", type=click.IntRange(min=0), help="Draw the same random share as the check that printed this seed."
 )
 @click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
 @json_option
@@ -195,11 +197,11 @@ def _summary(done: "Checked", cost: str) -> list[str]:
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     """Examine the source and this installation.
 
-    It explains what they mean for cost. Makes ten requests at most: how the source answers ranges, how it
-    identifies versions of files, and how one index file is laid out. Nothing has to be harvested. The output
-    contains no secret, contact or credential and can be pasted into a bug report.
+    It makes ten requests at most, to see how the source answers range requests and identifies versions of files, and
+    how one index file is laid out. It explains what this means for the cost of queries. Nothing has to be harvested.
+    The output contains no secret, contact or credential and can be pasted into a bug report.
 
-    Exit status 75 if the source does not answer; the installation is examined all the same.
+    The exit status is 75 if the source does not answer; the installation is examined all the same.
 
     \b
     catalogue doctor

@@ -174,7 +174,7 @@ def show_plan(plan: "ReadPlan") -> None:
         crawls = plural(len(plan.searched), "crawl")
         show(f"the lists of blocks of {crawls} are searched first; until then this is an estimate")
     if plan.cached_bytes:
-        show(f"{size(plan.cached_bytes)} more are cached")
+        show(f"another {size(plan.cached_bytes)} come from the cache")
     for warning in plan.warnings:
         show(f"note: {warning}")
     for problem in plan.missing:

@@ -28,7 +28,8 @@ def verify(
 ) -> None:
     """Check an answer against the receipt that --receipt wrote.
 
-    Without --read-source nothing is requested. Exit status 1: the answer, the receipt or the source was changed.
+    Without --read-source it makes no requests. The exit status is 1 if the answer, the receipt or the source
+    was changed.
 
     \b
     catalogue query '*.example.com' -o found.jsonl --receipt found.receipt
@@ -51,11 +52,11 @@ def verify(
         as_json({"valid": not problems, "problems": problems, "source_read": read_source, **answered, **ranges})
     else:
         if not problems:
-            show(f"{file}: as in its receipt")
-        again = "read again" if read_source else "not read again; --read-source does"
-        click.echo(f"made of {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
+            show(f"{file} matches its receipt")
+        again = "read again" if read_source else "not read again (--read-source reads them)"
+        click.echo(f"made from {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
         for note in read.incomplete:
-            click.echo(f"it was incomplete: {printable(note)}")
+            click.echo(f"the answer was incomplete: {printable(note)}")
         for problem in problems:
             warn(problem)
     if problems:

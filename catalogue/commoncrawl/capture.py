@@ -95,9 +95,7 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         status = _whole(found["status"]) if found["status"] else 0
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadRecord(
-            f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
-        ) from error
+        raise BadRecord(f"invalid offset, length, status or time of a capture: {str(error)[:300]}") from error
     matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", roots))
     if not matched:
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
@@ -140,7 +138,8 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
-        raise QueryError(f"these captures do not say where their records lie; let them have {', '.join(missing)} too")
+        what, are = ("columns", "are") if missing[1:] else ("column", "is")
+        raise QueryError(f"{what} {', '.join(missing)} {are} missing; query without columns=")
     return found
 
 

@@ -89,7 +89,7 @@ def _weeks_between(text: str, crawl: str) -> int | None:
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
     if text in known:
-        return "the list of crawls has it, so it may be published later"
+        return "the list of crawls has it, but its files may not be published yet"
     if similar := closest_crawl(text, known):
         return f"did you mean {similar}?"
     newest = next(iter(newest_first(known)), None)

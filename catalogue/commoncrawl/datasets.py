@@ -84,7 +84,7 @@ class Dataset:
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
         words = parse_crawl_words(words, known)
         if unknown := self.unknown_name(words, known):
-            raise UnknownCrawl(f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}")
+            raise UnknownCrawl(f"{self.name} has no {unknown!r}; it has {', '.join(known[:10])}")
         return select_crawls(words, known, every=self != COMMON_CRAWL)
 
     def unknown_name(self, words: Iterable[str], known: Collection[str]) -> str | None:

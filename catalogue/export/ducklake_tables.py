@@ -250,7 +250,8 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             raise QueryError(
-                f"{path} is a lake kept in {there}, not {backend}; leave out the backend, or choose another name"
+                f"{path} is a DuckLake of the backend {there}, not {backend}; leave out the backend, or choose "
+                "another name"
             )
         with _copied(path, copy, there or backend or BACKENDS[0], empty=there is None) as database:
             if there:

@@ -75,7 +75,7 @@ class Harvested(ReprMixin):
         for path, reason in self.failures.items():
             yield f"failed: {reason}" if path in reason else f"failed: {path}: {reason}"
         if self.failures:
-            yield "Harvest it again to try these again."
+            yield "Harvest the crawl again to retry these files."
 
 
 def harvest(  # noqa: PLR0913 - each is named

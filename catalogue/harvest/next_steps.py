@@ -9,7 +9,7 @@ from typing import Any
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
-from catalogue.formatting import format_cost, plural
+from catalogue.formatting import format_cost, plural, without_key_range
 from catalogue.reports import coverage_rows
 from catalogue.session import Session
 from catalogue.store.stored_lists import crawl_list_age, listed_crawls
@@ -77,8 +77,12 @@ def steps(
         yield Step("nothing is harvested yet", dataset.harvest_command(crawl))
     if unbounded := sum(row["without_bounds"] for row in coverage):
         command = "catalogue backfill" + ("" if dataset == COMMON_CRAWL else f" --table {dataset.name}")
-        why = f"{plural(unbounded, 'row group')} without bounds, which every query reads"
-        yield Step(f"{why}; finding them takes {price}", command) if price else Step(why, f"{command} --dry-run")
+        why = without_key_range(unbounded)
+        yield (
+            Step(f"{why}; reading their keys once takes {price}", command)
+            if price
+            else Step(why, f"{command} --dry-run")
+        )
     if stored and harvestable and newest_first([stored[0], harvestable[0]])[0] != stored[0]:
         yield Step(f"{harvestable[0]} is newer than all stored crawls", dataset.harvest_command(harvestable[0]))
     if list_age is not None and list_age > _OLD_LIST:

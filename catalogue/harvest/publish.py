@@ -116,7 +116,9 @@ def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot
         return None
     with suppress(BadSnapshot):
         return unpack_snapshot(place.download(MANIFEST).read_bytes())
-    raise QueryError(f"{place.label(MANIFEST)} is not a snapshot's, or has another version; choose another name")
+    raise QueryError(
+        f"{place.label(MANIFEST)} is not the manifest of a snapshot, or has another version; choose another name"
+    )
 
 
 def _check_crawls(before: Snapshot | None, crawls: Collection[str], output: str | Path, *, removes: bool) -> None:

@@ -123,8 +123,8 @@ def _fetch_manifest(place: PoliteSource) -> Snapshot:
         return unpack_snapshot(place.get(MANIFEST).body)
     except NotFound as error:
         message = (
-            f"there is no snapshot at {place.url}, no {MANIFEST}; wait if it is being exported, "
-            "or use it as source if it is a copy of Common Crawl's files"
+            f"there is no snapshot at {place.url}: {MANIFEST} is missing; if it is being exported, wait; "
+            "if these are copies of Common Crawl's files, use the place as the source"
         )
         raise BadSnapshot(message) from error
     except BadSnapshot as error:

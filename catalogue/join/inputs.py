@@ -114,7 +114,7 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
             table = pa.table(keys)
             return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
         if not isinstance(keys, Iterable):
-            raise QueryError(f"{what} is no list of keys; give a path, a table, or texts")
+            raise QueryError(f"{what} is not a list of keys; pass a path, a table, or texts")
         texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in keys]
         return pa.table({TEXT_COLUMN: pa.array(texts, pa.string())})
     except (pa.ArrowException, UnicodeError, ValueError, TypeError) as error:
@@ -186,7 +186,7 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             yield OpenInput(_guarded(path, reader, duckdb.Error), reader.schema, column, "row")
         else:
             if on is not None:
-                raise QueryError(f"{path} has lines without columns; leave out the column {on}")
+                raise QueryError(f"{path} is text without columns; leave out the column {on}")
             schema = pa.schema([(TEXT_COLUMN, pa.binary())])
             lines = _batches_of_lines(stack.enter_context(_unzipped(file)), schema)
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
@@ -226,7 +226,7 @@ def _reader_of(path: Path, file: BinaryIO) -> str | None:
     delimiter = next((each for each in _DELIMITERS[kind] if each in header), _DELIMITERS[kind][0])
     names = next(csv.reader([header], delimiter=delimiter), [])
     if not names or any(not each.strip() or "://" in each for each in names):
-        raise QueryError(f"{path} has no header; its first line is to name the columns, such as url")
+        raise QueryError(f"{path} has no header; its first line must name the columns, such as url")
     _check_names(names, str(path))
     packed = packed.replace("uncompressed", "none")
     columns = ", ".join(f"{literal(each.strip())}: 'VARCHAR'" for each in names)
@@ -309,7 +309,7 @@ def texts_of(column: pa.Array, name: str) -> pa.StringArray:
     except pa.ArrowException as error:
         if pa.types.is_binary(column.type):
             return pa.array([_decoded(value) for value in column.to_pylist()], pa.string())
-        raise QueryError(f"the column {name} has values of type {column.type}, which are no keys") from error
+        raise QueryError(f"the column {name} has values of type {column.type}, which cannot be keys") from error
 
 
 def _decoded(value: bytes | None) -> str | None:

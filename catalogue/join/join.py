@@ -133,7 +133,7 @@ def _is_file(output: Path, keys: Input) -> bool:
     if is_file and output.is_dir():
         raise QueryError(f"{output} is a folder; choose another name")
     if is_file and isinstance(keys, str | Path) and Path(keys).exists() and output.exists() and output.samefile(keys):
-        raise QueryError(f"{output} has the keys; choose another name for the result")
+        raise QueryError(f"{output} is the list of keys; choose another name for the result")
     if not is_file and output.exists() and not output.is_dir():
         raise QueryError(f"{output} is a file; for one file use a name that ends in .parquet")
     return is_file

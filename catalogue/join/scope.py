@@ -154,8 +154,8 @@ class JoinScope:
             unbounded += 0 if keys.is_ascii else signed
             if unbounded and len(keys) > self.sizes.unbounded:
                 raise _Unbounded(
-                    f"the keys of {plural(unbounded, 'row group')} of {crawl} are not known well enough, so that they "
-                    f"would be read for each part of {len(keys):,} keys; run: catalogue backfill --crawl {crawl}"
+                    f"{plural(unbounded, 'row group')} of {crawl} have no bounds, so the join would read them once for "
+                    f"each part of its {len(keys):,} keys; run: catalogue backfill --crawl {crawl}"
                 )
             pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)
             found += cut(crawl, index, subset, pieces, keys, self.sizes)

@@ -61,7 +61,7 @@ def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
         message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
         raise QueryError(message) from error
     except duckdb.Error as error:
-        message = f"the join cannot go on in {folder}: {first_paragraph(error)}{room(folder, error)}"
+        message = f"the join cannot continue in {folder}: {first_paragraph(error)}{room(folder, error)}"
         raise DiskFailed(f"{message}; what was finished is not lost") from error
 
 

@@ -36,7 +36,7 @@ MAX_CHARACTERS = 40_000
 """Length of an answer's rows as JSON."""
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
-_NO_MORE = f"offsets end at {MAX_OFFSET:,}, so narrow the patterns, the times or the crawls"
+_NO_MORE = f"the largest offset is {MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
 _ONLY_LATEST = "with latest it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 

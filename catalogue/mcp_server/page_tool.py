@@ -77,7 +77,9 @@ def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
 def _read(page: "Page", arguments: PageArguments) -> _Text:
     notes = [*page.notes, *page.substitutions]
     if page.record.truncated:
-        notes.append(f"the page is not complete; it was cut when it was archived: {page.record.truncated[:_MAX_TYPE]}")
+        notes.append(
+            f"the archived page is incomplete, because the crawler truncated it: {page.record.truncated[:_MAX_TYPE]}"
+        )
     content, missing = "", missing_body(page.record)
     try:
         content = _content(page, arguments)

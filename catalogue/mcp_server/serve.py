@@ -286,7 +286,7 @@ def _error(line: bytes) -> types.JSONRPCError:
     else:
         if isinstance(value, dict) and type(value.get("id")) in {int, str}:
             number = value["id"]
-        why = "the line is not one message of JSON-RPC 2.0, or has half a character, a surrogate"
+        why = "the line is not one message of JSON-RPC 2.0, or contains a lone surrogate"
         error = types.ErrorData(code=types.INVALID_REQUEST, message=why)
     return types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 

@@ -59,9 +59,9 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
         if path_ not in shown and dataset.file(path_) and path_ not in failed:
             yield f"{path_} is missing"
         elif path_ not in stored:
-            yield f"{path_} is not stored any more"
+            yield f"{path_} is no longer stored"
         elif path_ in shown and shown[path_] != stored[path_]:
-            yield f"{path_} is another version"
+            yield f"{path_} has another version"
     yield from (f"the rows of {each} do not add up" for (each,) in wrong)
 
 

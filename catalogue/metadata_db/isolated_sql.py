@@ -82,7 +82,7 @@ def run_isolated(
         StoreLocked: if another program has the database open for writing.
     """
     if any("\ud800" <= character <= "\udfff" for character in sql):
-        raise QueryError("the SQL has half a character, a surrogate; DuckDB reads Unicode text")
+        raise QueryError("the SQL contains a lone surrogate; DuckDB reads Unicode text")
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
         [sys.executable, "-I", "-c", _RUN.format(str(Path(__file__).resolve().parents[2]))],
         stdin=subprocess.PIPE,

@@ -179,7 +179,7 @@ def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
     reason, request = ledger.failed.get(key_of(capture), ("", ""))
     if not request or request != _request_digest(capture, source):
         return ""
-    return f"{reason} (as found before; to ask again, choose another output)"
+    return f"{reason} (in an earlier run; to retry, choose another output)"
 
 
 def _request_digest(capture: Capture, source: str) -> str:

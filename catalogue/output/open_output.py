@@ -37,7 +37,7 @@ def format_of(output: Output) -> str:
     if text.endswith("/") or Path(text).is_dir():
         return "payload"
     endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
-    raise QueryError(f"the name {name} does not say its format; use an ending: {endings}; or choose a format")
+    raise QueryError(f"the format of {name} is unknown; use an ending: {endings}; or choose a format")
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def open_output(
     is_folder = isinstance(format_, PayloadFormat)
     folder, name = split_output(output, file=not is_folder)
     if most is not None and most < 1:
-        raise QueryError("files have a size of one byte at least; give another, such as 1GB")
+        raise QueryError("invalid size of files; use at least one byte, such as 1GB")
     if is_folder and most is not None:
         raise QueryError("payloads are a file each; leave out the size of files")
     if isinstance(folder, str) and not is_folder:
@@ -111,7 +111,9 @@ def open_output(
         path = target.staging / ledger_name
         first = name if most is None else next(numbered(name, format_))
         if not path.exists() and target.exists(first):
-            raise QueryError(f"{target.label(first)} holds something else; choose another name, or delete it")
+            raise QueryError(
+                f"{target.label(first)} was not written by this command; choose another name, or delete it"
+            )
 
         def publish() -> None:
             if isinstance(target, RemoteTarget):

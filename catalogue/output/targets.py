@@ -180,7 +180,7 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
         if not plain or not name or folder.endswith(":/"):
             # The message leaves it out: it may contain a password.
             raise QueryError(
-                "an output's address is such as s3://bucket/prefix/found.warc.gz, without credentials in it"
+                "invalid output address; use one without credentials, such as s3://bucket/prefix/found.warc.gz"
             )
         files, output = _files(text)
         if "file" not in _protocols(files):

@@ -125,7 +125,9 @@ class PartWriter:
         self._name = min(self._ledger.sizes, default="") or self._next_name()
         size = self._ledger.sizes.get(self._name, 0)
         if not size and self._target.size(self._name) is not None:
-            raise QueryError(f"{self._target.label(self._name)} holds something else; move it away or delete it")
+            raise QueryError(
+                f"{self._target.label(self._name)} was not written by this command; move it away or delete it"
+            )
         file = self._file = resume(self._partial(self._name))
         file.seek(size)
         file.truncate()

@@ -175,7 +175,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     second = [header.has_crc for header in headers if header.data_page and header.levels is None]
     others = [header.has_crc for header in headers if not header.data_page or header.levels is not None]
     if len({*second}) > 1 or len({*others}) > 1:
-        raise BadPageIndex("a page has no checksum, unlike other pages of its column chunk have")
+        raise BadPageIndex("a page has no checksum, although other pages of its column chunk have one")
     if (values := sum(header.num_values for header in headers)) != num_rows:
         raise BadPageIndex(f"its page headers count {values:,} values, not {num_rows:,}")
     # Parquet.Net and DuckDB do not list all encodings in the footer.
@@ -201,8 +201,8 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
         rows = index.first_rows[page + 1] - index.first_rows[page]
         expected = index.offsets[page + 1] - index.offsets[page]
         if not header.data_page or header.size != expected or header.num_values != rows:
-            raise BadPageIndex(f"page {page} is not what the index says of it")
+            raise BadPageIndex(f"page {page} differs from the page index")
         if header.needs_dictionary and not dictionary:
-            raise BadPageIndex(f"page {page} needs a dictionary against what the footer says")
+            raise BadPageIndex(f"page {page} needs a dictionary, which the footer does not list")
         headers.append(header)
     return headers

@@ -259,15 +259,15 @@ def _doubts(
 ) -> Iterator[str]:
     known = [each for each in bounds if each]
     if any(each.min > each.max for each in known):
-        yield "has a page whose least value is greater than its greatest"
+        yield "has a page whose smallest value is greater than its largest"
     ascending, descending = 1, 2
     for claimed, sign in ((ascending, 1), (descending, -1)):
         if order == claimed and any(a.min > b.min or a.max > b.max for a, b in pairwise(known[::sign])):
-            yield "claims an order that its pages do not have"
+            yield "states an order that its pages do not have"
     if null_counts is not None:
         yield from _doubtful_counts(bounds, null_counts, chunk, pages)
     if chunk.null_count == 0 and None in bounds:
-        yield "has a page of nothing but nulls without any"
+        yield "has a page of nulls only, and the footer counts no nulls"
     if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
         yield from _contradictions(known, chunk.bounds)
 
@@ -279,21 +279,21 @@ def _doubtful_counts(
         rows = after - first
         is_possible = agree(nulls, rows, optional=chunk.column.optional, has_bounds=each is not None)
         if not is_possible or (each is None and nulls < rows):
-            yield f"counts {nulls:,} nulls in a page of {rows:,} values, which contradicts what else it has"
+            yield f"counts {nulls:,} nulls in a page of {rows:,} values, which contradicts its other values"
     if chunk.null_count not in {None, sum(null_counts)}:
-        yield "counts other nulls than the footer"
+        yield "has another number of nulls than the footer"
 
 
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
     """Yield contradictions of page bounds with those of their chunk."""
     if not known:
-        yield "knows no values where the footer does"
+        yield "has no bounds, although the footer has bounds"
         return
     if not whole.cut and (min(each.min for each in known) > whole.min or max(each.max for each in known) < whole.max):
-        yield "leaves out values that the footer knows"
+        yield "does not cover the bounds in the footer"
     # Bounds of pages may be cut.
     if any(each.min < whole.min[: len(each.min)] or _above(each.max, whole.max) for each in known):
-        yield "knows values that the footer leaves out"
+        yield "has bounds outside those in the footer"
 
 
 def _above(cut: bytes, greatest: bytes) -> bool:

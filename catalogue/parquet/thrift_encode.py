@@ -65,7 +65,7 @@ def _add_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401
         case 9 | 10 | 12:
             out += value
         case _:
-            raise ThriftError(f"nothing here writes kind {kind}")
+            raise ThriftError(f"cannot write kind {kind}")
 
 
 def _add_integer(out: bytearray, number: int) -> None:

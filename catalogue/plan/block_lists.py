@@ -94,7 +94,7 @@ class BlockLists:
             try:
                 known = open_list(store, crawl)
             except StoreDamaged as error:
-                self._notify(f"{error}; until then the list is searched at the source")
+                self._notify(f"{error}; until then, queries search the list at the source")
                 del self._stored[crawl]
         elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
             known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)

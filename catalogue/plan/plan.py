@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import INDEX_NAMES, subset_place
-from catalogue.formatting import ReprMixin, duration, join_first, plural, size
+from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
@@ -111,8 +111,7 @@ class ReadPlan(ReprMixin):
         found = [sentence for each in self.crawls for sentence in each.defects]
         groups, bytes_ = self.unbounded
         if groups:
-            what = plural(groups, "row group")
-            found.append(f"{what} without bounds must be read ({bytes_:,} bytes); catalogue backfill would save that")
+            found.append(f"{without_key_range(groups)} ({bytes_:,} bytes); catalogue backfill saves that")
         reads = [*self._row_groups()]
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
             found.append("this query cannot be pruned: every row group is read")

@@ -57,7 +57,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     by_columnar = columnar.plan(query)
     if why or by_cdx.price < by_columnar.price:
         return replace(by_cdx, why=why or "it is cheaper", other=by_columnar)
-    why = "it is not dearer" if by_cdx.price == by_columnar.price else "it is cheaper"
+    why = "it costs the same" if by_cdx.price == by_columnar.price else "it is cheaper"
     return replace(by_columnar, why=why, other=by_cdx)
 
 
@@ -75,7 +75,7 @@ def _plan_by_cdx(indexes: CrawlIndexes, query: ResolvedQuery) -> CrawlPlan | Non
             raise
         if not isinstance(error, QueryError):
             crawl = columnar.scope.crawl
-            indexes.notify(f"the CDX index of {crawl} cannot be used, the columnar one answers: {error}")
+            indexes.notify(f"the CDX index of {crawl} cannot be used, so the columnar index answers: {error}")
         indexes.refusal = error
         return None
 
@@ -85,7 +85,7 @@ def _why_cdx(plan: CrawlPlan, columnar: ColumnarIndex, *, explain: bool) -> str:
     if columnar.scope.missing:
         return "not all footers of the columnar index are stored"
     if plan.requests <= 1 and plan.bytes <= plan.cost.max_gap and not explain:
-        return "one request is the least"
+        return "it takes one request"
     # Planning hundreds of files would take longer than reading the blocks.
     files, cost = len(columnar.scope.candidates), plan.cost
     if files and not plan.search and _MUCH_CHEAPER * plan.price < cost.price(files, 0) + cost.latency:
@@ -97,7 +97,7 @@ def _without_footers(plan: CrawlPlan) -> CrawlPlan:
     why = "no footers are stored"
     if plan.price <= plan.cost.price(HARVEST_REQUESTS, HARVEST_BYTES):
         return replace(plan, why=why)
-    harvest = f"their harvest takes {HARVEST_REQUESTS} requests, {size(HARVEST_BYTES)}, and would save requests"
+    harvest = f"harvesting them takes {HARVEST_REQUESTS} requests, {size(HARVEST_BYTES)}, and makes this query cheaper"
     return replace(plan, why=f"{why}; {harvest}", suggests_harvest=True)
 
 

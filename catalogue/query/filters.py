@@ -155,7 +155,7 @@ def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, 
     from_ms = None if first is None else _milliseconds(_span(str(first))[0])
     to_ms = None if last is None else _milliseconds(_span(str(last))[1])
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
-        raise QueryError(f"the first time {first} lies behind the last time {last}; exchange them")
+        raise QueryError(f"the first time {first} is after the last time {last}; exchange them")
     return from_ms, to_ms
 
 

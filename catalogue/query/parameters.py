@@ -123,23 +123,24 @@ _INDEXES = {name: name for name in (AUTO, *INDEXES)}
 _NO_FILES = dict.fromkeys({*Interface} - {Interface.COMMAND_LINE}, "clients have no files here; they send patterns")
 _NO_SQL = dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], "clients send no SQL")
 _CRAWLS = (
-    "2022-05, a year, A..B, latest, 3 for the newest three, or all, of all crawls; or stored; comma-separated or "
-    "repeated.  [default: stored]"
+    "Crawls: 2022-05, a year, A..B, latest, 3 (the newest three), all, or stored; comma-separated or repeated.  "
+    "[default: stored]"
 )
-_SUBSET = """warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
+_SUBSET = """Parts of a crawl: warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
 [default: warc; with --status, those that can have it]"""
-_FILES = "More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable."
-_INDEX = """columnar: the Parquet files of harvested crawls. cdx: the CDX index, which needs no harvest and is best \
-for single URLs and small sites. auto: the cheaper one for each crawl.  [default: auto]"""
+_FILES = "File of more patterns: one per line, or CSV with a column url; may be gzipped; - for stdin; repeatable."
+_INDEX = """auto: the cheaper index for each crawl. cdx: the CDX index, which needs no harvest and suits single URLs \
+and small sites. columnar: the Parquet files of harvested crawls.  [default: auto]"""
 _NO_PATTERN = "a query needs a pattern, such as '*.example.com'"
-_NO_CRAWL = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
+_NO_CRAWL = "the query names no crawl; name some, such as CC-MAIN-2022-05, latest or all"
 _PATTERNS = "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable."
-_COLUMNS = "Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
+_COLUMNS = "Columns of the result, comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
 _WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
-_STATUS = "200, 2xx or 40x; alternatives comma-separated or repeated."
+_STATUS = "HTTP status: 200, 2xx or 40x; comma-separated or repeated."
 _MIME = "Media type, such as text/html or text/*; repeatable."
+_MATCH = "What a pattern matches; asterisks are then plain characters."
 _LANG = "Language in ISO 639-3, such as isl; repeatable."
-_FROM = "First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."
+_FROM = "Captures from this time on: 2022, 20220131 or 2022-01-31T12:00:00; UTC."
 _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
@@ -147,7 +148,7 @@ PARAMETERS = (
     Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
     Parameter("crawls", _CRAWLS, _some(_NO_CRAWL), alias="crawl", example="latest", several=True),
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
-    Parameter("match", "How to match, instead of wildcards.", _match, example="domain", choices=_MATCHES),
+    Parameter("match", _MATCH, _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
     Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
@@ -156,9 +157,14 @@ PARAMETERS = (
     Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
     Parameter("lang", _LANG, languages, title="Language", example="isl", several=True),
     Parameter("from_", _FROM, lambda first: first if time_bounds(first, None) else None, alias="from", example="2022"),
-    Parameter("to", "Last time, inclusive.", lambda last: last if time_bounds(None, last) else None, example="2022-08"),
+    Parameter(
+        "to",
+        "Captures up to the end of this time.",
+        lambda last: last if time_bounds(None, last) else None,
+        example="2022-08",
+    ),
     Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
-    Parameter("unique", "Keep only the first capture of each value.", example="url"),
+    Parameter("unique", "Keep only the first capture of each value of this column.", example="url"),
     Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", kind=bool),
     Parameter("ordered", "Sort by key, time and crawl; holds all captures in memory.", kind=bool, absent=_SORTED),
     Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),

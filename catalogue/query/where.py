@@ -92,11 +92,11 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
             if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
                 raise UnknownColumn(
                     f"the condition has an unknown column {name[:100]!r}; "
-                    f"text stands in single quotes: {literal(name[:100])}"
+                    f"write text in single quotes: {literal(name[:100])}"
                 ) from error
         if "did you mean" in str(error):
             raise
-        raise UnknownColumn(f"{error}; text stands in single quotes") from error
+        raise UnknownColumn(f"{error}; write text in single quotes") from error
 
 
 def check_expression(sql: str) -> None:
@@ -132,7 +132,7 @@ def _bounded_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        raise QueryError("the condition is nested too deeply; write it as one IN, or as several questions") from error
+        raise QueryError("the condition is nested too deeply; write it as one IN, or as several queries") from error
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -140,12 +140,14 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        raise QueryError(f"the condition is one boolean expression, such as fetch_status = 200; this is more: {sql}")
+        raise QueryError(
+            f"a condition must be one boolean expression, such as fetch_status = 200; this is not one: {sql}"
+        )
     # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
     bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
     if bare["error"]:
         raise QueryError(
-            f"the condition is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
+            f"a condition must be one boolean expression, such as fetch_status = 200; its brackets do not match: {sql}"
         )
     parsed: dict[str, Any] = expression
     return parsed
@@ -175,7 +177,7 @@ def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
             different = " and ".join(alike)
-            raise QueryError(f"the condition cannot tell {different} apart, which differ in capital letters alone")
+            raise QueryError(f"the condition is ambiguous: the columns {different} differ only in letter case")
     nothing = pa.Table.from_batches([], pa.schema([known.field(name) for name in where.columns]))
     where_positions(where, nothing, connection)
 
@@ -185,10 +187,10 @@ def _columns(node: object) -> Iterator[str]:
         if node.get("class") == "COLUMN_REF":
             yield str(node["column_names"][-1])
         elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
-            raise QueryError(f"the condition is an expression over the columns of a row; it cannot hold {what}")
+            raise QueryError(f"a condition is an expression over the columns of a row; it cannot contain {what}")
         elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
             call = f"{node['function_name']}({node['schema']})"
-            raise QueryError(f"the condition takes no methods; write {call} instead")
+            raise QueryError(f"a condition cannot contain methods; write {call} instead")
         for value in node.values():
             yield from _columns(value)
     elif isinstance(node, list):

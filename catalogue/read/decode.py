@@ -311,12 +311,14 @@ class _RowGroupCheck:
             found = least_and_greatest(part)
             self._check_footer(found)
             if not _are_inside(found, self._index.bounds[page]):
-                raise BadPageIndex(f"page {page} of the keys holds keys that its index denies")
+                raise BadPageIndex(f"page {page} of the keys has keys outside its bounds in the page index")
             self._rows[page] += len(part)
             self._nulls[page] += part.null_count
             counts, size = self._index.null_counts, len(self._offsets.rows(range(page, page + 1)))
             if counts is not None and self._rows[page] >= size and counts[page] != self._nulls[page]:
-                raise BadPageIndex(f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies")
+                raise BadPageIndex(
+                    f"page {page} of the keys has {self._nulls[page]} nulls, which contradicts the page index"
+                )
 
     def _check_footer(self, found: tuple[bytes, bytes] | None) -> None:
         if self._footer and not _are_inside(found, self._footer):

@@ -67,7 +67,7 @@ _HOST_IN_URL = re.compile(r"(?:[A-Za-z0-9_.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}|[^\x00
 """The ``host`` of RFC 3986, and its international form."""
 _NUMBERS = re.compile(r"(?:\d+\.)+\*")
 _PORTS = range(1 << 16)
-_NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
+_NO_TLD = ": a wildcard cannot replace the top-level domain"
 _LONGEST_PROPOSED = 300
 """Characters; a host name has at most 253 (RFC 1035)."""
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -116,9 +116,10 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
     try:
         return _parse(typed, match)
     except _Refused as refused:
-        raise QueryError(
-            f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
-        ) from None
+        reason = str(refused)
+        if not reason.startswith(_NO_TLD):  # which has its own examples
+            reason = f" {reason}; patterns look like example.com/page, example.com/* or *.example.com"
+        raise QueryError(f"{typed[:200]!r}{reason}") from None
 
 
 def exact_keys(text: str) -> tuple[str, ...]:
@@ -153,7 +154,7 @@ def _check(typed: str, *, has_surplus_slashes: bool) -> None:
         raise _Refused("is not a pattern")
     host = _HOST_END.split(_without_scheme(typed), maxsplit=1)[0]
     if _NOT_IN_URLS.search(host if KNOWN_SCHEME.match(typed) else typed) or _SECOND_URL.search(typed):
-        raise _Refused("has a blank in it, which in a URL is written %20")
+        raise _Refused("contains a space; write %20")
     if has_surplus_slashes and "." not in host:  # a path
         raise _Refused("names no host")
     if _NOT_A_PORT.match(typed) and not KNOWN_SCHEME.match(typed):
@@ -174,12 +175,12 @@ def _by_form(typed: str) -> tuple[Match, str]:
         raise _Refused("has a * that is neither its last character nor the *. before a host; %2A is a plain asterisk")
     if below != rest:
         if below.endswith(".*") and {*below}.isdisjoint("/?#"):
-            raise _Refused(f"{_NO_TLD}{_proposed(', such as ', f'*.{below[:-1]}com')}")
+            raise _Refused(f"{_NO_TLD}{_proposed_domains(f'*.{below[:-1]}', '')}")
         host = below.removesuffix("*").removesuffix("/")
         if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):
             host = re.split("[/?#*]", below, maxsplit=1)[0]
-            instead = _proposed(": ask for ", f"*.{host}", ", and choose by url_path")
-            raise _Refused(f"asks for subdomains and a path at once, which keys cannot distinguish{instead}")
+            instead = _proposed("; use ", f"*.{host}", ", and choose by url_path")
+            raise _Refused(f"combines subdomains and a path, which keys cannot express{instead}")
         return Match.DOMAIN, typed.removesuffix(rest) + host
     if rest.endswith("*"):
         return Match.PREFIX, _before_asterisk(typed)
@@ -199,8 +200,8 @@ def _before_asterisk(typed: str) -> str:
     if {*_without_scheme(typed)}.isdisjoint("/?"):
         if typed.endswith(".*"):
             if _NUMBERS.fullmatch(_without_scheme(typed)):
-                raise _Refused("has a * within an IP address; name each address that is meant")
-            raise _Refused(f"{_NO_TLD}{_proposed(', such as ', f'{_without_scheme(typed)[:-1]}com/*')}")
+                raise _Refused("has a * within an IP address; list the addresses")
+            raise _Refused(f"{_NO_TLD}{_proposed_domains(_without_scheme(typed)[:-1], '/*')}")
         raise _Refused("has a * within the name of a host")
     return typed[:-1]
 
@@ -208,6 +209,10 @@ def _before_asterisk(typed: str) -> str:
 def _proposed(before: str, pattern: str, after: str = "") -> str:
     """Return a suggestion; empty if the pattern is longer than a host name or not printable."""
     return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED and pattern.isprintable() else ""
+
+
+def _proposed_domains(start: str, end: str) -> str:
+    return _proposed("; list them: ", f"'{start}com{end}' '{start}org{end}'")
 
 
 def _parts(url: str) -> Parts:
@@ -245,7 +250,7 @@ def _keys(url: str) -> tuple[str, ...]:
 
 def _prefix(url: str) -> Iterator[KeyInterval]:
     if "#" in url:
-        raise _Refused("continues after a #, which keys do not contain")
+        raise _Refused("contains a #, which keys do not have; leave out # and the text after it")
     if _CUT_ESCAPE.search(url):
         raise _Refused("ends within a percent escape")
     parts = _parts(url)
@@ -263,9 +268,7 @@ def _query_start(query: str, era: Era) -> str:
     # The last argument may go on: it is in order if it, or something that starts with it, can follow the others.
     follows = not arguments or arguments[-1].startswith(last) or argument_order(arguments[-1]) <= argument_order(last)
     if not follows or arguments != sorted(arguments, key=argument_order):
-        raise _Refused(
-            "has arguments in another order than keys, which sort them by name, so leave it at the ? or sort them too"
-        )
+        raise _Refused("has arguments that are not sorted by name, as those of keys are; sort them, or end it at the ?")
     return whole + last
 
 
@@ -282,7 +285,7 @@ def _host(url: str) -> Iterator[KeyInterval]:
 def _domain(url: str) -> Iterator[KeyInterval]:
     parts = _parts(url)
     if port_key(parts):
-        raise _Refused("asks for subdomains on one port, which keys cannot distinguish, so leave out the port")
+        raise _Refused("combines subdomains and a port, which keys cannot express; leave out the port")
     yield from _host(parts.host)
     for era in _eras(url):
         host = canonical_host(parts.host, era)
@@ -323,9 +326,7 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
     if keys is Keys.HOST and "," not in typed and match is not Match.PREFIX:
         return _parse_host(typed, match)
     if match in {Match.HOST, Match.DOMAIN}:
-        raise QueryError(
-            f"match='{match.value}' is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
-        )
+        raise QueryError(f"match='{match.value}' is for names of hosts; use exact or prefix for {typed[:200]!r}")
     if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
         return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
     return Pattern(typed, Match.EXACT, (exact_interval(typed.encode()),))

@@ -58,14 +58,14 @@ def parse_key_prefix(text: str) -> KeyPattern:
     ended = rest.endswith("*")
     rest = rest.removesuffix("*")
     if _NOT_IN_KEYS.search(typed) or "*" in rest:
-        raise _refused(typed, "has a * in it that is not its last character, or a character that is in no URL")
+        raise _refused(typed, "has a * that is not its last character, or a character that no URL contains")
     if "#" in typed:
-        raise _refused(typed, "has a # in it, and URLs were archived without what follows that")
+        raise _refused(typed, "contains a #; URLs were archived without # and the text after it")
     base, port = _turned(typed, authority)
     ending = b":" + scheme.lower().encode() if scheme else b":https?"
     if below:
         if port or rest not in {"", "/"}:
-            raise _refused(typed, "asks for subdomains and for a port or path at once")
+            raise _refused(typed, "combines subdomains with a port or a path")
         # Among the bytes from . to ? are 0 to 9, of hosts such as com.example2, which the form leaves out.
         found = KeyInterval(base + b".", base + b"@")
         return KeyPattern(typed, found, _form(base, b"[./:?].*", ending if scheme else b""))

@@ -1,5 +1,6 @@
--- How many pages of a site each crawl has, by type; after: catalogue export ducklake.
--- Of each crawl those files are read that may hold its keys, one or two: --param pattern=PATTERN (without it, *.example.com).
+-- How many pages of a site each crawl has, by type; first run: catalogue export ducklake
+-- Of each crawl only the files are read that may contain keys of the site, one or two.
+-- --param pattern=PATTERN sets the site; the default is *.example.com.
 SELECT
   crawl,
   count(*) AS captures,

@@ -48,7 +48,7 @@ def test_parses_patterns_of_hosts() -> None:
     for match in (Match.EXACT, Match.HOST):
         with pytest.raises(QueryError, match=r"invalid (pattern|host)|not a pattern|is not valid"):
             keys("*.example.com", match)
-    with pytest.raises(QueryError, match="to be matched as exact or prefix"):
+    with pytest.raises(QueryError, match="use exact or prefix for"):
         keys("com,example", Match.DOMAIN)
 
 
@@ -208,7 +208,7 @@ def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
     with harvested(tmp_path, "t/a", "t/b") as cat:
         assert cat.captures("*").to_arrow().schema.names == ["k", "Status", "status"]
-        with pytest.raises(QueryError, match="cannot tell Status and status apart"):
+        with pytest.raises(QueryError, match="the columns Status and status differ only in letter case"):
             cat.captures("*", where="status = 200")
 
 
@@ -248,7 +248,7 @@ def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
         cat.harvest("X")
         assert cat.captures("*").count() == 3
         assert cat.captures("*", subsets="train").count() == 1
-        with pytest.raises(UnknownCrawl, match="t has no 'Q'; there are"):
+        with pytest.raises(UnknownCrawl, match="t has no 'Q'; it has"):
             cat.harvest("Q")
         cat.define("k", paths=paths[:1])
         cat.harvest()

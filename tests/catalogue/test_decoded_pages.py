@@ -68,7 +68,7 @@ def test_get_prints_decoded_pages(run: Command, tmp_path: Path) -> None:
         assert (described["truncated"], described["coding_error"]) == ("length" if name == "cut" else None, None)
         assert described["markdown"].startswith("Le café [ouvert](/é)")
         saved = run("get", f"example.com/{name}", "--crawl", CRAWL, "--save", f"{name}.html")
-        assert (saved.status, "it was cut when it was archived: length" in saved.err) == (0, name == "cut")
+        assert (saved.status, "because the crawler truncated it: length" in saved.err) == (0, name == "cut")
         assert (tmp_path / f"{name}.html").read_bytes().startswith((PAGE, WINDOWS))
 
 

@@ -175,7 +175,7 @@ def test_says_that_a_redirect_is_not_valid(opened: Opened, location: str) -> Non
             cat.get(url, crawls=OLD)
         assert cat.get(url, crawls=OLD, follow=False).status == 301
     assert raised.value.exit_status == 1
-    message = f"{url} redirects to {location!r}, which is not a valid URL; for the redirect itself use follow=False"
+    message = f"{url} redirects to {location!r}, which is not a valid URL; to get the redirect itself, use follow=False"
     assert str(raised.value) == message
 
 

@@ -123,7 +123,9 @@ def test_follows_redirects_that_are_archived(
         for key, (row, *others) in by_key.items()
         if not others and row["fetch_redirect"] and url_surtkey(row["fetch_redirect"]) not in every_key.keys() - {key}
     )
-    with pytest.raises(NotArchived, match="to which an archived redirect leads; the redirect itself: follow=False"):
+    with pytest.raises(
+        NotArchived, match="the target of an archived redirect; to get the redirect itself, use follow=False"
+    ):
         cat.get(lone["url"], crawls=lone["crawl"], max_requests=1000)
     assert cat.get(lone["url"], crawls=lone["crawl"], follow=False, max_requests=1000).status == lone["fetch_status"]
 
@@ -148,7 +150,7 @@ def test_says_which_crawl_has_a_capture_whose_archive_is_missing(tmp_path: Path)
     settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
     with (
         catalogue.open(tmp_path / "data", settings=settings) as cat,
-        pytest.raises(NotFound, match=f"does not exist; it has the chosen capture, of {crawl}; choose") as raised,
+        pytest.raises(NotFound, match=f"does not exist; this archive has the capture of {crawl}; choose") as raised,
     ):
         cat.get(url, crawls=crawl)
     assert raised.value.exit_status == 1

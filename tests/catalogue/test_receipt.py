@@ -247,7 +247,7 @@ def test_text_of_a_receipt_is_no_command_and_does_not_change_the_terminal(comman
     (command.home / name).write_bytes(b"a")
     ran = command("verify", "r")
     assert (ran.status, "\x1b" in ran.out) == (0, False)
-    assert ran.out.startswith("a\N{REPLACEMENT CHARACTER}[2J: as in its receipt\n")
+    assert ran.out.startswith("a\N{REPLACEMENT CHARACTER}[2J matches its receipt\n")
     ran = command("verify", "r", "--read-source")
     assert (ran.status, ran.err.count("\n"), "\x1b" in ran.err) == (2, 1, False)
     proposed = shlex.split(ran.err.partition("run: ")[2])
@@ -303,9 +303,9 @@ def test_rejects_invalid_ranges(tmp_path: Path, wrong: dict[str, object]) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["query", "example.com", "--receipt", "r"], "--receipt needs the answer in one file"),
+        (["query", "example.com", "--receipt", "r"], "--receipt needs one output file"),
         (["query", "example.com", "--receipt", "r.csv", "-o", "r.csv"], "need different files"),
-        (["get", "example.com", "--receipt", "r"], "--receipt needs the answer in one file"),
+        (["get", "example.com", "--receipt", "r"], "--receipt needs one output file"),
         (["verify", "missing"], "missing cannot be read"),
     ],
 )

@@ -64,7 +64,7 @@ def test_cost_is_approved_before_anything_is_read(harvested: Catalogue, crawl: s
     ("words", "message"),
     [
         (["a*"], "'a*' is not a site; use a host, such as example.com"),
-        (["example.com", "--crawl", "all"], "a report is of one crawl"),
+        (["example.com", "--crawl", "all"], "a report needs one crawl"),
         (["https://"], "is not a site"),
     ],
 )

@@ -232,7 +232,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "cut": (line()[:-1], "invalid JSON"),
     "text after the object": (line() + b" x", "invalid JSON"),
     "two objects": (line() + b" {}", "invalid JSON"),
-    "a blank after the object": (line() + b" ", "blanks after the JSON object"),
+    "a blank after the object": (line() + b" ", "spaces after the JSON object"),
     "two complete objects": (line() + line()[len(b"com,example)/ 20220816185132 ") :], "invalid JSON"),
     "a trailing comma": (replaced(b'"fra"}', b'"fra",}'), "invalid JSON"),
     "a tab in a text": (replaced(b"text/html", b"text\thtml"), "invalid JSON"),

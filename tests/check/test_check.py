@@ -88,7 +88,7 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
     assert ran.out.splitlines() == [
         f"files: {path}: the stored footer is damaged; queries of this file fail",
         f"documents: {COLLINFO}: the stored list is damaged",
-        f"indexes: {path}#1: the stored page index is damaged; queries do without it",
+        f"indexes: {path}#1: the stored page index is damaged; queries run without it",
     ]
     assert ran.err.endswith("3 findings\nrun: catalogue check --repair\n")
     reported = command("check", "--json").json()
@@ -155,7 +155,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert command("check", "--read-subset", "25%", "--seed", "3", "--json").json()["requests"] == 3
     unused = command("check", "--seed", "3")
     assert (unused.status, unused.err.count("\n")) == (2, 1)
-    assert "a seed is for reading a subset; say which, as --read-subset 5%" in unused.err
+    assert "a seed needs a share to compare, such as --read-subset 5%" in unused.err
     assert "damaged values" not in command("check", "--repair").err
 
 
@@ -183,7 +183,7 @@ def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer
     command = commands(cat)
     ran = command("check", "--read-subset", f"{part}/99")
     assert ran.status == 1
-    assert "no file was compared with the source, since the share contains none; choose another" in ran.err
+    assert "no file was compared with the source: the share contains no file; choose another" in ran.err
     assert "no defects" in ran.err
     reported = command("check", "--read-subset", f"{part}/99", "--json")
     assert (reported.status, reported.json()["ok"], reported.json()["compared"]) == (1, False, 0)

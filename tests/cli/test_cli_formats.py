@@ -134,4 +134,4 @@ def test_fetch_infers_the_format_from_the_name(asking: Command, crawl: str, tmp_
     assert (tmp_path / "there" / "index.jsonl").exists()
     ran = asking(*words, "-o", "found")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "the name found does not say its format" in ran.err
+    assert "the format of found is unknown" in ran.err

@@ -63,7 +63,7 @@ def test_caches_pages_unless_disabled(harvested: Command, server: LoopbackServer
     assert harvested("query", *ASKED, **SLOW).out == rows
     assert not server.log
     planned = harvested("plan", *ASKED, **SLOW).out
-    assert "more are cached" in planned
+    assert "come from the cache" in planned
     assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
     assert server.log
 

@@ -147,7 +147,7 @@ def test_gives_a_tip_once_a_session(asking: Command) -> None:
     os.close(follower)
     os.close(leader)
     assert seen.count("0 pages") == 2
-    assert seen.count("is its home page alone") == 1
+    assert seen.count("is the home page only") == 1
 
 
 def test_plans_of_several_crawls_are_a_table(asking: Command, whole_crawls: list[str]) -> None:
@@ -157,9 +157,9 @@ def test_plans_of_several_crawls_are_a_table(asking: Command, whole_crawls: list
 
 
 def test_says_that_a_word_behind_a_url_is_a_pattern_of_its_own(asking: Command) -> None:
-    words, tip = ("query", "--count", "https://example.com/a"), "page is a pattern of its own; quote a URL that has"
+    words, tip = ("query", "--count", "https://example.com/a"), "page is a separate pattern; if it belongs to a URL"
     assert tip in on_a_terminal(asking, *words, "page", columns=200)
-    assert "pattern of its own" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
+    assert "separate pattern" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
 
 
 def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:

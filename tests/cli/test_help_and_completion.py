@@ -295,7 +295,10 @@ def test_explains_an_empty_result(stored: Command) -> None:
     assert ran.err.splitlines() == [
         f"0 pages in {newest}",
         "tip: only pages were searched; --subset all adds redirects, errors and robots.txt",
-        "tip: nosuch.example is its home page alone; 'nosuch.example/*' is the site, '*.nosuch.example' subdomains too",
+        (
+            "tip: nosuch.example is the home page only; "
+            "'nosuch.example/*' is the site, '*.nosuch.example' includes subdomains"
+        ),
     ]
     summary = f"0 pages in {1 + len(others)} crawls, {others[-1]} to {newest}"
     assert stored("query", "*.nosuch.example").err.splitlines()[0] == summary

@@ -49,7 +49,7 @@ def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
     ("name", "data", "says"),
     [
         ("urls.txt", b"example.com\n\n#\nexa*mple.com\n", "urls.txt, line 4: 'exa*mple.com' has a *"),
-        ("urls.csv", b'rank,url\n"1\n1",example.com\n2,a b\n', "urls.csv, line 4: 'a b' has a blank"),
+        ("urls.csv", b'rank,url\n"1\n1",example.com\n2,a b\n', "urls.csv, line 4: 'a b' contains a space; write %20"),
         (
             "urls.csv",
             b"#\nsite\nexample.com\nhttp://example.com:99999/\n",

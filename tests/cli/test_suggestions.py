@@ -109,7 +109,7 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
             ask("CC-MAIN-2099-01")
     with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls of the query: {newest}$"):
         some.captures("example.com", crawls="latest", index="columnar").space(OLD)
-    with pytest.raises(QueryError, match=r"^of which crawls\?"):
+    with pytest.raises(QueryError, match=r"^the query names no crawl"):
         some.captures("example.com", crawls=[], index="columnar")
     with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host or domain$"):
         some.captures("example.com", match="site", index="columnar")

@@ -170,7 +170,7 @@ def test_knows_the_columns_of_2026_30() -> None:
     [
         ("CC-MAIN-2022-06", "did you mean CC-MAIN-2022-05?"),
         ("CC-MAIN-2099-01", "the newest is CC-MAIN-2026-30"),
-        ("CC-MAIN-2026-30", "the list of crawls has it, so it may be published later"),
+        ("CC-MAIN-2026-30", "the list of crawls has it, but its files may not be published yet"),
     ],
 )
 def test_suggests_what_to_do_about_a_missing_crawl(crawl: str, end: str) -> None:

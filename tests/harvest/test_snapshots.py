@@ -230,7 +230,7 @@ def test_export_continues_an_unfinished_one(
             cache=tmp_path / "cache",
         )
     assert any(name.startswith(f"crawls/{crawl}.") for name in names(place))
-    with pytest.raises(BadSnapshot, match=r"there is no snapshot at .*; wait if it is being exported"):
+    with pytest.raises(BadSnapshot, match=r"there is no snapshot at .* is missing; if it is being exported, wait"):
         empty.pull(str(place))
     taught.export_snapshot(place)
     assert names(place) == names(exported)
@@ -270,7 +270,7 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="has other files"):
         taught.export_snapshot(tmp_path / "mine")
     (tmp_path / "mine" / MANIFEST).write_text("{}")
-    with pytest.raises(QueryError, match="is not a snapshot's, or has another version"):
+    with pytest.raises(QueryError, match="is not the manifest of a snapshot, or has another version"):
         taught.export_snapshot(tmp_path / "mine")
     with pytest.raises(QueryError, match="is a file"):
         taught.export_snapshot(tmp_path / "mine" / "letter")

@@ -112,7 +112,7 @@ def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, cra
     keys = tmp_path / "keys.parquet"
     pq.write_table(pa.table({"url": texts_of(oracle, 5, seed=5)}), keys)
     before = keys.read_bytes()
-    for output, message in ((keys, "has the keys"), (tmp_path, "other files"), (tmp_path / "x.csv", "Parquet")):
+    for output, message in ((keys, "is the list of keys"), (tmp_path, "other files"), (tmp_path / "x.csv", "Parquet")):
         with pytest.raises(QueryError, match=message):
             both.join(keys, output, crawls=crawl)
     assert keys.read_bytes() == before

@@ -144,7 +144,7 @@ def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) 
         asked = {"url": "https://nowhere.example/", "crawl": [NEWEST, OLD]}
         part = await assistant.refused("get_page", **asked, max_requests=5)
         assert (part["outcome"], part["crawls_without_capture"]) == ("not_read", [NEWEST])
-        assert f"with {OLD} this takes" in part["reason"]
+        assert f"searching {OLD} too takes" in part["reason"]
         complete = await assistant.ask("get_page", **asked, max_requests=100)
         assert (complete["outcome"], complete["crawls_without_capture"]) == ("not_archived", [NEWEST, OLD])
 

@@ -158,7 +158,7 @@ def test_says_if_the_target_of_a_redirect_is_not_archived(stored: Settings, mini
         answer = await assistant.ask("get_page", url=row["url"], crawl=[MODERN])
         assert answer["outcome"] == "target_not_archived"
         assert answer["url"] == row["fetch_redirect"]
-        assert "to which an archived redirect leads" in answer["reason"]
+        assert "the target of an archived redirect" in answer["reason"]
 
     with_assistant(stored, talk)
 

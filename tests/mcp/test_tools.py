@@ -141,7 +141,7 @@ def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
         last = await assistant.ask("query", **asked, offset=10_000, limit=50)
         assert (len(last["captures"]), last["next_offset"]) == (50, None)
         assert not last["complete"]
-        assert "offsets end at 10,000, so narrow the patterns" in last["crawls_not_read"][0]["reason"]
+        assert "the largest offset is 10,000; narrow the patterns" in last["crawls_not_read"][0]["reason"]
         before = await assistant.ask("query", **asked, offset=9_990, limit=10)
         assert before["next_offset"] == 10_000
 

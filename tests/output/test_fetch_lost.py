@@ -98,7 +98,7 @@ def test_remembers_failures_of_the_same_capture_only(
     with catalogue.open(tmp_path / "a", settings=wrong) as cat:
         ((_, first),) = cat.fetch([row], output).failed.items()
         ((_, again),) = cat.fetch([row], output).failed.items()
-        assert again == f"{first} (as found before; to ask again, choose another output)"
+        assert again == f"{first} (in an earlier run; to retry, choose another output)"
     with catalogue.open(tmp_path / "b", settings=right) as cat:
         (reason,) = cat.fetch([misread], output).failed.values()
         assert "other.example" in reason

@@ -34,7 +34,7 @@ def test_output_rejects_links(
     output = tmp_path / FORMS["warc"]
     planted = output.with_name(name.replace("out.warc.gz", output.name))
     link(secret, planted)
-    with pytest.raises(QueryError, match=f"{planted} is a link"):
+    with pytest.raises(QueryError, match=f"{planted} is a symbolic link"):
         fill(output, "warc", records[:5], tmp_path / "cache")
     assert secret.read_bytes() == SECRET
     planted.unlink()
@@ -51,7 +51,7 @@ def test_finished_output_that_became_a_link_is_refused(
     before = output.read_bytes()
     output.rename(elsewhere)
     link(elsewhere, output)
-    with pytest.raises(QueryError, match=f"{output} is a link"):
+    with pytest.raises(QueryError, match=f"{output} is a symbolic link"):
         fill(output, "warc", records[:9], tmp_path / "cache")
     assert elsewhere.read_bytes() == output.read_bytes() == before
 
@@ -115,6 +115,6 @@ def test_output_rejects_files_of_other_users(records: list[Record], tmp_path: Pa
     planted = output.with_name(f".{output.name}.part")
     planted.touch()
     os.chown(planted, 65534, 65534)
-    with pytest.raises(QueryError, match="belongs to somebody else"):
+    with pytest.raises(QueryError, match="belongs to another user"):
         fill(output, "warc", records[:5], tmp_path / "cache")
     assert planted.read_bytes() == b""

@@ -207,7 +207,7 @@ def test_refuses_to_append_to_changed_files(
 def test_part_does_not_replace_other_files(records: list[Record], tmp_path: Path) -> None:
     (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
     for _ in range(2):
-        with pytest.raises(QueryError, match=r"out-00001\.warc\.gz holds something else"):
+        with pytest.raises(QueryError, match=r"out-00001\.warc\.gz was not written by this command"):
             fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
     assert (tmp_path / "out-00001.warc.gz").read_bytes() == b"precious"
     (tmp_path / "out-00001.warc.gz").unlink()
@@ -338,18 +338,18 @@ def test_writes_rows_of_any_record() -> None:
     ("output", "form", "most", "what"),
     [
         ("no/out.warc.gz", "warc", None, "there is no folder"),
-        ("other.warc.gz", "warc", None, "holds something else"),
-        ("other.warc.gz", "text", None, "holds something else"),
+        ("other.warc.gz", "warc", None, "was not written by this command"),
+        ("other.warc.gz", "text", None, "was not written by this command"),
         ("other-00000.warc.gz", "warc", 5, None),
-        ("full", "payload", None, "holds something else"),
+        ("full", "payload", None, "was not written by this command"),
         ("empty", "payload", None, None),
         ("..", "payload", None, "invalid name of an output"),
         ("full", "payload", 5, "payloads are a file each"),
         ("empty", "warc", None, "is a folder"),
-        ("out.warc.gz", "warc", 0, "one byte at least"),
+        ("out.warc.gz", "warc", 0, "at least one byte"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
-        ("s3://bucket", "warc", None, "an output's address"),
-        ("simplecache::s3://bucket/out.warc.gz", "warc", None, "an output's address"),
+        ("s3://bucket", "warc", None, "invalid output address"),
+        ("simplecache::s3://bucket/out.warc.gz", "warc", None, "invalid output address"),
         ("nosuch://bucket/out.warc.gz", "warc", None, "cannot be written to"),
         ("https://example.com/out.warc.gz", "warc", None, "cannot be written to"),
         ("gs://bucket/out.warc.gz", "warc", None, "gs:// needs"),

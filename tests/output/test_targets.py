@@ -88,7 +88,7 @@ def test_error_texts_of_remotes_are_not_repeated(records: list[Record], tmp_path
 def test_does_not_replace_remote_files(records: list[Record], tmp_path: Path, away: str) -> None:
     files, root = fsspec.url_to_fs(away)
     files.pipe_file(f"{root}/out-00000.warc.gz", b"precious")
-    with pytest.raises(QueryError, match=r"out-00000\.warc\.gz holds something else"):
+    with pytest.raises(QueryError, match=r"out-00000\.warc\.gz was not written by this command"):
         fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
     fill(f"{away}/other.warc.gz", "warc", records, tmp_path)
     with pytest.raises(QueryError, match=r"other.warc.gz.ledger is of another output"):

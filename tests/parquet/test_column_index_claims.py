@@ -107,13 +107,13 @@ def both(*changes: Change) -> Change:
     return change
 
 
-ORDER = "claims an order that its pages do not have"
+ORDER = "states an order that its pages do not have"
 
 COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "a least above the greatest": (
         lambda stored: stored.put(5, least=stored.maxs[5] + b"0"),
         {},
-        "has a page whose least value is greater than its greatest",
+        "has a page whose smallest value is greater than its largest",
     ),
     "ascending, but a least": (lambda stored: stored.put(6, least=LEAST), {}, ORDER),
     "ascending, but a greatest": (lambda stored: stored.put(5, greatest=GREATEST), {}, ORDER),
@@ -134,13 +134,17 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
         {},
         "counts .* nulls in a page of 10 values, which contradicts",
     ),
-    "a null too many": (lambda stored: stored.put(5, nulls=1), {}, "counts other nulls than the footer"),
+    "a null too many": (lambda stored: stored.put(5, nulls=1), {}, "has another number of nulls than the footer"),
     "a null too few": (
         lambda stored: stored.put(0, nulls=9),
         {},
         "counts .* nulls in a page of 10 values, which contradicts",
     ),
-    "nulls where the footer has none": (lambda _: None, {"null_count": 0}, "counts other nulls than the footer"),
+    "nulls where the footer has none": (
+        lambda _: None,
+        {"null_count": 0},
+        "has another number of nulls than the footer",
+    ),
     "a page of nulls without nulls": (
         both(lambda stored: stored.put(0, nulls=0), lambda stored: stored.put(5, nulls=10)),
         {},
@@ -149,43 +153,43 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "a page of nulls in a chunk without nulls": (
         uncounted,
         {"null_count": 0},
-        "a page of nothing but nulls without any",
+        "a page of nulls only, and the footer counts no nulls",
     ),
-    "no values at all": (all_null, {}, "knows no values where the footer does"),
+    "no values at all": (all_null, {}, "has no bounds, although the footer has bounds"),
     "a least value left out": (
         lambda stored: stored.put(2, least=LEAST + b"0"),
         {},
-        "leaves out values that the footer",
+        "does not cover the bounds in the footer",
     ),
     "a greatest value left out": (
         lambda stored: stored.put(12, greatest=GREATEST[:-1] + b"7"),
         {},
-        "leaves out values that the footer knows",
+        "does not cover the bounds in the footer",
     ),
     "a value below": (
         lambda stored: stored.put(2, least=b"com,example)."),
         {},
-        "knows values that the footer leaves out",
+        "has bounds outside those in the footer",
     ),
     "a value below, if only by its length": (
         lambda stored: stored.put(2, least=LEAST[:-1] + b"/9"),
         {},
-        "knows values that the footer leaves out",
+        "has bounds outside those in the footer",
     ),
     "a value above": (
         lambda stored: stored.put(12, greatest=b"com,example)/lonh-"),
         {},
-        "knows values that the footer leaves out",
+        "has bounds outside those in the footer",
     ),
     "a value above, if only by its length": (
         lambda stored: stored.put(12, greatest=GREATEST + b"00"),
         {},
-        "knows values that the footer leaves out",
+        "has bounds outside those in the footer",
     ),
     "a value below bounds that are cut": (
         lambda stored: stored.put(2, least=b"com,example)."),
         {"bounds": Bounds(LEAST, GREATEST, cut=True)},
-        "knows values that the footer leaves out",
+        "has bounds outside those in the footer",
     ),
 }
 

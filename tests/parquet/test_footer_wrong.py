@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[Callable[[Made], object], str]] = {
     "a negative type": (lambda f: field(f.element(1), 1, -2), "has the unknown type -2"),
     "a column too few": (lambda f: f.group(1)[1][1].values.pop(), "row group 1 has 2 rows and 2 of 3 columns"),
     "a column too many": (lambda f: f.group(1)[1][1].values.append({}), "row group 1 has 2 rows and 4 of 3 columns"),
-    "columns in another order": (lambda f: f.group(0)[1][1].values.reverse(), "where one of 'url_surtkey' should"),
+    "columns in another order": (lambda f: f.group(0)[1][1].values.reverse(), "in the place of 'url_surtkey'"),
     "a chunk of another name": (
         lambda f: field(f.meta(0, KEY), 3, Items(BINARY, [b"url"])),
         "a column chunk of b'url'",
@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[Callable[[Made], object], str]] = {
         lambda f: field(f.meta(0, KEY), 3, Items(BINARY, [b"x" * (1 << 20)])),
         "a column chunk of b'xxx",
     ),
-    "a chunk of another type": (lambda f: field(f.meta(0, KEY), 1, 2), "where one of 'url_surtkey' should"),
+    "a chunk of another type": (lambda f: field(f.meta(0, KEY), 1, 2), "in the place of 'url_surtkey'"),
     "a chunk without metadata": (lambda f: f.chunk(0, KEY).pop(3), "no number as field 1"),
     "two chunks overlap": (overlap, "two column chunks overlap at byte"),
     "the same chunk twice": (

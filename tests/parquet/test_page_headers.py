@@ -44,7 +44,7 @@ def test_rejects_pages_of_other_length_or_rows(off: int, page: str) -> None:
         one = range(at_fault, at_fault + 1)
         check_pages(each.data[index.offsets[2] :], index, range(2, 13), dictionary=False)
         for run in (one, range(2, 13)):
-            with pytest.raises(BadPageIndex, match=f"page {at_fault} is not what the index says of it"):
+            with pytest.raises(BadPageIndex, match=f"page {at_fault} differs from the page index"):
                 check_pages(each.data[index.offsets[run.start] :], wrong, run, dictionary=False)
 
 
@@ -61,7 +61,7 @@ def test_rejects_a_dictionary_as_data_page() -> None:
     )
     assert each.chunk.range.start + dictionary.size == each.located.offsets[0]
     index = OffsetIndex((each.chunk.range.start, each.located.offsets[0]), (0, 0))
-    with pytest.raises(BadPageIndex, match="page 0 is not what the index says of it"):
+    with pytest.raises(BadPageIndex, match="page 0 differs from the page index"):
         check_pages(each.pages, index, range(1), dictionary=True)
 
 

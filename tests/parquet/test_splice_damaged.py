@@ -97,7 +97,7 @@ def change(old: str, new: str) -> Callable[[bytes], bytes]:
             0,
             "encoding of definition levels",
         ),
-        ("url", 0, change("15bed2ab970e3c", "35bed2ab970e1c"), 1, "has no checksum, unlike other pages"),
+        ("url", 0, change("15bed2ab970e3c", "35bed2ab970e1c"), 1, "has no checksum, although other pages"),
         ("url", 0, change("15bed2ab970e3c", "16bed2ab970e3c"), 1, "no page starts there"),
     ],
     ids=["count", "encoding", "levels", "number of the checksum's field", "kind of the checksum's field"],

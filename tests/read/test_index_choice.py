@@ -233,7 +233,7 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
     ran = asks("query", "*", "--subset", "all", "--crawl", crawl, "--count")
     assert ran.status == 1
     assert int(ran.out) > 0
-    assert f"the CDX index of {crawl} cannot be used, the columnar one answers" in ran.err
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
     assert "is not a line of a list of blocks" in ran.err
     assert "the answer may be incomplete" in ran.err
     refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
@@ -248,7 +248,7 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     site = asks("plan", "*.org", "--indexes", *words).json()
     assert site["requests"] > 0
     assert [each["why"] for each in site["crawls"]] == [
-        "no footers are stored; their harvest takes 300 requests, 25.5 MB, and would save requests"
+        "no footers are stored; harvesting them takes 300 requests, 25.5 MB, and makes this query cheaper"
     ]
     assert asks("plan", "example.com", *words).json()["crawls"][0]["why"] == "no footers are stored"
     refused = asks("query", "*", "--crawl", CRAWL)

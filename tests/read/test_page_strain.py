@@ -163,7 +163,7 @@ def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, messages
         moved = replace(claimed, null_counts=(0, *others, last + first))
         store.add_indexes(path, {0: Indexes(encode_column_index(moved))}, version)
     assert cat.captures("host.com/*", columns="url", limit=400, index="columnar").to_arrow().num_rows == 400
-    assert any("nulls, which its index denies" in text for text in messages), messages
+    assert any("nulls, which contradicts the page index" in text for text in messages), messages
 
 
 def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) -> None:

@@ -136,5 +136,5 @@ def test_surplus_slashes_in_all_forms(pattern: str, match: Match) -> None:
     ],
 )
 def test_rejects_spaces_outside_of_paths(text: str) -> None:
-    with pytest.raises(QueryError, match="has a blank in it, which in a URL is written %20"):
+    with pytest.raises(QueryError, match="contains a space; write %20"):
         parse_pattern(text)
