@@ -159,7 +159,9 @@ class BlockList:
         end = bisect_left(places, interval.end, lo=start, key=self.key)
         if (start == 0 and not self.begins) or (end == len(self) and not self.ends):
             part = f"the part from line {self.number(0):,} to {self.number(len(self) - 1):,}"
-            raise BadCdx(f"{list_path(self.crawl)}: {part} is not in the order of keys, so blocks may be missing")
+            raise BadCdx(
+                f"{list_path(self.crawl)}: {part} does not have all blocks of the query; the list may not be in order"
+            )
         return range(max(0, start - 1), end)
 
     def share(self, key: bytes) -> float:

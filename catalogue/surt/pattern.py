@@ -67,7 +67,7 @@ _HOST_IN_URL = re.compile(r"(?:[A-Za-z0-9_.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}|[^\x00
 """The ``host`` of RFC 3986, and its international form."""
 _NUMBERS = re.compile(r"(?:\d+\.)+\*")
 _PORTS = range(1 << 16)
-_NO_TLD = ": a wildcard cannot replace the top-level domain"
+_NO_TLD, _LIST_THEM = ": a wildcard cannot replace the top-level domain", "; list them: "
 _LONGEST_PROPOSED = 300
 """Characters; a host name has at most 253 (RFC 1035)."""
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -117,9 +117,10 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
         return _parse(typed, match)
     except _Refused as refused:
         reason = str(refused)
-        if not reason.startswith(_NO_TLD):  # which has its own examples
-            reason = f" {reason}; patterns look like example.com/page, example.com/* or *.example.com"
-        raise QueryError(f"{typed[:200]!r}{reason}") from None
+        separator = "" if reason.startswith(_NO_TLD) else " "
+        if _LIST_THEM not in reason:
+            reason += "; patterns look like example.com/page, example.com/* or *.example.com"
+        raise QueryError(f"{typed[:200]!r}{separator}{reason}") from None
 
 
 def exact_keys(text: str) -> tuple[str, ...]:
@@ -212,7 +213,7 @@ def _proposed(before: str, pattern: str, after: str = "") -> str:
 
 
 def _proposed_domains(start: str, end: str) -> str:
-    return _proposed("; list them: ", f"'{start}com{end}' '{start}org{end}'")
+    return _proposed(_LIST_THEM, f"'{start}com{end}' '{start}org{end}'")
 
 
 def _parts(url: str) -> Parts:

@@ -325,7 +325,7 @@ def test_refuses_invalid_paths_backends_and_versions(places: Places, tmp_path: P
     with pytest.raises(QueryError, match="there is no folder"):
         export_lake(tmp_path / "no" / "lake", [], [], data_path="/", backend=None)
     places.export(backend="sqlite")
-    with pytest.raises(QueryError, match="kept in sqlite"):
+    with pytest.raises(QueryError, match="of the backend sqlite"):
         places.export(backend="duckdb")
     later = sqlite3.connect(places.lake)
     with later:

@@ -193,7 +193,7 @@ def test_ctrl_c_keeps_stored_files(mirror: Path, crawl: str, tmp_path: Path) -> 
         started.append(command.start("harvest", "--crawl", crawl, "--subset", "all", CATALOGUE_CONNECTIONS="1"))
         _, err = started[0].communicate(timeout=60)
         assert started[0].returncode == 130, err
-        assert b"same command resumes it" in err
+        assert b"same command continues it" in err
         assert b"Traceback" not in err
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         assert files - 3 <= len(stored(store)) < files
