@@ -2,7 +2,8 @@
 
 A search finds the last line before an interval, the first line after it, and the lines between, by probes in a
 shrinking gap between known lines. Lines stay known for later searches. The first probe also returns size and version of
-the list. It is at the end, or where row groups of the same crawl predict the key.
+the list. It is at the end, or where row groups of the same crawl predict the key. The next probes are where the key is
+predicted. Wrong predictions cost at most two probes more than bisection.
 """
 
 from bisect import bisect_left
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, count_shards, key_of, list_path, shards_path
 from catalogue.cdx.known_lines import Gap, KnownLines
+from catalogue.cdx.usual_shares import usual_share
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged, NotParquet
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -24,6 +26,8 @@ PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
 _PREDICTED_PROBE = 160 << 10
 """Bytes where the list of another crawl predicts a key."""
+_ROUGH_PROBE = 128 << 10
+"""Bytes where a rough prediction is near a known line."""
 _FIRST_BY_ROW_GROUPS, _BY_ROW_GROUPS = 4 << 10, 88 << 10
 """Bytes where row groups predict a key. The first probe corrects the estimated size of the list; the next prediction is
 wrong by less than 44 kB for 19 keys of 20.
@@ -40,8 +44,10 @@ _PIECE = 8 << 20
 """Maximum bytes of a request."""
 _MAX_PROBES = 64
 """Bisection of the largest list needs fewer."""
-_TRUSTED = 4
-"""Predicted probes of a key; then every second one bisects, in case predictions are wrong."""
+_FREE = 4
+"""Bisection of a gap four times as large takes two probes more, which is the limit if predictions are wrong."""
+_FAR = 8 * _ROUGH_PROBE
+"""Bytes from a known line at which a rough prediction is not expected to be right."""
 
 
 class SearchCost(NamedTuple):
@@ -70,6 +76,12 @@ class Predictor(NamedTuple):
     """Returns the share of the list before a key, from 0 to 1; it never decreases."""
     size: int | None = None
     """Estimated bytes of the list."""
+    rough: bool = False
+    """It may be wrong by several percent of the list."""
+
+
+USUAL = Predictor(usual_share, rough=True)
+"""Predicts from published figures where nothing is stored that resembles the list."""
 
 
 def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[str] = SUBSETS) -> Predictor:
@@ -102,7 +114,7 @@ class ClusterSearch:
         crawl: str,
         *,
         known: KnownLines | None = None,
-        predict: Predictor | None = None,
+        predict: Predictor = USUAL,
         shards: int | None = None,
         check_end: bool = False,
     ) -> None:
@@ -188,9 +200,8 @@ class ClusterSearch:
             raise BadCdx(f"{self._path} is empty") from error
 
     def _around(self, key: bytes) -> Response:
-        share, size = self.predict or (None, None)
-        if share and size:
-            start = max(0, int(share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)
+        if size := self.predict.size:
+            start = max(0, int(self.predict.share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)
             if start + _FIRST_BY_ROW_GROUPS <= _ESTIMATED * size:
                 with suppress(FileChanged, NotParquet):  # the list is shorter than estimated, or empty
                     return self._source.get(self._path, ByteRange(start, start + _FIRST_BY_ROW_GROUPS))
@@ -199,29 +210,40 @@ class ClusterSearch:
     def _border(self, key: bytes) -> int:
         """Return the offset of the first line with a key not less than ``key``; the line before it is known."""
         known = self._known or self._open(self._around(key))
-        for probes in range(_MAX_PROBES):
-            found = known.border(key)
-            if isinstance(found, int):
-                return found
-            self._read(found, self._probe(key, found, probes))
+        most = 0
+        for _ in range(_MAX_PROBES):
+            gap = known.border(key)
+            if isinstance(gap, int):
+                return gap
+            most = (max(most or _FREE * len(gap), len(gap)) - PROBE + 1) // 2
+            self._read(gap, self._probe(key, gap, most))
         raise BadCdx(f"{self._path}: {key[:200]!r} was not found in {_MAX_PROBES} requests")
 
-    def _probe(self, key: bytes, gap: Gap, probes: int) -> ByteRange:
+    def _probe(self, key: bytes, gap: Gap, most: int) -> ByteRange:
+        """Return what to read next of a gap; about ``most`` bytes may remain on each side of it."""
         if len(gap) <= _COMPLETE_GAP:
             return ByteRange(gap.start, gap.end)
-        if self.predict and (probes < _TRUSTED or probes % 2):
-            middle = self._predicted(self.predict.share, key, gap)
-            length = _BY_ROW_GROUPS if self.predict.size else _PREDICTED_PROBE
-        else:
-            middle, length = (gap.start + gap.end) // 2, PROBE
-        start = max(gap.start, min(middle - length // 2, gap.end - length))
+        place, length = self._predicted(key, gap)
+        start = place - length // 2
+        if not gap.end - length - most <= start <= gap.start + most:
+            length = PROBE
+            start = max(gap.end - length - most, min(start, gap.start + most))
+        start = max(gap.start, min(start, gap.end - length))
         return ByteRange(start, start + length)
 
-    def _predicted(self, share: Callable[[bytes], float], key: bytes, gap: Gap) -> int:
+    def _predicted(self, key: bytes, gap: Gap) -> tuple[int, int]:
+        """Predict a key's place in a gap; return it with the length of the probe."""
+        share, size, rough = self.predict
         low = share(key_of(gap.before)) if gap.before else 0.0
         high = share(key_of(gap.after)) if gap.after else 1.0
-        place = (share(key) - low) / (high - low) if low < high else 0.5
-        return gap.start + int(min(max(0.0, place), 1.0) * len(gap))
+        part = (share(key) - low) / (high - low) if low < high else 0.5
+        place = int(min(max(0.0, part), 1.0) * len(gap))
+        if not rough:
+            return gap.start + place, _BY_ROW_GROUPS if size else _PREDICTED_PROBE
+        near = min(place, len(gap) - place)
+        if near < len(gap) // 8:  # the key shall be between known lines that are near
+            place += near // 4 if place == near else -near // 4
+        return gap.start + place, PROBE if near > _FAR else _ROUGH_PROBE
 
     def _read(self, gap: Gap, part: ByteRange) -> None:
         while not self.known.add_part(part.start, self._get(part).body):

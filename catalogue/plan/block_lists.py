@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.list_search import ClusterSearch, Predictor, predict_from
+from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import StoreDamaged, StoreError
 from catalogue.source.byte_ranges import FileVersion
@@ -57,7 +57,7 @@ class BlockLists:
         self._lists: dict[str, AnyList] = {}
         self._stored: dict[str, None] = {}
         """Crawls whose lists are stored, newest first."""
-        self._predictors: dict[str, Predictor | None] = {}
+        self._predictors: dict[str, Predictor] = {}
         self._versions: dict[str, dict[str, FileVersion]] = {}
         """Versions of the files with blocks, by crawl and path."""
         self._unsaved: set[str] = set()
@@ -102,14 +102,14 @@ class BlockLists:
             self._lists[crawl] = known
         return known
 
-    def predictor(self, crawl: str) -> Predictor | None:
-        """Predict places in the list of a crawl by its row groups or the stored list of another crawl."""
+    def predictor(self, crawl: str) -> Predictor:
+        """Predict places in a list by row groups of the crawl, the stored list of another one, or usual shares."""
         self._update()
         if crawl not in self._predictors:
             self._predictors[crawl] = self._new_predictor(crawl)
         return self._predictors[crawl]
 
-    def _new_predictor(self, crawl: str) -> Predictor | None:
+    def _new_predictor(self, crawl: str) -> Predictor:
         with suppress(StoreError):  # answers do not depend on it
             if extents := self._extents(crawl):
                 return predict_from(chain(*extents.values()), extents)
@@ -118,7 +118,7 @@ class BlockLists:
                 nearest = others[max(0, around.index(crawl) - 1)]
                 if isinstance(like := self.get(nearest), StoredList):
                     return Predictor(like.share)
-        return None
+        return USUAL
 
     def search(self, crawl: str) -> ClusterSearch:
         """Begin to search an unknown list; thread-safe."""

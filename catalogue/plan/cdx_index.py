@@ -14,8 +14,8 @@ from catalogue.cdx.list_search import (
     PREDICTED_SEARCH,
     SEARCH_BY_ROW_GROUPS,
     START,
+    USUAL,
     ClusterSearch,
-    Predictor,
 )
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError, UnknownCrawl
@@ -83,7 +83,7 @@ class CdxIndex:
         self._cost = cost
         self._failure: CatalogueError | None = None
         """An error of a search, which the next plan raises."""
-        self._predict: Predictor | None = None
+        self._predict = USUAL
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         """Plan a query.
@@ -132,8 +132,8 @@ class CdxIndex:
         if not unknown:
             return None
         predictor = self._predict = self._lists.predictor(self.crawl)
-        by_row_groups = predictor is not None and predictor.size is not None
-        later = SEARCH_BY_ROW_GROUPS if by_row_groups else PREDICTED_SEARCH if predictor else NEXT_SEARCH
+        by_row_groups = predictor.size is not None
+        later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
         first = later if known or by_row_groups else START + later
         more = len(unknown) - 1
         return ListSearch(

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 from catalogue.cdx.cluster import list_path
 from catalogue.cdx.known_lines import KnownLines
-from catalogue.cdx.list_search import ClusterSearch, Predictor
+from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
@@ -33,7 +33,7 @@ class Served:
                 yield self
 
     def search(
-        self, known: KnownLines | None = None, predict: Predictor | None = None, shards: int | None = None
+        self, known: KnownLines | None = None, predict: Predictor = USUAL, shards: int | None = None
     ) -> ClusterSearch:
         return ClusterSearch(self.source, CRAWL, known=known, predict=predict, shards=shards)
 
