@@ -3,7 +3,7 @@
 A search finds the last line before an interval, the first line after it, and the lines between, by probes in a
 shrinking gap between known lines. Lines stay known for later searches. The first probe also returns size and version of
 the list. It is at the end, or where row groups of the same crawl predict the key. The next probes are where the key is
-predicted. Wrong predictions cost at most two probes more than bisection.
+predicted. Wrong predictions cost few probes more than bisection.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
 _PREDICTED_PROBE = 160 << 10
 """Bytes where the list of another crawl predicts a key."""
-_ROUGH_PROBE = 128 << 10
+_ROUGH_PROBE = 96 << 10
 """Bytes where a rough prediction is near a known line."""
 _FIRST_BY_ROW_GROUPS, _BY_ROW_GROUPS = 4 << 10, 88 << 10
 """Bytes where row groups predict a key. The first probe corrects the estimated size of the list; the next prediction is
@@ -44,8 +44,8 @@ _PIECE = 8 << 20
 """Maximum bytes of a request."""
 _MAX_PROBES = 64
 """Bisection of the largest list needs fewer."""
-_FREE = 4
-"""Bisection of a gap four times as large takes two probes more, which is the limit if predictions are wrong."""
+_FREE, _FREE_IF_ROUGH = 4, 2
+"""Probes that wrong predictions may cost more than bisection."""
 _FAR = 8 * _ROUGH_PROBE
 """Bytes from a known line at which a rough prediction is not expected to be right."""
 
@@ -62,7 +62,8 @@ class SearchCost(NamedTuple):
 
 START = SearchCost(3, 30_000)
 """Cost of the list's end, and of the extra reads for a first key."""
-NEXT_SEARCH = SearchCost(9, 330_000)
+NEXT_SEARCH = SearchCost(6, 300_000)
+"""Cost of a key that published figures predict."""
 PREDICTED_SEARCH = SearchCost(3, 400_000)
 """Cost of a key that the list of another crawl predicts."""
 SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
@@ -211,11 +212,13 @@ class ClusterSearch:
         """Return the offset of the first line with a key not less than ``key``; the line before it is known."""
         known = self._known or self._open(self._around(key))
         most = 0
-        for _ in range(_MAX_PROBES):
+        for probes in range(_MAX_PROBES):
             gap = known.border(key)
             if isinstance(gap, int):
                 return gap
-            most = (max(most or _FREE * len(gap), len(gap)) - PROBE + 1) // 2
+            if not probes:
+                most = len(gap) << (_FREE_IF_ROUGH if self.predict.rough else _FREE)
+            most = (max(most, len(gap)) - PROBE + 1) // 2  # as bisection leaves of a gap that large
             self._read(gap, self._probe(key, gap, most))
         raise BadCdx(f"{self._path}: {key[:200]!r} was not found in {_MAX_PROBES} requests")
 

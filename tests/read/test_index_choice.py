@@ -268,7 +268,7 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
         asks = Command(tmp_path / "data", server.url, tmp_path)
         ran = asks("query", "https://example.com/", "--crawl", "all")
         assert (ran.status, ran.out) == (2, "")
-        assert f"this takes {13 * len(crawls):,} requests" in ran.err
+        assert f"this takes {10 * len(crawls):,} requests" in ran.err
         assert re.search(r"about \d+ (s|min)", ran.err)
         assert {exchange.path for exchange in server.log} == {"collinfo.json"}
         server.reset()
