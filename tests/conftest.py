@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "12"))
+    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20"))
     # The duration of a test depends on other processes.
     trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
     trying.load_profile("suite")

@@ -36,7 +36,8 @@ def test_commands_and_imports_refuse_to_work(tmp_path: Path, order: tuple[str, .
         if step == "uninstall":
             pip(environment, "uninstall", "--yes", OTHER)
         else:
-            pip(environment, "install", "--no-deps", str(WHEELS[0]) if step == OURS else f"{OTHER}==2.0.10")
+            package = str(WHEELS[0]) if step == OURS else f"{OTHER}==2.0.10"
+            pip(environment, "install", "--ignore-installed", "--no-deps", package)
         if number:
             refuses(environment, [*COMMANDS, *([IMPORT] if step == OURS else [])], tmp_path)
 
