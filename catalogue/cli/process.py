@@ -54,6 +54,12 @@ def run_command(command: Callable[[], int]) -> NoReturn:
     sys.exit(status)
 
 
+def release() -> None:
+    """Leave the end of this process to a program that ran a command in it."""
+    _Process.status = None
+    atexit.unregister(_end)
+
+
 @contextmanager
 def resumable() -> Iterator[None]:
     """Mark work that the same command can resume after it was stopped."""

@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from catalogue.cli import main
+from catalogue.cli.process import release
 from tests.support import canaries, warm
 
 ENDLESS = {"demo", "mcp", "serve"}
@@ -76,6 +77,7 @@ def _as_process(
             yield
         finally:
             gc.set_threshold(*threshold)
+            release()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
