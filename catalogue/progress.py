@@ -171,7 +171,8 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
 
             timer = Timer(_DELAY, open_bar)  # a slow source reports nothing
             timer.daemon = True
-            timer.start()
+            if not is_notebook():  # where only the thread of a cell can show something below it
+                timer.start()
             try:
                 yield report
             finally:
