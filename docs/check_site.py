@@ -150,7 +150,8 @@ def check_paths(site: Path) -> None:
         check(path["get"]["summary"] in reported, name)
         for parameter in path["get"].get("parameters", []):
             check(re.search(rf"^{parameter['name']}$", reported, re.MULTILINE), f"{name} {parameter['name']}")
-            check(parameter["description"] in reported, f"{name}: {parameter['description']}")
+            about = (parameter["schema"] | parameter)["description"]
+            check(about in reported, f"{name}: {about}")
 
 
 CHECKS: list[Callable[[Path], None]] = [

@@ -24,7 +24,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(asyncio|collections|concurrent|datetime|_?duckdb|enum|pathlib|typing)\..*"),
     (r"py:.*", r"(dask|dd|pa|pandas|pd|pl|pyarrow|pyiceberg)\..*|Axes"),
     # Names that are imported for annotations alone.
-    (r"py:class", r"Executor|Moment|Observer|Output|Path|SomeCaptures|Values"),
+    (r"py:class", r"CrawlWords|Executor|Moment|Observer|Output|Path|SomeCaptures|Values"),
     # Internal classes, which appear in signatures alone.
     (r"py:class", r"catalogue\.\w+\.\w+\.[A-Z]\w+"),
 ]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
+from pkgutil import resolve_name
 from shutil import copytree
 
 import click
@@ -272,6 +273,14 @@ def test_public_names_are_documented(name: str) -> None:
     for member, value in vars(thing).items() if isinstance(thing, type) else ():
         if not member.startswith("_") and callable(value):
             assert value.__doc__, f"{name}.{member}"
+
+
+def test_documented_classes_exist() -> None:
+    named = re.findall(r"^\.\. auto\w+:: ([\w.]+)$", text_of(ROOT / "docs/reference/python.md"), re.MULTILINE)
+    assert len(named) > 20
+    for name in named:
+        path = name if name.startswith("catalogue.") else f"catalogue.{name}"
+        assert resolve_name(path), name
 
 
 def test_package_lists_public_names_and_version() -> None:
