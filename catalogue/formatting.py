@@ -98,6 +98,11 @@ def in_utc(time: datetime) -> datetime:
         raise ValueError(str(error)) from error
 
 
+def several(words: str | int | Iterable[str | int]) -> list[str]:
+    """Return one or several words as texts."""
+    return [str(words)] if isinstance(words, str | int) else list(map(str, words))
+
+
 def comma_separated(texts: str | Iterable[str]) -> list[str]:
     """Split one or several texts at their commas."""
     return [word.strip() for text in ([texts] if isinstance(texts, str) else texts) for word in text.split(",")]

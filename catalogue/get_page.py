@@ -9,14 +9,14 @@ from catalogue.commoncrawl.crawls import SUBSETS, CrawlWords, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
+from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable, several
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.redirects import cleaned_location, location_of, redirect_target
-from catalogue.selection import select_listed, several
+from catalogue.selection import select_listed
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.surt import same_url, similar_url

@@ -28,7 +28,7 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
-from catalogue.formatting import plural
+from catalogue.formatting import plural, several
 from catalogue.session import Session
 from catalogue.store.stored_lists import listed_crawls
 
@@ -186,10 +186,6 @@ class Selection:
     """Subsets in the order of the result; empty for all of another dataset."""
     missing: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
-
-
-def several(words: CrawlWords) -> list[str]:
-    return [str(words)] if isinstance(words, str | int) else list(map(str, words))
 
 
 def select(session: Session, query: "Query") -> Selection:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -161,9 +160,9 @@ def _ends(batch: pa.RecordBatch) -> list[datetime | None]:
 
 def _archived_robots(session: Session, host: str, crawl: str) -> tuple[Page | None, str | None]:
     """Return the archived robots.txt of a host, or why it could not be read."""
-    with suppress(NotArchived):
-        try:
-            return get_page(session, f"https://{host}/robots.txt", crawls=crawl), None
-        except SourceError as error:
-            return None, f"the archived robots.txt cannot be read: {error}"
-    return None, None
+    try:
+        return get_page(session, f"https://{host}/robots.txt", crawls=crawl), None
+    except NotArchived:
+        return None, None
+    except SourceError as error:
+        return None, f"the archived robots.txt cannot be read: {error}"

@@ -14,12 +14,12 @@ from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.ducklake import export_lake
 from catalogue.export.ducklake_sql import LAKE_NAME, data_path
 from catalogue.export.ducklake_tables import BACKENDS
-from catalogue.formatting import ReprMixin, join_first, plural
+from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
 from catalogue.metadata_db.lake_files import LakeFile, lake_files, write_table
 from catalogue.progress import Progress
-from catalogue.selection import select_stored, several
+from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import address, install_command
 from catalogue.store.stored_lists import crawls_with_blocks

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
-from catalogue.formatting import ReprMixin, plural
+from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
@@ -24,7 +24,7 @@ from catalogue.progress import Progress
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Task, read_bounds, run_bounds
-from catalogue.selection import select_stored, several
+from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.tables.file_metadata import FileMetadata
 

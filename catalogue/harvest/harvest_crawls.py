@@ -22,10 +22,10 @@ from catalogue.commoncrawl.crawls import (
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
-from catalogue.formatting import ReprMixin, format_cost, plural
+from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress
-from catalogue.selection import crawl_list, select_stored, several, update_crawl_list, with_stored
+from catalogue.selection import crawl_list, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
     REQUESTED,

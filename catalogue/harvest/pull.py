@@ -21,7 +21,7 @@ from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
-from catalogue.formatting import ReprMixin, plural
+from catalogue.formatting import ReprMixin, plural, several
 from catalogue.harvest.harvest_blocks import usable_list
 from catalogue.harvest.snapshot import (
     CRAWL_LIST,
@@ -38,7 +38,6 @@ from catalogue.harvest.tails import undamaged
 from catalogue.parquet.footer import MAGIC, TRAILER, examine_footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.progress import Progress
-from catalogue.selection import several
 from catalogue.session import Session
 from catalogue.settings import canonical
 from catalogue.source.byte_ranges import ByteRange, FileVersion

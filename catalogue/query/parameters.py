@@ -8,7 +8,7 @@ from typing import Any
 
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.errors import QueryError
-from catalogue.formatting import comma_separated
+from catalogue.formatting import comma_separated, several
 from catalogue.query.filters import languages, media_types, statuses, time_bounds
 from catalogue.surt import Match
 
@@ -79,7 +79,7 @@ def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
 
 
 def _texts(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
-    return tuple(map(str, [given] if isinstance(given, str | int) else given))
+    return tuple(several(given))
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
