@@ -173,6 +173,7 @@ class Catalogue(ReprMixin):
         refresh: bool = False,
         pages: bool = False,
         index: str = "columnar",
+        values: str | Iterable[str] = (),
         report: Callable[[Progress], None] | None = None,
     ) -> list[Harvested]:
         """Fetch and store the footers of crawls that are not stored yet, and update the metadata database.
@@ -186,6 +187,9 @@ class Catalogue(ReprMixin):
             refresh: fetch stored footers again.
             pages: fetch page indexes, too; otherwise queries fetch those that they need.
             index: ``columnar``, ``cdx`` or ``both``.
+            values: columns of which it stores the values of each row group, such as ``content_mime_detected``, or
+                ``all`` for media types, languages, charset, status and TLD. Queries with conditions on these columns
+                then read no row group without a matching value.
             report: see ``Catalogue``.
 
         Raises:
@@ -194,7 +198,14 @@ class Catalogue(ReprMixin):
         from catalogue.harvest.harvest_crawls import harvest_crawls
 
         return harvest_crawls(
-            self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index, report=report
+            self.session,
+            crawls,
+            subsets=subsets,
+            refresh=refresh,
+            pages=pages,
+            index=index,
+            values=values,
+            report=report,
         )
 
     def harvest_estimate(
@@ -205,6 +216,7 @@ class Catalogue(ReprMixin):
         refresh: bool = False,
         pages: bool = False,
         index: str = "columnar",
+        values: str | Iterable[str] = (),
     ) -> HarvestEstimate:
         """Estimate the cost of ``harvest``; at most the list of crawls is fetched.
 
@@ -213,7 +225,9 @@ class Catalogue(ReprMixin):
         """
         from catalogue.harvest.harvest_crawls import estimate_crawls
 
-        return estimate_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index)
+        return estimate_crawls(
+            self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index, values=values
+        )
 
     def backfill(
         self,

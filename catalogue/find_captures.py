@@ -1,7 +1,7 @@
 """Find captures by the columnar index, the CDX index, or the cheaper one for each crawl."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
@@ -84,7 +84,13 @@ def crawl_indexes(
         columnar = cdx = None
         if shown and page_indexes and crawl in stored:
             files = tuple(shown.files(crawl, subsets, query))
-            scope = Scope(crawl, files, shown.row_groups(crawl, subsets), shown.missing(crawl, subsets))
+            scope = Scope(
+                crawl,
+                files,
+                shown.row_groups(crawl, subsets),
+                shown.missing(crawl, subsets),
+                values=partial(shown.values, crawl),
+            )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
             cdx = CdxIndex(crawl, subsets, lists, reading, cost)

@@ -103,6 +103,14 @@ def _state(row: Mapping[str, Any]) -> str:
     "disk; with it, a URL takes one request.",
 )
 @click.option("--pages", is_flag=True, help="Also store page indexes, about 1 MB per file, in the same requests.")
+@click.option(
+    "--values",
+    multiple=True,
+    metavar="COLUMN",
+    help="Also store the values that these columns have in each part of a file (row group), so that queries by them "
+    "read only parts with matching values; all for media types, languages, charset, status and TLD; comma-separated or "
+    "repeated.",
+)
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
 @click.option("--dry-run", is_flag=True, help="Print the cost. At most the list of crawls is fetched.")
 @click.option(
@@ -142,6 +150,7 @@ def harvest(
     catalogue harvest --crawl CC-MAIN-2022-05 --pages
     catalogue harvest --crawl CC-MAIN-2022-05 --index cdx
     catalogue harvest --crawl 2022 --pages --dry-run
+    catalogue harvest --crawl CC-MAIN-2022-05 --values content_mime_detected,content_languages
 
     Other datasets that are sorted by a text column are harvested once with a name, and queried with --table:
 
@@ -187,10 +196,10 @@ def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: 
     from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]
-    if len(words) == len([*plain_names(words)]) <= 1:
+    if len(words) == len([*plain_names(words)]) <= 1 and not parameters["values"]:
         return
     needed = catalogue.harvest_estimate(crawls, **parameters)
-    if needed.crawls > 1 and not Budget(yes=False).covers(needed.requests, needed.bytes):
+    if (needed.crawls > 1 or parameters["values"]) and not Budget(yes=False).covers(needed.requests, needed.bytes):
         confirm(f"this harvests {needed.summary}", "choose fewer crawls")
 
 

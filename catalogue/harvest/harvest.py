@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from catalogue.commoncrawl.crawls import COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, parse_path_list
 from catalogue.commoncrawl.manifests import IndexFile, is_manifest_path, manifest_path, parse_manifest
 from catalogue.errors import (
@@ -40,9 +40,11 @@ from catalogue.store.stored_lists import (
 )
 from catalogue.tables.make_table import FooterRows
 
+VALUES = "values"
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 3 << 20, 5.0
 _DECODED = 1000
 """Files whose decoded rows are in memory, of some 30 kB each, until the table is made; others are decoded again."""
+_NOUNS = {COLUMNAR: "file", CDX: "list of blocks", VALUES: "dictionary page"}
 _HOPELESS = 25
 """Failures in a row, before any success, after which the rest is not tried."""
 
@@ -53,18 +55,18 @@ class Harvested(ReprMixin):
 
     progress: Progress
     fetched: set[str] = field(default_factory=set)
-    """Paths of the files whose footers were fetched."""
+    """Paths of the files whose footers were fetched, or names of fetched dictionary pages."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
     index: str = COLUMNAR
-    """The index: footers of the columnar one, or the list of blocks of the CDX index."""
+    """What was harvested: footers of the columnar index, the list of blocks of the CDX index, or values."""
 
     @property
     def summary(self) -> str:
         """Return the result as a sentence."""
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
-        what = "file" if self.index == COLUMNAR else "list of blocks"
+        what = _NOUNS[self.index]
         value = f"{at.done:,} of {plural(at.listed, what)} stored, {len(self.fetched):,} fetched now"
         return f"{at.name}: {value}; {cost}"
 

@@ -24,6 +24,7 @@ from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
+from catalogue.harvest.harvest_values import dictionary_index, harvest_values, value_columns
 from catalogue.progress import Progress
 from catalogue.selection import crawl_list, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
@@ -46,6 +47,8 @@ HARVESTED_INDEXES = (*INDEXES, BOTH)
 """What can be harvested of a crawl."""
 FILES_OF_A_SUBSET = 300
 """Index files of a subset in most crawls."""
+_ROW_GROUPS, _DICTIONARY = 11, 3000
+"""Usual row groups of a file, and bytes of a dictionary page."""
 _FOOTER, _FOOTER_WITH_PAGES = 85_000, 1_000_000
 """Usual bytes of a footer, without and with page indexes."""
 _LIST_BYTES, _LIST_REQUESTS = 104_000_000, 9
@@ -124,18 +127,24 @@ def _open_database() -> None:
         pass
 
 
-def _update_tables(session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({})) -> None:
+def _update_tables(
+    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
+) -> None:
     from catalogue.tables.update_tables import update_tables
 
-    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset, decoded=decoded)
+    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset, decoded=decoded, values=values)
 
 
 def _update_database(
-    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), *, stale: bool = False
+    session: Session,
+    decoded: Mapping[str, FooterRows] = MappingProxyType({}),
+    *,
+    values: Sequence[str] = (),
+    stale: bool = False,
 ) -> None:
     from catalogue.metadata_db.refresh import refresh
 
-    _update_tables(session, decoded)
+    _update_tables(session, decoded, values)
     refresh(session.database_path, session.store, session.dataset, stale=stale)
 
 
@@ -147,10 +156,11 @@ def harvest_crawls(
     refresh: bool = False,
     pages: bool = False,
     index: str = COLUMNAR,
+    values: str | Iterable[str] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> list[Harvested]:
-    """Fetch footers and lists of blocks that are not stored; see ``Catalogue.harvest``."""
-    _check_index(session, index)
+    """Fetch footers, lists of blocks and values that are not stored; see ``Catalogue.harvest``."""
+    _check_index(session, index, values)
     Thread(target=_open_database, name="duckdb").start()
     outcomes: list[Harvested] = []
     decoded: dict[str, FooterRows] = {}
@@ -192,12 +202,19 @@ def harvest_crawls(
             if added := outcomes[before:]:
                 _update_database(session, decoded, stale=any(each.fetched for each in added))
                 decoded.clear()
+                if columns := value_columns(session, values) if values else ():
+                    try:
+                        outcomes.append(harvest_values(session, crawl, columns, chosen_subsets, progress))
+                    finally:
+                        _update_database(session, values=[crawl], stale=True)
     return outcomes
 
 
-def _check_index(session: Session, index: str) -> None:
+def _check_index(session: Session, index: str, values: str | Iterable[str]) -> None:
     if index not in HARVESTED_INDEXES:
         raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
+    if index == CDX and values:
+        raise QueryError("values are in the columnar index; use index='columnar' or 'both'")
     if index != COLUMNAR and session.dataset_name:
         raise QueryError(f"{session.dataset_name} has no CDX index; its only index is columnar")
 
@@ -210,9 +227,10 @@ def estimate_crawls(
     refresh: bool = False,
     pages: bool = False,
     index: str = COLUMNAR,
+    values: str | Iterable[str] = (),
 ) -> HarvestEstimate:
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
-    _check_index(session, index)
+    _check_index(session, index, values)
     _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
@@ -229,7 +247,20 @@ def estimate_crawls(
         files += count
         requests += count + (refresh or crawl not in known)
         received += count * (_FOOTER_WITH_PAGES if pages else _FOOTER)
+        if values:
+            more = _cost_of_values(session, crawl, value_columns(session, values), chosen_subsets, count)
+            requests, received = requests + more[0], received + more[1]
     return HarvestEstimate(len(chosen), files, requests, received, session.cost().seconds(requests, received, 1))
+
+
+def _cost_of_values(
+    session: Session, crawl: str, columns: Sequence[str], subsets: Sequence[str], missing: int
+) -> tuple[int, int]:
+    """Return requests and bytes for the values of stored footers, and the usual ones for missing footers."""
+    stored = session.store_path.exists() and session.metadata().has_files(crawl)
+    needed = dictionary_index(session, crawl, subsets).missing_dictionaries(columns) if stored else ()
+    usual = missing * _ROW_GROUPS
+    return len(needed) + usual, sum(len(each.range) for each in needed) + usual * len(columns) * _DICTIONARY
 
 
 def _select(

@@ -74,11 +74,16 @@ _SHORT_DICTIONARY_STATS: Final = frozenset(
     bytes([_HEADER, page << 1, _HEADER, encoding << 1]) for page in DATA_PAGES for encoding in DICTIONARY_ENCODINGS
 )
 
+_SHORT_DATA_PAGES: Final = tuple(page << 1 for page in DATA_PAGES)
+
 
 class ChunkFields:
     """The fields of a ``ColumnChunk``, as written."""
 
-    __slots__ = ("dictionary_coded", "encodings", "encrypted", "file_path", "numbers", "path", "statistics")
+    __slots__ = (
+        *("dictionary_coded", "encodings", "encrypted", "file_path", "numbers", "otherwise_coded", "path"),
+        "statistics",
+    )
 
     def __init__(self) -> None:
         self.numbers = _NO_NUMBERS.copy()
@@ -92,6 +97,8 @@ class ChunkFields:
         self.statistics = 0
         """Offset of the struct in the footer; 0 if missing."""
         self.dictionary_coded: int | None = None
+        self.otherwise_coded = 0
+        """Number of data pages that are not dictionary-coded."""
 
     @property
     def codec(self) -> int:
@@ -156,7 +163,7 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
         elif field == _PATH and kind == LIST:
             fields.path = reader.joined_texts()
         elif field == _ENCODING_STATS and kind == LIST:
-            fields.dictionary_coded = _read_encoding_stats(reader)
+            fields.dictionary_coded, fields.otherwise_coded = _read_encoding_stats(reader)
         else:
             if field == _STATISTICS and kind == STRUCT:
                 fields.statistics = reader.position
@@ -164,19 +171,23 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
     fields.numbers[:_NUMBERS] = meta
 
 
-def _read_encoding_stats(reader: Reader) -> int:
+def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
+    """Return the numbers of data pages with and without a dictionary encoding."""
     kind, count = reader.list_header()
     if count and kind != STRUCT:
         raise ThriftError(f"a list at byte {reader.position} has elements of type {kind} instead of structs")
-    coded = 0
+    coded = others = 0
     for _ in range(count):
         # Nearly always three numbers of a byte each; a third of the time without calls.
         start = reader.position
         short = reader.data[start : start + _SHORT_STATS]
         if short[::2] == _SHORT_STATS_HEADERS and short.isascii():
             reader.position = start + _SHORT_STATS
+            number = (short[5] >> 1) ^ -(short[5] & 1)
             if short[:4] in _SHORT_DICTIONARY_STATS:
-                coded += (short[5] >> 1) ^ -(short[5] & 1)
+                coded += number
+            elif short[1] in _SHORT_DATA_PAGES:
+                others += number
             continue
         stats = [0, _MISSING, _MISSING, _MISSING]  # from field 1 on: page type, encoding, count
         field = 0
@@ -187,7 +198,9 @@ def _read_encoding_stats(reader: Reader) -> int:
             raise ThriftError(f"the encodings of pages before byte {reader.position} are no numbers")
         if stats[1] in DATA_PAGES and stats[2] in DICTIONARY_ENCODINGS:
             coded += stats[3]
-    return coded
+        elif stats[1] in DATA_PAGES:
+            others += stats[3]
+    return coded, others
 
 
 class ChunkContext:
@@ -221,6 +234,7 @@ class ChunkContext:
             data_page_offset=numbers[_DATA_PAGE],
             dictionary_page_offset=start if start != numbers[_DATA_PAGE] else None,
             dictionary_coded=fields.dictionary_coded,
+            only_dictionary=bool(fields.dictionary_coded) and fields.otherwise_coded == 0,
             null_count=null_count,
             bounds=bounds,
             # Without a known order, bounds of pages mean nothing, too.

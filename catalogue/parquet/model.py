@@ -22,6 +22,8 @@ PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE
 
 _EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 in milliseconds since 1970."""
+_LONGEST_DICTIONARY = 16 << 10
+"""Bytes to read of a dictionary page whose length is unknown; few columns of Common Crawl's index have longer ones."""
 _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
 """Values of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
 
@@ -92,10 +94,21 @@ class ColumnChunk:
     dictionary_page_offset: int | None
     dictionary_coded: int | None
     """Number of data pages, from the first, that need the dictionary page; None if unknown."""
+    only_dictionary: bool
+    """The footer states that all data pages need it, so that it has all values."""
     null_count: int | None
     bounds: Bounds | None
     column_index: ByteRange | None
     offset_index: ByteRange | None
+
+    @property
+    def dictionary_page(self) -> ByteRange | None:
+        """The dictionary page if it has all values; of unknown length where the footer has no offset of it."""
+        if not self.only_dictionary:
+            return None
+        if self.dictionary_page_offset is not None:
+            return ByteRange(self.dictionary_page_offset, self.data_page_offset)
+        return ByteRange(self.range.start, min(self.range.end, self.range.start + _LONGEST_DICTIONARY))
 
     @property
     def milliseconds(self) -> tuple[int, int] | None:

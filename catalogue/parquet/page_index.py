@@ -77,30 +77,35 @@ class ColumnIndex:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The encoded page indexes of one row group, and the bounds of its keys if a backfill read them."""
+    """The encoded page indexes of one row group, its dictionary pages, and the bounds of its keys of a backfill."""
 
     column_index: bytes | None = None
     """Index of the key column."""
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
     bounds: Bounds | None = None
     """Bounds of all keys, where the footer has none."""
+    dictionaries: Mapping[str, bytes] = field(default_factory=dict)
+    """Dictionary pages, with their headers, of columns whose values are all in them."""
 
     def __reduce__(self) -> tuple[type["Indexes"], tuple[object, ...]]:
-        return Indexes, (self.column_index, self.offset_indexes, self.bounds)
+        return Indexes, (self.column_index, self.offset_indexes, self.bounds, self.dictionaries)
 
     def joined(self, other: "Indexes") -> "Indexes":
         """Return the union; ``other`` wins."""
         merged = {**self.offset_indexes, **other.offset_indexes}
-        return Indexes(other.column_index or self.column_index, merged, other.bounds or self.bounds)
+        dictionaries = {**self.dictionaries, **other.dictionaries}
+        return Indexes(other.column_index or self.column_index, merged, other.bounds or self.bounds, dictionaries)
 
     @property
     def written(self) -> "Indexes | None":
         """Return the part that is in the file."""
-        return Indexes(self.column_index, self.offset_indexes) if self.column_index or self.offset_indexes else None
+        if not (self.column_index or self.offset_indexes or self.dictionaries):
+            return None
+        return Indexes(self.column_index, self.offset_indexes, dictionaries=self.dictionaries)
 
     def parts(self) -> list[bytes]:
-        """Return the column index or empty bytes, then the offset indexes."""
-        return [self.column_index or b"", *self.offset_indexes.values()]
+        """Return the column index or empty bytes, then the offset indexes and the dictionary pages."""
+        return [self.column_index or b"", *self.offset_indexes.values(), *self.dictionaries.values()]
 
     def pack(self) -> bytes:
         """Encode for the store: a line of JSON, then the indexes."""
@@ -109,6 +114,8 @@ class Indexes:
             "column_index": len(self.column_index or b""),
             "offset_indexes": [[name, len(data)] for name, data in self.offset_indexes.items()],
         }
+        if self.dictionaries:
+            header["dictionaries"] = [[name, len(data)] for name, data in self.dictionaries.items()]
         if self.bounds:
             header["bounds"] = [self.bounds.min.decode("latin-1"), self.bounds.max.decode("latin-1")]
         return json.dumps(header).encode() + b"\n" + b"".join(self.parts())
@@ -126,8 +133,11 @@ class Indexes:
         try:
             header = json.loads(head)
             derived, position = typed(header["own"], bool), typed(header["column_index"], int)
-            sizes = [(typed(name, str), typed(size, int)) for name, size in header["offset_indexes"]]
-            lengths = [position, *(size for _, size in sizes)]
+            names = ("offset_indexes", "dictionaries")
+            indexes, dictionaries = (
+                [(typed(n, str), typed(s, int)) for n, s in header.get(name, ())] for name in names
+            )
+            lengths = [position, *(size for _, size in (*indexes, *dictionaries))]
             if min(lengths) < 0 or sum(lengths) != len(body):
                 raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
             if derived:
@@ -135,11 +145,13 @@ class Indexes:
             bounds = _decoded_bounds(*header["bounds"]) if "bounds" in header else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ThriftError) as error:
             raise BadPageIndex(f"a page index of the store cannot be read: {error}") from error
-        column_index, pieces = body[:position] or None, {}
-        for name, size in sizes:
-            pieces[name] = body[position : position + size]
-            position += size
-        return cls(column_index, pieces, bounds)
+        column_index = body[:position] or None
+        pieces: tuple[dict[str, bytes], dict[str, bytes]] = {}, {}
+        for of_kind, sizes in zip(pieces, (indexes, dictionaries), strict=True):
+            for name, size in sizes:
+                of_kind[name] = body[position : position + size]
+                position += size
+        return cls(column_index, pieces[0], bounds, pieces[1])
 
 
 def _decoded_bounds(least: str, greatest: str) -> Bounds:

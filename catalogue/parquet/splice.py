@@ -91,23 +91,28 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
     return encode_struct([(1, LIST, encode_list(STRUCT, [column])), (2, I64, size), (3, I64, piece.num_rows)])
 
 
-def splice_dictionary(chunk: ColumnChunk, page: bytes) -> pa.Buffer:
-    """Return a Parquet file whose data page is a dictionary page of byte strings, given with its header.
+def splice_dictionaries(pages: Sequence[tuple[ColumnChunk, bytes]]) -> pa.Buffer:
+    """Return a Parquet file of one column, whose data pages are dictionary pages of one type, given with their headers.
 
     Raises:
-        ThriftError: if it has no header.
-        KeyError: if it is not a dictionary page.
+        ThriftError: if one has no header.
+        KeyError: if one is not a dictionary page.
     """
-    reader = Reader(page)
-    header = reader.struct()
-    count, plain, levels = header[7][1], 0, 3
-    about = encode_struct([(1, I32, count), (2, I32, plain), (3, I32, levels), (4, I32, levels)])
-    fields = [(1, I32, DATA_PAGES[0]), (2, I32, header[2]), (3, I32, header[3]), (4, I32, header.get(4))]
-    data = encode_struct([*fields, (5, STRUCT, about)]) + page[reader.position :]
-    required = encode_struct([(1, I32, PHYSICAL_TYPES.index("BYTE_ARRAY")), (3, I32, 0), (4, BINARY, b"values")])
-    column = replace(chunk.column, name="values", element=required)
-    values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
-    return splice([ChunkPages(values, [data], len(data), 0, count, chunk.codec)], created_by="")
+    plain, levels = 0, 3
+    kind = PHYSICAL_TYPES.index(pages[0][0].column.physical_type)
+    required = encode_struct([(1, I32, kind), (3, I32, 0), (4, BINARY, b"values")])
+    column = replace(pages[0][0].column, name="values", element=required)
+    pieces = []
+    for chunk, page in pages:
+        reader = Reader(page)
+        header = reader.struct()
+        count = header[7][1]
+        about = encode_struct([(1, I32, count), (2, I32, plain), (3, I32, levels), (4, I32, levels)])
+        fields = [(1, I32, DATA_PAGES[0]), (2, I32, header[2]), (3, I32, header[3]), (4, I32, header.get(4))]
+        data = encode_struct([*fields, (5, STRUCT, about)]) + page[reader.position :]
+        values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
+        pieces.append(ChunkPages(values, [data], len(data), 0, count, chunk.codec))
+    return splice(pieces, created_by="")
 
 
 PART_BYTES: Final = 4 << 20

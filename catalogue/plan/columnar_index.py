@@ -1,6 +1,6 @@
 """The columnar index of a crawl: plan a query from stored footers, and fetch missing page indexes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -11,19 +11,23 @@ from catalogue.errors import StoreError
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes, cut_indexes, page_bounds
 from catalogue.plan.crawl_plan import CrawlPlan
+from catalogue.plan.dictionaries import cut_dictionaries, missing_dictionaries, rule_out, tested_alone
 from catalogue.plan.planner import plan_files
 from catalogue.plan.prune import key_indexes
-from catalogue.plan.requests import Cost, PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
-from catalogue.store.database import Store
+from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
+from catalogue.tables.column_values import CrawlValues
 from catalogue.tables.file_metadata import FileMetadata
 
+_FILES_AT_ONCE = 32
+"""Files whose page indexes are stored in one transaction."""
 _INDEXES = 256
 """Cached row groups, of some 20 kB each."""
 
@@ -58,6 +62,10 @@ class PageIndexes:
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
 
+def _no_values(_: Container[str]) -> CrawlValues | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The row groups of a crawl that a query may have to read."""
@@ -71,6 +79,8 @@ class Scope:
     """A sentence for each incompletely stored subset."""
     drawn: Mapping[str, Mapping[int, DrawnRows]] | None = field(default=None, compare=False)
     """Drawn rows by path and row group; None for all."""
+    values: Callable[[Container[str]], CrawlValues | None] = field(default=_no_values, compare=False)
+    """It returns the stored values of some columns."""
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
         """Keep the files and row groups with drawn rows."""
@@ -91,13 +101,17 @@ class ColumnarIndex:
         """Files of the last plan, by path."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
         """Indexes by path and row group, in case they cannot be stored."""
+        self._unsaved: dict[str, dict[int, Indexes]] = {}
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
+        files, tested = self._metadata(), tested_alone(query)
+        stored = self.scope.values(tested) if tested else None
         return plan_files(
             query,
             self.crawl,
-            self._metadata(),
+            files,
             cost=self._cost,
+            ruled_out=rule_out(query, files, stored, self._cost),
             considered=self.scope.considered,
             missing=self.scope.missing,
         )
@@ -150,8 +164,22 @@ class ColumnarIndex:
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def fetch_indexes(self, requests: Sequence[PlannedRequest], *, must_store: bool = False) -> None:
-        """Fetch and store page indexes of the last plan.
+    def missing_dictionaries(self, columns: Sequence[str]) -> tuple[PlannedRequest, ...]:
+        """Return requests for the dictionary pages of columns that are not stored."""
+        return tuple(missing_dictionaries(self._metadata(), columns, self._cost))
+
+    def dictionary_pages(self, columns: Sequence[str]) -> int:
+        """Return the number of dictionary pages of columns, stored or not."""
+        return sum(len(request.parts) for request in missing_dictionaries(self.scope.candidates, columns, self._cost))
+
+    def fetch_indexes(
+        self,
+        requests: Sequence[PlannedRequest],
+        *,
+        must_store: bool = False,
+        report: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Fetch and store page indexes or dictionary pages of the last plan; ``report`` gets received bytes.
 
         Raises:
             SourceError: if a request fails.
@@ -161,21 +189,41 @@ class ColumnarIndex:
         try:
             for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
                 self.take(request, answer, must_store=must_store)
+                report(len(answer.body))
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+            self.save(must_store=must_store)
 
     def fetch(self, request: PlannedRequest) -> Response:
-        """Request page indexes; thread-safe."""
-        with requests_for("page index"):
+        """Request page indexes or dictionary pages; thread-safe."""
+        reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
+        with requests_for(request.reason if reads_values else "page index"):
             return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
-        """Store the page indexes of a response, or keep them in memory."""
-        file = self._files[request.path]
-        found = cut_indexes(file.footer, self._indexes.dataset.key, answer.body, request.range.start)
+        """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
+        file, path = self._files[request.path], request.path
+        found = cut_dictionaries(request, answer.body) or cut_indexes(
+            file.footer, self._indexes.dataset.key, answer.body, request.range.start
+        )
+        unsaved = self._unsaved.setdefault(path, {})
         for ordinal, indexes in found.items():
-            before = self._fetched.get((request.path, ordinal), Indexes())
-            self._fetched[request.path, ordinal] = before.joined(indexes)
-        assert file.stored  # noqa: S101 - it is made from a table
+            self._fetched[path, ordinal] = self._fetched.get((path, ordinal), Indexes()).joined(indexes)
+            unsaved[ordinal] = unsaved.get(ordinal, Indexes()).joined(indexes)
+        if len(self._unsaved) > _FILES_AT_ONCE:
+            self.save(must_store=must_store)
+
+    def save(self, *, must_store: bool = False) -> None:
+        """Store what was fetched, in one transaction.
+
+        Raises:
+            StoreError: if it cannot be stored, and ``must_store`` is true.
+        """
+        unsaved, self._unsaved = self._unsaved, {}
+        added = []
+        for path, indexes in unsaved.items():
+            stored = self._files[path].stored
+            assert stored  # noqa: S101 - it is made from a table
+            added.append((path, encode_indexes(indexes, stored), stored))
         with nullcontext() if must_store else suppress(StoreError):
-            self._indexes.store.add_indexes(request.path, found, file.stored)
+            self._indexes.store.add_all_indexes(added)

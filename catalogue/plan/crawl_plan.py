@@ -188,6 +188,10 @@ class CrawlPlan:
     """Why this index answers; empty if the query names it."""
     other: "CrawlPlan | None" = None
     """The plan of the other index, if the choice needed it."""
+    ruled_out: int = 0
+    """Row groups that cannot match by the values of their columns."""
+    unknown_values: tuple[str, ...] = ()
+    """Columns whose values, if they were stored, might rule out row groups that are read."""
     suggests_harvest: bool = False
     """A harvest of the footers costs less than this plan."""
 

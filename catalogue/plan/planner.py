@@ -10,6 +10,7 @@ from itertools import accumulate, chain, groupby
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
+from catalogue.plan.dictionaries import NOTHING, RuledOut
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
@@ -34,6 +35,7 @@ def plan_files(
     cost: Cost,
     considered: int,
     missing: tuple[str, ...] = (),
+    ruled_out: RuledOut = NOTHING,
 ) -> CrawlPlan:
     """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
@@ -44,14 +46,19 @@ def plan_files(
         cost: cost of the source.
         considered: row groups of the requested subsets.
         missing: sentences about incomplete subsets.
+        ruled_out: row groups that cannot match by their values.
     """
     files = list(metadata)
+    by_path: dict[str, set[int]] = {}
+    for path, ordinal in ruled_out.places:
+        by_path.setdefault(path, set()).add(ordinal)
     keyless = tuple(
         f"{file.file.path} has no column {query.table.key} to find rows by"
         for file in files
         if query.table.key not in file.footer.columns
     )
-    choices, counted, defects = _choices(query, files)
+    rest = (file.among({*file.ordinals} - excluded) if (excluded := by_path.get(file.path)) else file for file in files)
+    choices, counted, defects = _choices(query, rest)
     certain = 0
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
         enough = _first if query.is_inorder else _enough
@@ -82,10 +89,12 @@ def plan_files(
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=tuple(chain.from_iterable(fetches)),
+        indexes=(*ruled_out.requests, *chain.from_iterable(fetches)),
         awaited=tuple(awaited),
         missing=(*missing, *keyless),
         defects=tuple(defects),
+        ruled_out=sum(len(by_path.get(file.path, set()).intersection(file.ordinals)) for file in files),
+        unknown_values=ruled_out.unknown,
     )
 
 
@@ -238,7 +247,15 @@ def _cheapest(
     choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
     """Return the columns with their wave, and the price in seconds if it matters."""
-    shares = ({query.table.key}, 1.0), ({*query.deciding_columns}, 1.0 if query.keys_decide else SELECTIVITY)
+    key, decide = query.table.key, {*query.deciding_columns}
+    selected = 1.0 if query.keys_decide else SELECTIVITY
+    shares = [({key}, 1.0), (decide, selected)]
+    if not (
+        query.keys_decide
+        or key in query.tested_columns
+        or any(unit.sure_rows < len(unit.rows) for unit in choice.units)
+    ):
+        shares.append((decide - {key}, selected))  # the keys decide nothing here
     # Of the other columns so many units would then be needed.
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared

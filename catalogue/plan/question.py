@@ -195,6 +195,8 @@ class Question:
                 report(received)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+            for columnar in {id(each): each for each, _ in fetches}.values():
+                columnar.save()
             self.lists.save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:

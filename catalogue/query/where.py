@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import duckdb
@@ -97,6 +97,63 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
         if "did you mean" in str(error):
             raise
         raise UnknownColumn(f"{error}; write text in single quotes") from error
+
+
+@lru_cache(64)
+def column_conditions(where: Where) -> tuple[Where, ...]:
+    """Return the parts of a conjunction that are conditions on one column; each holds for every matching row."""
+    found = []
+    with connect() as connection, _bounded_depth():
+        statements = _statements(where.sql, connection)
+        node = statements[0]["node"]
+        for part in [*_conjuncts(node["where_clause"])]:
+            names = {name.casefold() for name in _columns(part)}
+            columns = tuple(name for name in where.columns if name.casefold() in names)
+            if len(columns) == len(names) == 1 and _volatile(connection).isdisjoint(_functions(part)):
+                node["where_clause"] = part
+                tree = literal(json.dumps({"error": False, "statements": statements}))
+                ((sql,),) = connection.execute(f"SELECT json_deserialize_sql({tree})").fetchall()
+                found.append(Where(sql.partition(" WHERE ")[2], columns, ()))
+    return tuple(found)
+
+
+def _conjuncts(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if node["type"] == "CONJUNCTION_AND":
+        for child in node["children"]:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _functions(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        if node.get("class") == "FUNCTION":
+            yield node["function_name"]
+        for value in node.values():
+            yield from _functions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _functions(value)
+
+
+_volatile_functions: set[str] = set()
+
+
+def _volatile(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Return the functions whose results differ from row to row, such as ``random``."""
+    if not _volatile_functions:
+        sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+        _volatile_functions.update(name for (name,) in connection.execute(sql).fetchall())
+    return _volatile_functions
+
+
+def matching_values(condition: Where, values: pa.Array, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
+    """Return the positions of the values for which a condition on one column is true.
+
+    Raises:
+        QueryError: if it fails for a value.
+    """
+    return where_positions(condition, pa.table({condition.columns[0]: values}), connection)
 
 
 def check_expression(sql: str) -> None:

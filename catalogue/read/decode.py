@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions, text
+from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import (
@@ -21,20 +21,19 @@ from catalogue.parquet.splice import (
     inflated,
     parts,
     splice,
-    splice_dictionary,
+    splice_dictionaries,
 )
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.settings import limits
+from catalogue.tables.column_values import without_unknown
 
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
 
 _SMALL_PAGE = 16 << 10
 """Average uncompressed bytes, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
-_STATUS = "fetch_status"
-_MEDIA_TYPE, _UNKNOWN_TYPE = "content_mime_type", "unk"
 _DELTA_BYTE_ARRAY = 7
 
 Numbered = tuple[np.ndarray, pa.Array]
@@ -184,7 +183,7 @@ def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
     if piece.chunk.column.physical_type != "BYTE_ARRAY":
         return max(longest, headers[0].inflated)
     page = b"".join(piece.pages)[: headers[0].size]
-    file = pq.ParquetFile(pa.BufferReader(splice_dictionary(piece.chunk, page)), page_checksum_verification=True)
+    file = pq.ParquetFile(pa.BufferReader(splice_dictionaries([(piece.chunk, page)])), page_checksum_verification=True)
     _, most = pc.min_max(pc.binary_length(file.read(use_threads=False).column(0))).values()
     return max(longest, most.as_py() or 0)
 
@@ -231,7 +230,7 @@ def aligned(
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
                 values = next(pieces, ())
-                pending[name] = _known(name, values) if dataset == COMMON_CRAWL else values
+                pending[name] = without_unknown(name, values) if dataset == COMMON_CRAWL else values
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -247,17 +246,6 @@ def aligned(
         yield pa.Table.from_arrays(every, schema=schema)
         pending = {name: piece.slice(length) for name, piece in pending.items()}
         rows = rows[length:]
-
-
-def _known(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
-    if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
-        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
-        return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
-    if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
-        return values
-    unknown = pc.less(values, integer(0, values.type))
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
 def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:

@@ -265,9 +265,12 @@ class _Reading:
         }
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
-                columns[name] = requested(self._decoded(bundle, reads, each.rows), each.rows)
+                numbered = self._decoded(bundle, reads, each.rows)
+                columns[name] = requested(
+                    checked(bundle, reads, numbered) if name == self._key else numbered, each.rows
+                )
         undecided = {*residual.query.tested_columns} - {*decided.column_names}
-        keys = self._keys_left(decided.column(self._key).chunks)
+        keys = self._keys_left(decided.column(self._key).chunks) if self._key in decided.column_names else None
         stop = 0
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows

@@ -49,9 +49,13 @@ class Residual:
         if self._urls and new("url"):  # of the few rows that have a matching key
             inside = (url in self._urls for url in rows.column("url").to_pylist())
             filtered(flags(np.fromiter(inside, bool, rows.num_rows)))
-        if query.where and self._connection and rows.num_rows and new(table.key, *query.where.columns):
-            from catalogue.query.where import where_positions
+        where = query.where
+        if where and self._connection and rows.num_rows:
+            # Keys that are read later match for certain.
+            keys = [table.key] if table.key in rows.column_names else []
+            if new(*keys, *where.columns):
+                from catalogue.query.where import where_positions
 
-            matching = where_positions(query.where, rows, self._connection)
-            rows, numbers = rows.take(positions(matching)), numbers[matching]
+                matching = where_positions(where, rows, self._connection)
+                rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers

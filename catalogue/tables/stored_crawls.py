@@ -1,6 +1,6 @@
 """What is stored of each crawl, in one state of the store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
@@ -15,12 +15,21 @@ from catalogue.parquet.model import kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.tables_state import TABLES_FOLDER, CrawlState, TablesState, fresh_state, read_state, table_path
+from catalogue.tables.tables_state import (
+    TABLES_FOLDER,
+    CrawlState,
+    TablesState,
+    fresh_state,
+    read_state,
+    table_path,
+    values_path,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.query.resolved_query import ResolvedQuery
+    from catalogue.tables.column_values import CrawlValues
     from catalogue.tables.crawl_table import CrawlTable, StoredFooters
     from catalogue.tables.file_metadata import FileMetadata
 
@@ -107,6 +116,20 @@ class StoredCrawls:
         except TableDamaged:
             self._repaired(crawl)
         return path
+
+    def values(self, crawl: str, names: Container[str]) -> "CrawlValues | None":
+        """Return the stored values of some columns, if there are any; make them again if they are damaged."""
+        from catalogue.tables.column_values import read_values
+
+        checksum, path = self._state(crawl).values, values_path(self._folder, crawl)
+        if not checksum:
+            return None
+        found = read_values(path, checksum, names)
+        now = read_state(self._folder) if found is None else None
+        if now and crawl in now.crawls and now.crawls[crawl].values == checksum:  # no other process has replaced them
+            self._repaired(crawl)
+            found = read_values(path, checksum, names)
+        return found
 
     def _is_valid(self, crawl: str, table: TableFile) -> bool:
         """Return whether another process has made a table of the same files since these were opened."""

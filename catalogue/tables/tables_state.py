@@ -43,6 +43,8 @@ class CrawlState:
     """The number of files that could not be fetched or decoded, by subset."""
     undecodable: dict[str, str] = field(default_factory=dict)
     """Reasons why stored footers are not in the table, by path."""
+    values: int = 0
+    """The checksum of the file of column values; 0 without one."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,10 @@ def state_path(folder: Path) -> Path:
 
 def table_path(folder: Path, crawl: str) -> Path:
     return folder / f"{crawl}.parquet"
+
+
+def values_path(folder: Path, crawl: str) -> Path:
+    return folder / f"{crawl}.values.parquet"
 
 
 def read_state(folder: Path) -> TablesState | None:

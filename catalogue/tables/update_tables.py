@@ -1,7 +1,7 @@
 """Update the tables from the store: only files that have changed are decoded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -12,9 +12,12 @@ from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
+from catalogue.tables.crawl_table import CrawlTable, StoredFooters
+from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
@@ -24,6 +27,7 @@ from catalogue.tables.tables_state import (
     read_state,
     state_path,
     table_path,
+    values_path,
     write_state,
 )
 
@@ -38,6 +42,7 @@ def update_tables(
     *,
     indexes: bool = False,
     decoded: Mapping[str, FooterRows] = MappingProxyType({}),
+    values: Collection[str] = (),
     busy_seconds: float = 600.0,
     notify: Callable[[str], None] = lambda _: None,
 ) -> TablesState:
@@ -49,6 +54,7 @@ def update_tables(
         dataset: the dataset.
         indexes: whether they must show all page indexes.
         decoded: rows of files whose footers need not be decoded again.
+        values: crawls whose column values must be those of all stored dictionary pages.
         busy_seconds: longest wait for another process.
         notify: is called with a sentence if this takes long.
 
@@ -60,14 +66,14 @@ def update_tables(
         if not state_path(folder).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
-        return state or _Update(folder, store, dataset, decoded).run()
+        return state if state and not values else _Update(folder, store, dataset, decoded, values).run()
 
 
 def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, busy_seconds: float = 600.0) -> TableFile:
     """Make a damaged table again, with all others that are not up to date, and open it; see ``update_tables``."""
     with _writing(folder, busy_seconds):
         table_path(folder, crawl).unlink(missing_ok=True)
-        _Update(folder, store, dataset, {}).run()
+        _Update(folder, store, dataset, {}, ()).run()
         return TableFile(table_path(folder, crawl))
 
 
@@ -103,8 +109,16 @@ def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
 
 
 class _Update:
-    def __init__(self, folder: Path, store: Store, dataset: Dataset, decoded: Mapping[str, FooterRows]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        dataset: Dataset,
+        decoded: Mapping[str, FooterRows],
+        values: Collection[str],
+    ) -> None:
         self._folder, self._store, self._dataset, self._decoded = folder, store, dataset, decoded
+        self._values = values
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
@@ -136,6 +150,7 @@ class _Update:
             state.crawls[crawl] = found
         write_state(self._folder, state)
         used_paths = {table_path(self._folder, crawl) for crawl, each in state.crawls.items() if each.checksum}
+        used_paths |= {values_path(self._folder, crawl) for crawl, each in state.crawls.items() if each.values}
         for path in {*self._folder.glob("*.parquet")} - used_paths:
             path.unlink(missing_ok=True)
         return state
@@ -167,11 +182,15 @@ class _Update:
             and before.stored_files == stored_files
             and (before.stored_indexes == stored_indexes or not before.gaps)
         ):
-            return replace(before, stored_indexes=stored_indexes), {name: schemas[name] for name in before.schemas}
+            found = replace(before, stored_indexes=stored_indexes)
+            if crawl in self._values and old:
+                found.values = self._write_values(crawl, old)
+            return found, {name: schemas[name] for name in before.schemas}
         made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows.num_rows else 0
         paths = dict.fromkeys(made.rows.column("path").to_pylist())
         groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)
+        values = self._write_values(crawl, TableFile(path)) if checksum else 0
         found = CrawlState(
             checksum,
             stored_files,
@@ -181,8 +200,22 @@ class _Update:
             files=self._subsets(paths),
             row_groups=dict(Counter(subset for subset, ordinal in groups if ordinal is not None)),
             undecodable=made.undecodable,
+            values=values,
         )
         return found, made.schemas
+
+    def _write_values(self, crawl: str, table: TableFile) -> int:
+        """Write the values of the stored dictionary pages of a crawl, and return the checksum of the file."""
+        from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
+
+        rows = CrawlTable(table, StoredFooters(self._store), lambda: table)
+        files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
+        pages = (page for file in files for page in dictionary_pages(self._with_indexes(file)))
+        return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
+
+    def _with_indexes(self, file: FileMetadata) -> FileMetadata:
+        assert file.stored  # noqa: S101 - it is made from a table
+        return replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get)
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Return keys, which begin with paths, with the numbers of their rows by crawl."""

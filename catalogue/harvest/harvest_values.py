@@ -1,0 +1,104 @@
+"""Fetch the dictionary pages of some columns of a crawl: they have the values of each row group."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.errors import Blocked, QueryError, SourceError, SourceUnavailable
+from catalogue.formatting import comma_separated, join_first, plural, size
+from catalogue.harvest.harvest import VALUES, Harvested
+from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.requests import PlannedRequest
+from catalogue.progress import Progress
+from catalogue.query.resolved_query import check_columns
+from catalogue.session import Session
+from catalogue.source.checks import Response
+from catalogue.source.parallel import RequestThreads, map_in_order
+
+ALL_VALUES = (
+    *("content_mime_detected", "content_mime_type", "content_languages", "content_charset", "fetch_status"),
+    "url_host_tld",
+)
+"""The columns of Common Crawl's index whose values ``all`` means."""
+
+
+def value_columns(session: Session, names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that are named, or that ``all`` means.
+
+    Raises:
+        QueryError: if one does not exist, or has no values that can be stored.
+    """
+    words = comma_separated(names)
+    if words == ["all"]:
+        if session.dataset != COMMON_CRAWL:
+            raise QueryError(f"name the columns of {session.dataset.name} whose values are to be stored")
+        return ALL_VALUES
+    known = session.metadata().columns if session.store_path.exists() else {}
+    columns = check_columns(words, known, session.dataset)
+    if unsuitable := [name for name in columns if name in {session.dataset.key, *session.dataset.path_columns}]:
+        raise QueryError(f"the values of {unsuitable[0]} need not be stored, as queries find them without")
+    return columns
+
+
+def harvest_values(
+    session: Session, crawl: str, columns: Sequence[str], subsets: Sequence[str], report: Callable[[Progress], None]
+) -> Harvested:
+    """Fetch and store the dictionary pages of columns that are not stored; footers must be stored.
+
+    Raises:
+        SourceUnavailable: if the source failed; what was fetched before is stored.
+        StoreLocked: if another process harvests this crawl.
+    """
+    index = dictionary_index(session, crawl, subsets)
+    listed = index.dictionary_pages(columns)
+    at = Progress(crawl, listed, listed)
+    outcome = Harvested(at, index=VALUES)
+    before, started = session.spent, time.monotonic()
+
+    def fetched(request: PlannedRequest) -> Response | SourceError:
+        try:
+            return index.fetch(request)
+        except (Blocked, SourceUnavailable):
+            raise
+        except SourceError as error:
+            return error
+
+    with session.store.harvesting(crawl), closing(RequestThreads(session.source.connections)) as executor:
+        requests = index.missing_dictionaries(columns)
+        at.done -= sum(len(request.parts) for request in requests)
+        if requests:
+            received = sum(len(request.range) for request in requests)
+            session.notify(
+                f"{crawl}: {plural(len(requests), 'request')}, about {size(received)}, for the values of "
+                f"{join_first(columns, len(columns))}"
+            )
+        report(at)
+        try:
+            while requests:  # pages of unknown length may be cut short
+                answers = map_in_order(executor, fetched, requests, limit=2 * session.source.connections)
+                for request, answer in zip(requests, answers, strict=True):
+                    if isinstance(answer, SourceError):
+                        outcome.failures[request.path] = str(answer)
+                        at.failed += len(request.parts)
+                    else:
+                        index.take(request, answer, must_store=True)
+                        outcome.fetched.update(
+                            f"{request.path}#{part.row_group}:{part.column}" for part in request.parts
+                        )
+                        at.done = min(at.listed, at.done + len(request.parts))
+                    spent = session.spent
+                    at.requests, at.bytes = spent[0] - before[0], spent[1] - before[1]
+                    at.seconds = time.monotonic() - started
+                    report(at)
+                left = index.missing_dictionaries(columns)
+                requests = tuple(each for each in left if each.path not in outcome.failures)
+        finally:
+            index.save(must_store=True)
+    return outcome
+
+
+def dictionary_index(session: Session, crawl: str, subsets: Sequence[str]) -> ColumnarIndex:
+    files = session.metadata().files(crawl, subsets)
+    scope = Scope(crawl, tuple(files), sum(len(file.ordinals) for file in files))
+    return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())

@@ -1,0 +1,161 @@
+"""Rule out row groups by the values of their columns, and read dictionary pages where that costs less than chunks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from catalogue.parquet.dictionary_pages import kind_of_values, missing_bytes
+from catalogue.parquet.model import RowGroup
+from catalogue.parquet.page_index import Indexes
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
+from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.source.byte_ranges import ByteRange
+from catalogue.tables.column_values import CrawlValues, Place, collect_values, dictionary_pages
+from catalogue.tables.file_metadata import FileMetadata
+
+SAMPLE = 16
+"""Row groups whose dictionary pages show how many of the others can be ruled out."""
+FEW = 64
+"""Row groups of a crawl for which no dictionary pages are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """Row groups that cannot match by their values, and dictionary pages to read before the crawl is planned again."""
+
+    places: frozenset[Place] = frozenset()
+    requests: tuple[PlannedRequest, ...] = ()
+    unknown: tuple[str, ...] = field(default=(), compare=False)
+    """Columns whose values would rule out more, if they were stored."""
+
+
+NOTHING = RuledOut()
+
+
+def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:
+    """Return the columns that have conditions of their own, to which values can be compared."""
+    if query.where is None:
+        return ()
+    from catalogue.query.where import column_conditions
+
+    both = (query.where, *([query.where_untyped] if query.where_untyped else []))
+    named = (name for where in both for condition in column_conditions(where) for name in condition.columns)
+    return tuple(name for name in dict.fromkeys(named) if name not in query.table.path_columns)
+
+
+def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues | None, cost: Cost) -> RuledOut:
+    """Rule out row groups of a crawl by known values; ask for dictionary pages where they are likely to pay off.
+
+    Args:
+        query: the query.
+        files: files with row groups that may match.
+        stored: values of the tables.
+        cost: cost of the source.
+    """
+    names = tested_alone(query)
+    if not names:
+        return RuledOut()
+    ruled_out = stored.ruled_out(query) if stored else set()
+    known = _known(stored, names)
+    left = [
+        (file, group)
+        for file in files
+        for group in file.footer.row_groups
+        if (place := (file.path, group.ordinal)) not in ruled_out and known.get(place, frozenset()) != {*names}
+    ]
+    if len(left) < FEW:
+        return RuledOut(frozenset(ruled_out))
+    pages = [page for file in files for page in dictionary_pages(file, names) if page.place not in ruled_out]
+    fetched = {page.place for page in pages}
+    found = collect_values(pages, query.table).ruled_out(query) if pages else set()
+    missing = {
+        place: (file, parts)
+        for file, group in left
+        if (place := (file.path, group.ordinal)) not in fetched
+        if (parts := [*_missing(group, names, known.get(place, frozenset()))])
+    }
+    unknown = tuple({part.column: None for _, parts in missing.values() for part in parts})
+    requests: list[PlannedRequest] = []
+    if query.limit is None and not query.draws and len(missing) + len(fetched) >= FEW:
+        hits = len(fetched - found)
+        likely = (hits + 1) / (len(fetched) + 2) if len(fetched) >= SAMPLE else 1 / (SAMPLE + 2)
+        some = missing if len(fetched) >= SAMPLE else _evenly(missing, SAMPLE - len(fetched))
+        if _pays_off(query, missing, likely, cost):
+            requests = [*_requests((missing[place] for place in some), cost)]
+    return RuledOut(frozenset(ruled_out | found), tuple(requests), unknown)
+
+
+def _known(stored: CrawlValues | None, names: Iterable[str]) -> dict[Place, frozenset[str]]:
+    known: dict[Place, frozenset[str]] = {}
+    for name in names if stored else ():
+        assert stored  # noqa: S101 - the loop has no steps otherwise
+        for place, is_known in zip(stored.places, stored.known(name).tolist(), strict=True):
+            if is_known:
+                known[place] = known.get(place, frozenset()) | {name}
+    return known
+
+
+def _missing(group: RowGroup, names: Iterable[str], known: frozenset[str]) -> Iterator[Part]:
+    for name in names:
+        chunk = group.chunks[name] if name in group.chunks and name not in known else None
+        if chunk and (page := chunk.dictionary_page) and kind_of_values(chunk):
+            yield Part(Purpose.DICTIONARY, group.ordinal, name, page)
+
+
+def _evenly(missing: dict[Place, tuple[FileMetadata, list[Part]]], count: int) -> list[Place]:
+    places = [*missing]
+    step = max(1, len(places) // count)
+    return places[step // 2 :: step][:count]
+
+
+def _requests(some: Iterable[tuple[FileMetadata, list[Part]]], cost: Cost) -> Iterator[PlannedRequest]:
+    by_file: dict[str, list[Part]] = {}
+    for file, parts in some:
+        by_file.setdefault(file.path, []).extend(parts)
+    for path, parts in by_file.items():
+        yield from plan_requests(path, parts, max_gap=cost.max_gap)
+
+
+def _pays_off(
+    query: ResolvedQuery, missing: dict[Place, tuple[FileMetadata, list[Part]]], likely: float, cost: Cost
+) -> bool:
+    """Return whether dictionary pages, and chunks of a likely share of the row groups, cost less than all chunks."""
+    first, chunks = 0.0, 0.0
+    for place in _evenly(missing, SAMPLE):
+        file, parts = missing[place]
+        (group,) = (group for group in file.footer.row_groups if group.ordinal == place[1])
+        tested = (group.chunks[name] for name in query.tested_columns if name in group.chunks)
+        whole = (Part(Purpose.CHUNK, group.ordinal, chunk.column.name, chunk.range) for chunk in tested)
+        first += _price(file.path, parts, cost)
+        chunks += _price(file.path, whole, cost)
+    return first + likely * chunks < chunks
+
+
+def _price(path: str, parts: Iterable[Part], cost: Cost) -> float:
+    requests = [*plan_requests(path, parts, max_gap=cost.max_gap)]
+    return cost.price(len(requests), sum(len(request.range) for request in requests))
+
+
+def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], cost: Cost) -> Iterator[PlannedRequest]:
+    """Yield requests for the dictionary pages of columns that are not stored, and for the rest of those cut short."""
+    for file in files:
+        parts = []
+        for group in file.footer.row_groups:
+            stored = (file.indexes(group.ordinal) or Indexes()).dictionaries
+            for part in _missing(group, names, frozenset()):
+                data = stored.get(part.column)
+                if data is None:
+                    parts.append(part)
+                elif rest := missing_bytes(data, group.chunks[part.column]):
+                    parts.append(part._replace(range=ByteRange(part.range.start, part.range.start + len(data) + rest)))
+        yield from plan_requests(file.path, parts, max_gap=cost.max_gap)
+
+
+def cut_dictionaries(request: PlannedRequest, body: bytes) -> dict[int, Indexes]:
+    """Return the dictionary pages in an answer, by row group."""
+    found: dict[int, Indexes] = {}
+    for part in request.parts:
+        if part.purpose is Purpose.DICTIONARY:
+            start = part.range.start - request.range.start
+            page = Indexes(dictionaries={part.column: body[start : start + len(part.range)]})
+            found[part.row_group] = found.get(part.row_group, Indexes()).joined(page)
+    return found
