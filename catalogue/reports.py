@@ -62,6 +62,17 @@ def block_list_rows(session: Session) -> list[dict[str, Any]]:
     return [row | {"bytes": files[row["crawl"]].stat().st_size} for row in rows if files[row["crawl"]].exists()]
 
 
+def value_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the crawls with stored column values, newest first: their columns, row groups and bytes on disk."""
+    shown = session.metadata()
+    found = ((crawl, shown.values(crawl), shown.values_size(crawl)) for crawl in reversed(shown.crawls))
+    return [
+        {"crawl": crawl, "columns": [*values.columns], "row_groups": len(values.places), "bytes": size}
+        for crawl, values, size in found
+        if values
+    ]
+
+
 def disk_sizes(session: Session) -> tuple[int, int]:
     with suppress(FileNotFoundError):
         return session.store.size(), session.database_path.stat().st_size

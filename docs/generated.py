@@ -66,7 +66,8 @@ def views() -> str:
     with duckdb.connect() as connection:
         connection.execute(statement("views/_tables.sql", COMMON_CRAWL))
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
-            connection.execute(statement(f"views/{view.name}", COMMON_CRAWL).replace("$lists", "derived.no_blocks"))
+            sql = statement(f"views/{view.name}", COMMON_CRAWL)
+            connection.execute(sql.replace("$lists", "derived.no_blocks").replace("$values", "derived.no_values"))
         told = connection.execute(
             "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
         )

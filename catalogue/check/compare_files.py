@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from secrets import choice
 
 from catalogue.check.findings import Finding
 from catalogue.commoncrawl.datasets import Dataset
@@ -71,18 +72,29 @@ def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> 
 def compare_file(
     path: str, stored: StoredFile, indexes: Mapping[int, Indexes], source: PoliteSource, key: str, pin: FileVersion
 ) -> tuple[bool, list[int]]:
-    """Return whether the source has this footer, and the row groups whose page indexes differ there."""
+    """Return whether the source has this footer, and the row groups whose page indexes differ there.
+
+    Of the dictionary pages of a file, one is compared.
+    """
     start = start_of(stored, indexes, key)
     body = source.get(path, ByteRange(start, stored.size), pin=pin).body
     if not body.endswith(with_trailer(stored.data)):
         return False, []
     if not indexes:
         return True, []
-    there = cut_indexes(decode_footer(stored.data, stored.size), key, body, start)
+    footer = decode_footer(stored.data, stored.size)
+    there = cut_indexes(footer, key, body, start)
     different = []
     for ordinal, known in sorted(indexes.items()):
         has = there.get(ordinal, Indexes())
         others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())
         if (known.column_index and known.column_index != has.column_index) or any(others):
+            different.append(ordinal)
+    pages = [(ordinal, name) for ordinal, known in sorted(indexes.items()) for name in known.dictionaries]
+    if pages:
+        ordinal, name = choice(pages)
+        chunks = next((group.chunks for group in footer.row_groups if group.ordinal == ordinal), {})
+        data, at = indexes[ordinal].dictionaries[name], chunks[name].range.start if name in chunks else 0
+        if not at or source.get(path, ByteRange(at, at + len(data)), pin=pin).body != data:
             different.append(ordinal)
     return True, different

@@ -44,12 +44,12 @@ def status(options: Common, *, json_: bool) -> None:
     catalogue status --json
     """
     from catalogue.harvest.next_steps import next_steps
-    from catalogue.reports import block_list_rows, coverage_rows, disk_sizes, failure_rows
+    from catalogue.reports import block_list_rows, coverage_rows, disk_sizes, failure_rows, value_rows
 
     with options.opened() as catalogue:
         session = catalogue.session
         coverage, failures = coverage_rows(session), failure_rows(session)
-        lists = block_list_rows(session)
+        lists, values = block_list_rows(session), value_rows(session)
         store_size, catalogue_size = disk_sizes(session)
         log_size = session.store.log_size()
         paths = {
@@ -64,6 +64,7 @@ def status(options: Common, *, json_: bool) -> None:
             {
                 "coverage": coverage,
                 "blocks": lists,
+                "values": values,
                 "failures": failures,
                 "store_bytes": store_size,
                 "store_log_bytes": log_size,
@@ -92,6 +93,11 @@ def status(options: Common, *, json_: bool) -> None:
     if lists:
         names = join_first([each["crawl"] for each in lists])
         show(f"lists of blocks of {names}: {size(sum(each['bytes'] for each in lists))}")
+    for each in values:
+        columns = join_first(each["columns"], len(each["columns"]))
+        show(
+            f"values of {each['crawl']}: {columns} of {plural(each['row_groups'], 'row group')}, {size(each['bytes'])}"
+        )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
     for name, path in paths.items():
         show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")

@@ -167,12 +167,10 @@ def show_plan(plan: "ReadPlan") -> None:
         )
     for sentence in plan.choices() if len(plan.crawls) == 1 else ():
         show(sentence)
-    if plan.indexes:
-        needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
-        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
-    if plan.searched:
-        crawls = plural(len(plan.searched), "crawl")
-        show(f"the lists of blocks of {crawls} are searched first; until then this is an estimate")
+    if plan.ruled_out:
+        show(f"{plural(plan.ruled_out, 'row group')} ruled out by the values of their columns")
+    for sentence in plan.preparations():
+        show(f"{sentence}; --indexes fetches them now" if plan.indexes and not plan.searched else sentence)
     if plan.cached_bytes:
         show(f"another {size(plan.cached_bytes)} come from the cache")
     for warning in plan.warnings:

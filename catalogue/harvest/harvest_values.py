@@ -99,6 +99,6 @@ def harvest_values(
 
 
 def dictionary_index(session: Session, crawl: str, subsets: Sequence[str]) -> ColumnarIndex:
-    files = session.metadata().files(crawl, subsets)
+    files = session.metadata().files(crawl, subsets if session.dataset == COMMON_CRAWL else ())
     scope = Scope(crawl, tuple(files), sum(len(file.ordinals) for file in files))
     return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())

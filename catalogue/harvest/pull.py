@@ -47,6 +47,8 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, encode, marker
+from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.update_tables import update_tables
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
@@ -110,6 +112,9 @@ def pull_snapshot(
                 if pull.add(file, session.data / "pulling.part"):
                     new.add(file.crawl)
                 bar(Progress("pull", listed=len(files), done=done, bytes=there.bytes))
+    if new:
+        tables, crawls_with_news = session.data / TABLES_FOLDER, new - {CRAWL_LIST}
+        update_tables(tables, session.store, session.dataset, values=crawls_with_news, notify=session.notify)
     pulled.unchanged = len(names) - len(new - {CRAWL_LIST})
     if with_footers := [file.crawl for file in files if file.crawl in names and not isinstance(file, SnapshotList)]:
         shown = session.metadata()

@@ -25,6 +25,7 @@ from catalogue.surt import MACROS, Keys, text_from
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import greatest_text
 from catalogue.tables.table_schema import decode_columns
+from catalogue.tables.tables_state import TABLES_FOLDER
 
 if TYPE_CHECKING:
     from catalogue.tables.stored_crawls import StoredCrawls
@@ -88,7 +89,7 @@ class Build:
         self._replace("failures", self._failures())
         lists = self._block_lists()
         self._replace("block_lists", lists)
-        self._make_views([row["crawl"] for row in lists])
+        self._make_views([row["crawl"] for row in lists], [crawl for crawl, each in crawls.items() if each.values])
         self._replace("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _run(self, name: str, **values: str) -> None:
@@ -108,13 +109,15 @@ class Build:
         if column_chunks:
             self._show_column_chunks(crawl)
 
-    def _make_views(self, lists: list[str]) -> None:
+    def _make_views(self, lists: list[str], values: list[str]) -> None:
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
         blocks = f"read_parquet([{files}])" if files else "derived.no_blocks"
+        of_values = ", ".join(f"{folder} || {literal(f'/{TABLES_FOLDER}/{crawl}.values.parquet')}" for crawl in values)
+        found = f"read_parquet([{of_values}], filename = true)" if of_values else "derived.no_values"
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
-            if self._new or view.stem == "blocks":
-                self._run(f"views/{view.name}", lists=blocks)
+            if self._new or view.stem in {"blocks", "column_values"}:
+                self._run(f"views/{view.name}", lists=blocks, values=found)
         for macro in MACROS if self._new and self._dataset.keys is Keys.URL else ():
             self._db.execute(macro.statement)
 

@@ -50,8 +50,8 @@ def dictionary_values(pages: Sequence[_Page]) -> Iterator[pa.Array | None]:
         pages: column chunks with a ``dictionary_page``, and the bytes of that range.
 
     Yields:
-        For each chunk its values without null; None if nothing can be concluded: the page is damaged or empty, or its
-        values contradict the bounds of the footer.
+        For each chunk its values without null; None if nothing can be concluded: the page is damaged, or its values
+        contradict the bounds or the number of nulls in the footer.
     """
     waiting: list[_Page] = []
     size = 0
@@ -92,7 +92,7 @@ def _decoded(pages: Sequence[_Page]) -> Iterator[pa.Array | None]:
                 yield from _decoded([page])
         return
     for (chunk, _), values in zip(pages, found, strict=True):
-        yield values if len(values) and _agree(values, chunk) else None
+        yield values if _agree(values, chunk) else None
 
 
 def _values(pages: Sequence[_Page]) -> Iterator[pa.Array]:
@@ -110,9 +110,9 @@ def _values(pages: Sequence[_Page]) -> Iterator[pa.Array]:
 
 
 def _agree(values: pa.Array, chunk: ColumnChunk) -> bool:
-    """Return whether values have the bounds that the footer states."""
-    if chunk.null_count == chunk.num_values:
-        return False
+    """Return whether values have the bounds that the footer states, and it counts only nulls if there are none."""
+    if not len(values) or chunk.null_count == chunk.num_values:
+        return not len(values) and chunk.null_count == chunk.num_values
     if (bounds := chunk.bounds) is None:
         return True
     if values.type == pa.int64():

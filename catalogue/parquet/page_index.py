@@ -133,10 +133,8 @@ class Indexes:
         try:
             header = json.loads(head)
             derived, position = typed(header["own"], bool), typed(header["column_index"], int)
-            names = ("offset_indexes", "dictionaries")
-            indexes, dictionaries = (
-                [(typed(n, str), typed(s, int)) for n, s in header.get(name, ())] for name in names
-            )
+            written = header["offset_indexes"], header.get("dictionaries", ())
+            indexes, dictionaries = ([(typed(n, str), typed(s, int)) for n, s in sizes] for sizes in written)
             lengths = [position, *(size for _, size in (*indexes, *dictionaries))]
             if min(lengths) < 0 or sum(lengths) != len(body):
                 raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it

@@ -190,8 +190,8 @@ class CrawlPlan:
     """The plan of the other index, if the choice needed it."""
     ruled_out: int = 0
     """Row groups that cannot match by the values of their columns."""
-    unknown_values: tuple[str, ...] = ()
-    """Columns whose values, if they were stored, might rule out row groups that are read."""
+    values_advice: str = ""
+    """A sentence about a harvest of values that might rule out row groups."""
     suggests_harvest: bool = False
     """A harvest of the footers costs less than this plan."""
 

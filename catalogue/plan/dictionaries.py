@@ -1,8 +1,10 @@
 """Rule out row groups by the values of their columns, and read dictionary pages where that costs less than chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from catalogue.commoncrawl.datasets import Dataset
+from catalogue.formatting import plural, size
 from catalogue.parquet.dictionary_pages import kind_of_values, missing_bytes
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_index import Indexes
@@ -24,8 +26,21 @@ class RuledOut:
 
     places: frozenset[Place] = frozenset()
     requests: tuple[PlannedRequest, ...] = ()
-    unknown: tuple[str, ...] = field(default=(), compare=False)
-    """Columns whose values would rule out more, if they were stored."""
+    unknown: tuple[PlannedRequest, ...] = ()
+    """Requests for all dictionary pages that may rule out more, if that is many row groups."""
+
+    def advice(self, crawl: str, table: Dataset) -> str:
+        """Return a sentence about a harvest of values; empty if it would not help."""
+        if not self.unknown:
+            return ""
+        parts = [part for request in self.unknown for part in request.parts]
+        columns = ",".join(dict.fromkeys(part.column for part in parts))
+        row_groups = len({(request.path, part.row_group) for request in self.unknown for part in request.parts})
+        cost = f"{plural(len(self.unknown), 'request')}, {size(sum(len(each.range) for each in self.unknown))}, once"
+        return (
+            f"{plural(row_groups, 'row group')} may have matching values; to know those that have none ({cost}), run: "
+            f"{table.harvest_command(crawl)} --values {columns}"
+        )
 
 
 NOTHING = RuledOut()
@@ -73,15 +88,15 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         if (place := (file.path, group.ordinal)) not in fetched
         if (parts := [*_missing(group, names, known.get(place, frozenset()))])
     }
-    unknown = tuple({part.column: None for _, parts in missing.values() for part in parts})
     requests: list[PlannedRequest] = []
+    unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []
     if query.limit is None and not query.draws and len(missing) + len(fetched) >= FEW:
         hits = len(fetched - found)
         likely = (hits + 1) / (len(fetched) + 2) if len(fetched) >= SAMPLE else 1 / (SAMPLE + 2)
         some = missing if len(fetched) >= SAMPLE else _evenly(missing, SAMPLE - len(fetched))
         if _pays_off(query, missing, likely, cost):
             requests = [*_requests((missing[place] for place in some), cost)]
-    return RuledOut(frozenset(ruled_out | found), tuple(requests), unknown)
+    return RuledOut(frozenset(ruled_out | found), tuple(requests), tuple(unknown))
 
 
 def _known(stored: CrawlValues | None, names: Iterable[str]) -> dict[Place, frozenset[str]]:

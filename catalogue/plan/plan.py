@@ -12,7 +12,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.crawls import INDEX_NAMES, subset_place
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
-from catalogue.plan.requests import Cost, PlannedRequest
+from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 
 _MOST_SHOWN = 10
@@ -96,6 +96,11 @@ class ReadPlan(ReprMixin):
         return sum(each.considered for each in self.crawls)
 
     @property
+    def ruled_out(self) -> int:
+        """Row groups that the keys allow and that have no matching values."""
+        return sum(each.ruled_out for each in self.crawls)
+
+    @property
     def counted(self) -> dict[str, int]:
         """Rows by crawl that a count need not read."""
         return {each.crawl: each.counted for each in self.crawls if each.counted}
@@ -115,6 +120,7 @@ class ReadPlan(ReprMixin):
         reads = [*self._row_groups()]
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
             found.append("this query cannot be pruned: every row group is read")
+        found += [each.values_advice for each in self.crawls if each.values_advice]
         return tuple(found)
 
     def _row_groups(self) -> Iterator[PlannedRowGroup]:
@@ -234,6 +240,8 @@ class ReadPlan(ReprMixin):
         if self.is_columnar or not from_blocks:
             yield "files", f"{len(self.index_files):,}"
             yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
+        if self.ruled_out:
+            yield "row groups ruled out by their values", f"{self.ruled_out:,}"
         if self.pages:
             yield "pages", f"{self.about}{self.pages:,}"
         if self.chunks:
@@ -247,15 +255,21 @@ class ReadPlan(ReprMixin):
         yield "time", f"about {duration(self.seconds)}"
 
     def _notes(self) -> Iterator[str]:
-        if self.indexes:
-            needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
-            yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
-        if self.searched:
-            crawls = plural(len(self.searched), "crawl")
-            yield f"The lists of blocks of {crawls} are searched first; until then the rest is an estimate."
+        yield from (f"{sentence[0].upper()}{sentence[1:]}." for sentence in self.preparations())
         yield from self.choices()
         yield from (f"Note: {warning}" for warning in self.warnings)
         yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
+
+    def preparations(self) -> Iterator[str]:
+        """Yield sentences about what is read before the query is planned again."""
+        if self.indexes:
+            needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
+            values = any(part.purpose is Purpose.DICTIONARY for fetch in self.indexes for part in fetch.parts)
+            what = "dictionary pages" if values else "page indexes"
+            yield f"{what} are fetched first ({needed}); until then this is an estimate"
+        if self.searched:
+            crawls = plural(len(self.searched), "crawl")
+            yield f"the lists of blocks of {crawls} are searched first; until then this is an estimate"
 
     def choices(self) -> Iterator[str]:
         """Yield sentences about the chosen indexes, unless the query names one."""
@@ -298,6 +312,7 @@ class ReadPlan(ReprMixin):
             "files": len(self.paths),
             "row_groups": self.row_groups,
             "row_groups_considered": self.considered,
+            "row_groups_ruled_out": self.ruled_out,
             "blocks": self.block_count,
             "pages": self.pages,
             "chunks": self.chunks,

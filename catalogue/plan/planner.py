@@ -94,7 +94,7 @@ def plan_files(
         missing=(*missing, *keyless),
         defects=tuple(defects),
         ruled_out=sum(len(by_path.get(file.path, set()).intersection(file.ordinals)) for file in files),
-        unknown_values=ruled_out.unknown,
+        values_advice=ruled_out.advice(crawl, query.table),
     )
 
 

@@ -105,6 +105,7 @@ Plan = _model(
     files=Count,
     row_groups=Count,
     row_groups_considered=Count,
+    row_groups_ruled_out=(Count, "Row groups that the keys allow and that have no matching values."),
     blocks=Count,
     searches=Count,
     crawls=(_list_of(CrawlWay), "Which index answers for each crawl; empty if the query names the index."),

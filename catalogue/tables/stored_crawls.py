@@ -117,8 +117,12 @@ class StoredCrawls:
             self._repaired(crawl)
         return path
 
-    def values(self, crawl: str, names: Container[str]) -> "CrawlValues | None":
-        """Return the stored values of some columns, if there are any; make them again if they are damaged."""
+    def values_size(self, crawl: str) -> int:
+        """Return the bytes on disk of the stored values of a crawl."""
+        return values_path(self._folder, crawl).stat().st_size if self._state(crawl).values else 0
+
+    def values(self, crawl: str, names: Container[str] | None = None) -> "CrawlValues | None":
+        """Return the stored values of some columns or of all, if there are any; make damaged ones again."""
         from catalogue.tables.column_values import read_values
 
         checksum, path = self._state(crawl).values, values_path(self._folder, crawl)

@@ -40,3 +40,7 @@ CREATE TABLE IF NOT EXISTS derived.block_lists (crawl VARCHAR, blocks BIGINT);
 CREATE TABLE IF NOT EXISTS derived.no_blocks (
   crawl VARCHAR, number INTEGER, first_key VARCHAR, first_time VARCHAR, shard INTEGER, "offset" BIGINT, length INTEGER
 );
+-- The columns of a file of column values, for a database without one.
+CREATE TABLE IF NOT EXISTS derived.no_values (
+  filename VARCHAR, column_name VARCHAR, value VARCHAR, row_groups INTEGER[]
+);

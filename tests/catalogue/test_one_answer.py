@@ -112,6 +112,7 @@ def states(
     )
     folders = {
         "footers of pages": harvested("pages"),
+        "values": harvested("values", subsets="all", values="all"),
         "all footers": Path(copytree(whole_data, folder / "footers")),
         "footers of some crawls": harvested("some", crawls=crawls[-1], subsets="all"),
         "interrupted harvest": harvested("interrupted", torn, subsets="all"),

@@ -24,7 +24,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 _VIEWS = "select {} from duckdb_views() where not internal and schema_name = 'main'"
-VIEWS = {"blocks", "crawls", "files", "row_groups", "pages", "column_chunks"}
+VIEWS = {"column_values", "blocks", "crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(queries_folder().glob("*.sql"))
 
 
