@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import duration, plural, size
-from catalogue.parquet.model import ColumnChunk
+from catalogue.parquet.model import Bounds, ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose
 from catalogue.query.key_intervals import KeyIntervals
@@ -90,7 +90,9 @@ class PlannedRowGroup:
     rows: tuple[range, ...]
     """The rows that may match, as ascending runs."""
     columns: tuple[ColumnRead, ...]
-    """The key first."""
+    """The key first, unless it need not be read."""
+    key_bounds: Bounds | None
+    """Bounds of the keys in the footer."""
     key_index: ColumnIndex | None
     """The index that chose the rows; it is compared with the keys that are read."""
     bounded: bool

@@ -222,7 +222,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         for chunk in chunks
         for index in [choice.offset_indexes.get(chunk.column.name)]
     )
-    by_pages = bool(choice.offset_indexes)
+    by_pages, key = bool(choice.offset_indexes), choice.group.chunks[query.table.key]
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
     columns, seconds = _cheapest(choice, reads, query, likely, cost)
     if choice.missing and seconds > cost.latency:
@@ -235,7 +235,8 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         least=choice.least,
         rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,
-        key_index=choice.key_index if by_pages else None,
+        key_bounds=key.bounds,
+        key_index=choice.key_index if by_pages and columns[0].chunk is key else None,
         bounded=choice.bounded,
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
@@ -250,12 +251,12 @@ def _cheapest(
     key, decide = query.table.key, {*query.deciding_columns}
     selected = 1.0 if query.keys_decide else SELECTIVITY
     shares = [({key}, 1.0), (decide, selected)]
-    if not (
-        query.keys_decide
-        or key in query.tested_columns
-        or any(unit.sure_rows < len(unit.rows) for unit in choice.units)
-    ):
-        shares.append((decide - {key}, selected))  # the keys decide nothing here
+    others = tuple(read for read in reads if read.chunk.column.name in decide - {key})
+    if others and _keys_match(choice, query):
+        if query.counts:
+            reads = others
+        else:
+            shares.append((decide - {key}, selected))
     # Of the other columns so many units would then be needed.
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared
@@ -268,6 +269,12 @@ def _cheapest(
         if any(read.later for read in split) and (seconds := _price(choice, split, needed, cost)) < best[1]:
             best = (split, seconds)
     return best
+
+
+def _keys_match(choice: Choice, query: ResolvedQuery) -> bool:
+    """Return whether all keys match, so that other columns decide."""
+    decides = query.keys_decide or query.table.key in query.tested_columns
+    return not decides and all(unit.sure_rows == len(unit.rows) for unit in choice.units)
 
 
 def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:

@@ -270,12 +270,13 @@ class _Reading:
                     checked(bundle, reads, numbered) if name == self._key else numbered, each.rows
                 )
         undecided = {*residual.query.tested_columns} - {*decided.column_names}
+        tests = [*decided.column_names, *self._keys_that_match(bundle)]
         keys = self._keys_left(decided.column(self._key).chunks) if self._key in decided.column_names else None
         stop = 0
         for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
-            rows, _ = residual.keep(tested, decided=decided.column_names)
+            rows, _ = residual.keep(tested, decided=tests)
             if rows.num_rows:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
@@ -309,9 +310,14 @@ class _Reading:
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
             tested = valid(rows, bundle, residual.query.tested_columns)
-            matching, _ = residual.keep(tested)
+            matching, _ = residual.keep(tested, decided=self._keys_that_match(bundle))
             if matching.num_rows:
                 yield valid(matching, bundle), keys.at(stop) if keys else b""
+
+    def _keys_that_match(self, bundle: Bundle) -> list[str]:
+        """Return the key column if it is not read, because all keys match."""
+        read = {reads[0].chunk.column.name for reads in bundle.columns}
+        return [] if self._key in read else [self._key]
 
     def _decoded(
         self, bundle: Bundle, reads: Sequence[ColumnRead], rows: np.ndarray | None = None

@@ -239,7 +239,7 @@ def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tup
             ordinals = {group.ordinal for group in groups}
             mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
             part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
-            spans = (intervals.span(group.columns[0].chunk.bounds) for group in groups)
+            spans = (intervals.span(group.key_bounds) for group in groups)
             starts, stops = zip(*spans, strict=True)
             yield replace(part, waves=tuple(wave for wave in mine if wave)), intervals.part(min(starts), max(stops))
     for planned in crawl.blocks:

@@ -37,7 +37,7 @@ def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
             IndexFile(name, CRAWL, "warc"),
             FileVersion(1000, None),
             "",
-            tuple(PlannedRowGroup(ordinal, 10, b"", (), (), None, bounded) for ordinal, bounded in groups),
+            tuple(PlannedRowGroup(ordinal, 10, b"", (), (), None, None, bounded) for ordinal, bounded in groups),
         )
         for name, groups in read.items()
     )

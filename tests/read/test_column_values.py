@@ -248,7 +248,7 @@ def test_values_that_contradict_bounds_are_not_used() -> None:
 
     with dataset_of({"a.parquet": edited(by_pyarrow(), edit)}) as cat:
         cat.harvest(values="kind")
-        assert cat.sql("SELECT count(*) FROM column_values").fetchall() == [(0,)]
+        assert cat.sql("SELECT count(value) FROM column_values").fetchall() == [(0,)]
         assert cat.captures("*", where="kind LIKE '%are%'").count() == 2
 
 
