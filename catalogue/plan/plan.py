@@ -268,9 +268,9 @@ class ReadPlan(ReprMixin):
         for each in chosen:
             if each.other:
                 other = INDEX_NAMES[each.other.index]
-                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}, {each}; the {other} would take {each.other}."
+                yield f"{each.crawl}: the {INDEX_NAMES[each.index]} takes {each}; the {other} would take {each.other}."
             else:
-                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}: {each.why}."
+                yield f"{each.crawl}: the {INDEX_NAMES[each.index]} answers, because {each.why}."
 
     def to_arrow(self) -> pa.Table:
         """Return a row for each half-open byte range of a column; see ``READS``."""
