@@ -30,7 +30,9 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 
 @click.command(cls=Command)
 @click.argument("url")
-@click.option("--at", metavar="TIME", help="The capture nearest to this time: 2022, 2022-08 or 20220815.  [default: newest]")
+@click.option(
+    "--at", metavar="TIME", help="The capture nearest to this time: 2022, 2022-08 or 20220815.  [default: newest]"
+)
 @crawls_option("Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]")
 @_form_option("text", "Print the text of the page.")
 @_form_option("markdown", "Print the page as Markdown.")
@@ -54,7 +56,9 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 )
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
-@click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before making more requests.")
+@click.option(
+    "--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before making more requests."
+)
 @yes_option
 @common
 def get(  # noqa: PLR0913 - an option each

@@ -102,7 +102,9 @@ def _state(row: Mapping[str, Any]) -> str:
     help="columnar: footers of Parquet files, 25 MB a crawl. cdx: the list of blocks of the CDX index, "
     "105 MB to fetch, 26 MB on disk; with it, a URL takes one request.",
 )
-@click.option("--pages", is_flag=True, help="Also store page indexes, for exact plans: about 1 MB per file, in the same requests.")
+@click.option(
+    "--pages", is_flag=True, help="Also store page indexes, for exact plans: about 1 MB per file, in the same requests."
+)
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
 @click.option("--dry-run", is_flag=True, help="Print the cost; fetch nothing except the list of crawls.")
 @click.option(

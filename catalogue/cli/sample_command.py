@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     shell_complete=complete_columns,
     help="Draw at most --max captures of each host, domain or value.",
 )
-@click.option("--max", "most", type=click.IntRange(min=1), help="With --per: maximum number of captures of each.  [default: 1]")
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), help="With --per: maximum number of captures of each.  [default: 1]"
+)
 @click.option(
     "--format",
     "format_",

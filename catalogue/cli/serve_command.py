@@ -20,7 +20,7 @@ _COMMANDS = [
     ("Print a page from the newest crawl. This needs no preparation.", ["get", "shop.example.com", "--text"]),
     ("List the crawls.", ["crawls"]),
     (
-        "Harvest a crawl: store the footer (the table of contents) of each index file, with one small request per file.",
+        "Harvest a crawl: store the footer (a table of contents) of each index file, by one request per file.",
         ["harvest", "--crawl", _CRAWL, "--subset", "all"],
     ),
     ("Harvest an older crawl, whose files have another layout.", ["harvest", "--crawl", "CC-MAIN-2018-05"]),

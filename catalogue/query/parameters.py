@@ -150,7 +150,9 @@ PARAMETERS = (
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
-    Parameter("exact_url", "Match only the exact URL, with scheme, www, letter case and slash.", kind=bool, title="Exact URL"),
+    Parameter(
+        "exact_url", "Match only the exact URL, with scheme, www, letter case and slash.", kind=bool, title="Exact URL"
+    ),
     Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
     Parameter("status", _STATUS, statuses, example="200", several=True),
