@@ -133,10 +133,10 @@ def harvest(
 ) -> None:
     """Make queries of a crawl cheaper: store tables of contents.
 
-    Each crawl has two indexes with the same captures. Of the columnar index, which is Parquet files, it stores the
-    footer of each file, with one small request per file. Of the CDX index, which is text in compressed blocks, it
-    stores the list of blocks, with about nine large requests. After an interruption, the same command continues; what
-    is stored is not requested again.
+    Each crawl has two indexes with the same captures. The columnar index is Parquet files: harvest stores the footer of
+    each file, which says what the file contains, with one small request per file. The CDX index is text in compressed
+    blocks: harvest --index cdx stores the list of blocks, with about nine large requests. After an interruption, the
+    same command continues; what is stored is not requested again.
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05

@@ -169,10 +169,10 @@ def show_plan(plan: "ReadPlan") -> None:
         show(sentence)
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
-        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
+        show(f"this is an estimate: the query first fetches page indexes ({needed}); --indexes fetches them now")
     if plan.searched:
         crawls = plural(len(plan.searched), "crawl")
-        show(f"the lists of blocks of {crawls} are searched first; until then this is an estimate")
+        show(f"this is an estimate: the query first searches for the right blocks in {crawls}")
     if plan.cached_bytes:
         show(f"another {size(plan.cached_bytes)} come from the cache")
     for warning in plan.warnings:

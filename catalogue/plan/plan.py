@@ -249,10 +249,10 @@ class ReadPlan(ReprMixin):
     def _notes(self) -> Iterator[str]:
         if self.indexes:
             needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
-            yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
+            yield f"The rest is an estimate: the query first fetches page indexes ({needed})."
         if self.searched:
             crawls = plural(len(self.searched), "crawl")
-            yield f"The lists of blocks of {crawls} are searched first; until then the rest is an estimate."
+            yield f"The rest is an estimate: the query first searches for the right blocks in {crawls}."
         yield from self.choices()
         yield from (f"Note: {warning}" for warning in self.warnings)
         yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
