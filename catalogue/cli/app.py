@@ -328,7 +328,9 @@ def _status_of(error: Exception) -> int:
         return _print_error(DiskFailed(f"{place}: {error.strerror or error}{free}"))
     if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return _print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair"))
+        return _print_error(
+            DiskFailed(f"the metadata database cannot be read ({first}); run: catalogue check --repair")
+        )
     return _print_error(error)
 
 

@@ -93,9 +93,10 @@ def status(options: Common, *, json_: bool) -> None:
     if lists:
         names = join_first([each["crawl"] for each in lists])
         show(f"lists of blocks of {names}: {size(sum(each['bytes'] for each in lists))}")
-    click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
     for name, path in paths.items():
-        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
+        label = "database" if name == "catalogue" else name
+        show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
     if log_size > _LARGE_LOG:
         show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
     for failure in failures:
