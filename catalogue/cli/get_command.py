@@ -57,7 +57,11 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
 @click.option(
-    "--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before making more requests."
+    "--max-requests",
+    type=int,
+    default=_MAX_REQUESTS,
+    show_default=True,
+    help="Ask before making more requests than this.",
 )
 @yes_option
 @common

@@ -212,9 +212,15 @@ def confirm(action: str, advice: str = "narrow the query") -> None:
 _budget_options = combine(
     yes_option,
     click.option(
-        "--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before making more requests."
+        "--max-requests",
+        type=int,
+        default=MAX_REQUESTS,
+        show_default=True,
+        help="Ask before making more requests than this.",
     ),
-    click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more bytes."),
+    click.option(
+        "--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more bytes than this."
+    ),
 )
 
 

@@ -69,10 +69,10 @@ def plan(
 ) -> None:
     """Print what a query would read.
 
-    It prints requests, bytes and seconds, and which parts of an index the query reads: blocks of the CDX index, or of
-    the columnar index files, parts of files (row groups) and parts of columns (pages). It makes no requests, except for
-    the list of crawls if latest, a year or a range needs it. If page indexes are not stored yet, the plan is an
-    estimate; --indexes fetches and stores them.
+    It prints requests, bytes and seconds, and the parts of an index that the query reads. In the CDX index these are
+    blocks. The columnar index has files, which consist of row groups, and these of pages. A plan makes no requests,
+    except for the list of crawls if latest, a year or a range needs it. If page indexes are not stored yet, the plan is
+    an estimate; --indexes fetches and stores them.
 
     Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
     path, crawl, subset, row_group, column, start and end (exclusive), bytes. These engines must filter by url_surtkey.
