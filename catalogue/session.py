@@ -170,7 +170,7 @@ class Session:
             is_new = not self.store_path.exists()
             store = self.open_store(create=True)
             if is_new:
-                self.notify(f"creating {self.data}")
+                self.notify(f"new data folder: {self.data}")
             if kind := remote_kind(self.data):
                 self.notify(
                     f"{self.data} is on a network file system ({kind}), where locks may not work and a broken "

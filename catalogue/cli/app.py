@@ -125,8 +125,8 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Data folder, with everything that is stored.  [variable: CATALOGUE_DATA; default: ./data if it has data, "
-        "else a folder of the user]",
+        help="Data folder, where everything is stored.  [variable: CATALOGUE_DATA; default: ./data if it has data, "
+        "else a folder in your home]",
     ),
     click.option(
         "--table",
@@ -138,7 +138,7 @@ _OPTIONS = [
         "--source",
         metavar="URL",
         help="Where files are read from: an https, http or s3 URL, or a folder.  [variable: CATALOGUE_SOURCE; default: "
-        "that of the stored files, else Common Crawl]",
+        "the source of the stored files; if there are none, Common Crawl]",
     ),
     click.option(
         "--rate",
@@ -157,13 +157,13 @@ _OPTIONS = [
         "-v",
         is_flag=True,
         default=None,
-        help="Print also the source, proxy settings, number of requests, and tracebacks of errors.",
+        help="Also print the source, proxy settings, number of requests, and tracebacks of errors.",
     ),
     click.option(
         "--trace",
         is_flag=True,
         default=None,
-        help="Print each request: file, range, bytes, milliseconds, purpose, and whether the cache had it.",
+        help="Print each request: file, range, bytes, milliseconds, purpose, and whether it came from the cache.",
     ),
 ]
 
@@ -288,7 +288,8 @@ def _print_version(context: click.Context, _: click.Parameter, requested: bool) 
 def entry(_: Common) -> None:
     """Find captures in Common Crawl, and read archived pages.
 
-    Only the bytes that can contain matches are read. A query needs no preparation.
+    Each crawl has an index that lists its captures. Only the parts that can match are read, so a query needs no
+    preparation.
 
     \b
     catalogue demo                                   try it offline, in a minute
@@ -327,7 +328,9 @@ def _status_of(error: Exception) -> int:
         return _print_error(DiskFailed(f"{place}: {error.strerror or error}{free}"))
     if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return _print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair"))
+        return _print_error(
+            DiskFailed(f"the metadata database cannot be read ({first}); run: catalogue check --repair")
+        )
     return _print_error(error)
 
 

@@ -41,9 +41,9 @@ def export() -> None:
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
     """Write a DuckLake, for DuckDB 1.5 and later.
 
-    The DuckLake has one table of all captures; its index files stay at the source. PATH is the file to write, by
-    default captures.ducklake in the data folder, which catalogue sql attaches as cc. The table has only the crawls
-    of --crawl; another export adds a snapshot for each new or changed crawl.
+    The DuckLake is a database with one table of all captures; the index files stay at the source. PATH is the file to
+    write, by default captures.ducklake in the data folder, which catalogue sql attaches as cc. The table has only the
+    crawls of --crawl; another export adds a snapshot for each new or changed crawl.
 
     \b
     catalogue export ducklake
@@ -51,15 +51,15 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     catalogue sql "select url from cc.captures where crawl = 'CC-MAIN-2022-05'
                    and cc.surt_match(url_surtkey, '*.example.com')"
 
-    Without this tool, in DuckDB after INSTALL ducklake; INSTALL sqlite; INSTALL httpfs:
+    DuckDB can also read it without catalogue, after INSTALL ducklake; INSTALL sqlite; INSTALL httpfs:
 
     \b
     ATTACH 'ducklake:sqlite:captures.ducklake' AS cc (READ_ONLY);
     SELECT url, fetch_time FROM cc.captures
     WHERE crawl = 'CC-MAIN-2022-05' AND cc.surt_match(url_surtkey, 'example.com/blog/*');
 
-    A DuckLake with --backend duckdb is attached as ducklake:captures.ducklake; it is smaller, and faster with many
-    crawls. Files are read from the source of the footers; to read them from elsewhere, add options to ATTACH:
+    With --backend duckdb the DuckLake is smaller, and faster with many crawls; attach it as ducklake:captures.ducklake.
+    DuckDB reads the index files from the source of the harvest; to read them from another place, add options to ATTACH:
     DATA_PATH 's3://commoncrawl/', OVERRIDE_DATA_PATH true.
 
     DuckDB opens only files that can contain rows of the requested crawl, subset and keys. Always filter by these:
@@ -87,14 +87,14 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
     """Write an Iceberg table, for Spark, pyiceberg and others.
 
-    The table has all captures; its index files stay at the source. PATH is the folder to write. Engines open only the
-    files that can match filters on url_surtkey, crawl and subset. The table contains absolute paths: write it where it
-    will be read. Another export to the same PATH adds a snapshot of the crawls of --crawl; unchanged files are not
+    The table has all captures; the index files stay at the source. PATH is the folder to write. Engines open only the
+    files that can match filters on url_surtkey, crawl and subset. The table contains absolute paths, so write it where
+    it will be read. Another export to the same PATH adds a snapshot of the crawls of --crawl; unchanged files are not
     rewritten.
 
-    Times of crawls before CC-MAIN-2021-49 are UTC, but DuckDB reads them in the zone of its session: set TimeZone to
-    UTC. pyiceberg itself reads s3 and folders but not https, and filters by crawl or subset only if these columns are
-    selected; Catalogue.iceberg() in Python has neither limit, and requests no footers. Spark needs the jar
+    Times of crawls before CC-MAIN-2021-49 are UTC, but DuckDB reads them in the time zone of its session, so set
+    TimeZone to UTC. pyiceberg reads s3 and folders but not https, and filters by crawl or subset only if these columns
+    are selected; Catalogue.iceberg() in Python has neither limit, and requests no footers. Spark needs the jar
     iceberg-spark-runtime, and s3a.
 
     \b
@@ -117,10 +117,10 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
     """Write a snapshot, which others can store by catalogue pull.
 
-    PATH_OR_URL is a folder, local or anywhere fsspec can write. It gets a file for each crawl with footers and page
-    indexes, a file for each stored list of blocks of the CDX index, and the tables files, row_groups and pages for
-    other tools. Run again, it writes only the crawls that have changed. It can run during a harvest. It refuses a
-    folder that has a snapshot with crawls other than those of --crawl.
+    PATH_OR_URL is a local folder, or a URL to which fsspec can write. For each crawl the command writes a file with the
+    footers and page indexes, and one with the list of blocks of the CDX index if it is stored. It also writes the
+    tables files, row_groups and pages for other tools. If you run it again, it writes only the crawls that have
+    changed. It can run during a harvest. It refuses a folder that has a snapshot with other crawls than --crawl.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -162,10 +162,10 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
     """Store a snapshot that somebody else exported.
 
-    PATH_OR_URL is a folder or an address. Values that are stored already are not replaced. The command can be stopped
-    at any time; run again, it continues with the next crawl. Every file is checked, and some footers, page indexes and
-    parts of lists of blocks are compared with the source. The maker of a snapshot can still leave files out, so pull
-    only from people you trust.
+    PATH_OR_URL is a folder or an address. Values that are stored already are not replaced. You can stop the command at
+    any time; if you run it again, it continues with the next crawl. It checks every file, and compares some footers,
+    page indexes and parts of lists of blocks with the source. The maker of a snapshot can still leave files out, so
+    pull only from people you trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05

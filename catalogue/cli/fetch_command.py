@@ -167,7 +167,7 @@ def fetch(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Fetch archived records as WARC, text, metadata or payloads.
+    """Fetch archived pages as WARC, text, metadata or payloads.
 
     Each record is checked against the index. A ledger next to the output lists the finished records, so after an
     interruption the same command fetches only the missing ones.

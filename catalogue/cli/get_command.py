@@ -30,7 +30,9 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 
 @click.command(cls=Command)
 @click.argument("url")
-@click.option("--at", metavar="TIME", help="The capture nearest to 2022, 2022-08 or 20220815.  [default: the newest]")
+@click.option(
+    "--at", metavar="TIME", help="The capture nearest to this time: 2022, 2022-08 or 20220815.  [default: newest]"
+)
 @crawls_option("Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]")
 @_form_option("text", "Print the text of the page.")
 @_form_option("markdown", "Print the page as Markdown.")
@@ -54,7 +56,13 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 )
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
-@click.option("--max-requests", type=int, default=_MAX_REQUESTS, show_default=True, help="Ask before making more.")
+@click.option(
+    "--max-requests",
+    type=int,
+    default=_MAX_REQUESTS,
+    show_default=True,
+    help="Ask before making more requests than this.",
+)
 @yes_option
 @common
 def get(  # noqa: PLR0913 - an option each
@@ -74,9 +82,9 @@ def get(  # noqa: PLR0913 - an option each
 ) -> None:
     """Print an archived page.
 
-    Crawls are searched from the newest back until one has the page. Nothing needs to be harvested. The status, time
-    and place of the page are printed on standard error. If only another URL with the same key has a capture, such
-    as /abc instead of /AbC, its page is printed, with a message.
+    It searches crawls from the newest to the oldest, until one has the page. It needs no harvest. It prints the status
+    and time of the page, and its position in the archive, on standard error. If only a similar URL has a capture, such
+    as /abc instead of /AbC, it prints that page, with a message.
 
     \b
     catalogue get https://example.com/ --text

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
 def crawls(options: Common, *, json_: bool) -> None:
-    """List all crawls, newest first, and which are harvested.
+    """List all crawls, newest first, and show which are harvested.
 
     \b
     catalogue crawls
@@ -81,8 +81,8 @@ def _state(row: Mapping[str, Any]) -> str:
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @crawls_option(
-    "Crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. For a crawl that is not listed: the "
-    "path of its manifest.",
+    "Crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. If a crawl is not listed, write "
+    "the path of its manifest.",
     complete_listed_crawls,
 )
 @click.option(
@@ -99,10 +99,12 @@ def _state(row: Mapping[str, Any]) -> str:
     type=OneOf(["columnar", "cdx", "both"]),
     default="columnar",
     show_default=True,
-    help="columnar: footers of Parquet files, 25 MB a crawl. cdx: the list of blocks, 105 MB to fetch, 26 MB on "
-    "disk; with it, a URL takes one request.",
+    help="columnar: footers of Parquet files, 25 MB a crawl. cdx: the list of blocks of the CDX index, "
+    "105 MB to fetch, 26 MB on disk; with it, a URL takes one request.",
 )
-@click.option("--pages", is_flag=True, help="Also store page indexes, about 1 MB per file, in the same requests.")
+@click.option(
+    "--pages", is_flag=True, help="Also store page indexes, for exact plans: about 1 MB per file, in the same requests."
+)
 @click.option(
     "--values",
     multiple=True,
@@ -112,7 +114,7 @@ def _state(row: Mapping[str, Any]) -> str:
     "repeated.",
 )
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
-@click.option("--dry-run", is_flag=True, help="Print the cost. At most the list of crawls is fetched.")
+@click.option("--dry-run", is_flag=True, help="Print the cost; fetch nothing except the list of crawls.")
 @click.option(
     "--yes", is_flag=True, help="Do not ask for confirmation if several crawls take over 500 requests or 1 GB."
 )
@@ -120,7 +122,7 @@ def _state(row: Mapping[str, Any]) -> str:
 @click.option(
     "--keys",
     type=OneOf(["url", "host", "text"]),
-    help="With --table: what this column contains.  [default: by its name]",
+    help="With --table: what this column contains.  [default: depends on its name]",
 )
 @click.option("--manifest", metavar="PATH", help="With --table: list of the files at the source, a path per line.")
 @click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
@@ -137,11 +139,12 @@ def harvest(
     json_: bool,
     **parameters: Any,
 ) -> None:
-    """Make queries of a crawl cheaper: store where each key lies.
+    """Make queries of a crawl cheaper: store tables of contents.
 
-    For the columnar index, it stores the footers of the index files, by one small request a file. For the CDX index,
-    it stores the list of blocks, by about nine large requests. After an interruption, the same command continues;
-    what is stored is not requested again.
+    Each crawl has two indexes with the same captures. The columnar index is Parquet files: harvest stores the footer of
+    each file, which says what the file contains, with one small request per file. The CDX index is text in compressed
+    blocks: harvest --index cdx stores the list of blocks, with about nine large requests. After an interruption, the
+    same command continues; what is stored is not requested again.
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05
@@ -152,7 +155,7 @@ def harvest(
     catalogue harvest --crawl 2022 --pages --dry-run
     catalogue harvest --crawl CC-MAIN-2022-05 --values content_mime_detected,content_languages
 
-    Other datasets that are sorted by a text column are harvested once with a name, and queried with --table:
+    You can also query other Parquet files that are sorted by a text column. Harvest them once with a name for --table:
 
     \b
     catalogue harvest --table hosts --key surt_host_name --manifest projects/host-index-testing/v2.paths.gz
@@ -256,8 +259,8 @@ def backfill(
     """Speed up queries of old crawls: read missing key ranges once.
 
     Some parts of old files (row groups) have no bounds: their smallest and largest keys are unknown, so every query
-    reads them. This command reads the page indexes of these row groups, or their keys, and stores the bounds. After
-    an interruption, the same command continues.
+    reads them. This command finds the bounds, from the page indexes or the keys of these row groups, and stores them.
+    After an interruption, the same command continues.
 
     \b
     catalogue backfill --dry-run

@@ -43,7 +43,7 @@ _MOST_CRAWLS = 20
     help="inner: all captures of each key. semi: keys with captures. anti: keys without captures. crawls: each key "
     "with the number, crawls, times and statuses of its captures. latest: the newest capture of each key.",
 )
-@click.option("--on", metavar="COLUMN", help="The column with the keys.  [default: the only one, or url]")
+@click.option("--on", metavar="COLUMN", help="The column with the keys.  [default: the only column, or url]")
 @click.option(
     "--match",
     type=OneOf(["exact", "prefix", "host", "domain"]),
@@ -82,13 +82,13 @@ def join(  # noqa: PLR0913 - one parameter for each option
 
     It finds which of up to 100 million URLs are in which crawls, in bounded memory.
 
-    KEYS is a Parquet, CSV, TSV or JSON-lines file, or a text file with one URL a line; - for stdin. The result is a
-    folder of Parquet files, or one file. Its column row_id is the number of the line or row of the input; the columns
-    of the input have the prefix input_. Lines that are not URLs are listed in _invalid.csv. After an interruption, the
-    same command continues.
+    KEYS is a text file with one URL per line, or a Parquet, CSV, TSV or JSON-lines file; - for stdin. The result is a
+    folder of Parquet files, or one file. Its column row_id is the number of the line or row of KEYS; the columns of
+    KEYS have the prefix input_. Lines that are not URLs are listed in _invalid.csv. After an interruption, the same
+    command continues.
 
-    Several URLs can have one key. inner and latest prefer captures of the URL itself; if there are none, they return
-    captures of other URLs with the same key, and the column exact is false.
+    In the index, several URLs can have one key, such as /abc and /AbC. inner and latest return captures of the URL
+    itself; if there are none, they return captures of other URLs with the same key, and the column exact is false.
 
     \b
     catalogue join urls.txt --crawl latest -o found/

@@ -49,7 +49,7 @@ json_option = click.option("--json", "json_", is_flag=True, help="One JSON objec
 receipt_option = click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a receipt: which bytes of which files the answer was made from; see: catalogue verify -h",
+    help="Write a receipt, which lists the bytes that the answer was made from; see: catalogue verify -h",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
@@ -64,7 +64,7 @@ crawl_option = crawls_option(
     "Stored crawls: 2022-05, a year, A..B, latest, all or stored; comma-separated or repeated.  [default: all]"
 )
 harvest_option = click.option(
-    "--harvest", is_flag=True, help="First harvest those crawls of --crawl that are not stored."
+    "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
 )
 scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS", help="Use the workers of a Dask cluster, such as tcp://host:8786."
@@ -211,8 +211,16 @@ def confirm(action: str, advice: str = "narrow the query") -> None:
 
 _budget_options = combine(
     yes_option,
-    click.option("--max-requests", type=int, default=MAX_REQUESTS, show_default=True, help="Ask before making more."),
-    click.option("--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more."),
+    click.option(
+        "--max-requests",
+        type=int,
+        default=MAX_REQUESTS,
+        show_default=True,
+        help="Ask before making more requests than this.",
+    ),
+    click.option(
+        "--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more bytes than this."
+    ),
 )
 
 

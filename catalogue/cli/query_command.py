@@ -69,9 +69,10 @@ def plan(
 ) -> None:
     """Print what a query would read.
 
-    It prints files, row groups, pages, requests, bytes and seconds. It makes no requests, except for the list of crawls
-    if latest, a year or a range needs it. Where page indexes are not stored yet, the pages are an estimate;
-    --indexes fetches and stores page indexes.
+    It prints requests, bytes and seconds, and the parts of an index that the query reads. In the CDX index these are
+    blocks. The columnar index has files, which consist of row groups, and these of pages. A plan makes no requests,
+    except for the list of crawls if latest, a year or a range needs it. If page indexes are not stored yet, the plan is
+    an estimate; --indexes fetches and stores them.
 
     Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
     path, crawl, subset, row_group, column, start and end (exclusive), bytes. These engines must filter by url_surtkey.
@@ -117,18 +118,18 @@ def plan(
     "--format",
     "format_",
     type=OneOf(CAPTURE_FORMATS),
-    help="Format of the output.  [default: by -o; else table on a terminal, jsonl in a pipe]",
+    help="Format of the output.  [default: the suffix of -o; without it table on a terminal, jsonl in a pipe]",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
-    help="A file; or a folder, or a name that ends with /, for one file per crawl; - for stdout.",
+    help="A file, or - for stdout. A folder, or a name that ends with /, gets one file per crawl.",
 )
 @click.option("--count", is_flag=True, help="Print only the number of captures.")
 @click.option("--by", type=OneOf(["crawl"]), help="With --count: print the number for each crawl that has matches.")
 @receipt_option
-@click.option("--no-cache", is_flag=True, help="Do not read or write the cache of pages.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @scheduler_option
 @harvest_option
 @budget_options
@@ -148,7 +149,7 @@ def query(  # noqa: PLR0913 - an option each
 ) -> None:
     """Find captures of URLs, sites or whole domains.
 
-    Matching ignores the scheme, www, letter case and a trailing slash.
+    A pattern ignores the scheme, www, letter case and a trailing slash, except with --exact-url.
 
     \b
     catalogue query example.com/page                      that page
@@ -156,7 +157,7 @@ def query(  # noqa: PLR0913 - an option each
     catalogue query '*.example.com'                       a host and its subdomains
     catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
     catalogue query '*.is' --count                        the number of captures
-    catalogue query example.com --count --by crawl        in each crawl
+    catalogue query example.com --count --by crawl        their number in each crawl
     catalogue query --urls-file urls.txt -o found.parquet
     catalogue query '*.example.com' --format url          only URLs, one per line
     catalogue query example.com/page --index cdx --crawl 2022-05    without a harvest
@@ -268,7 +269,7 @@ def old_index(
 ) -> None:
     """Find captures of the crawl of 2012 in its URL index.
 
-    It prints JSON lines, which catalogue fetch reads. Nothing needs to be harvested. This index contains exact URLs:
+    It prints JSON lines, which catalogue fetch reads. It needs no harvest. This index contains exact URLs:
     www., letter case and a trailing slash matter. It has no times and no statuses.
 
     \b

@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     shell_complete=complete_columns,
     help="Draw at most --max captures of each host, domain or value.",
 )
-@click.option("--max", "most", type=click.IntRange(min=1), help="With --per: most captures of each.  [default: 1]")
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), help="With --per: maximum number of captures of each.  [default: 1]"
+)
 @click.option(
     "--format",
     "format_",
     type=OneOf(CAPTURE_FORMATS),
-    help="Format of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
+    help="Format of captures.  [default: the suffix of -o; without it table on a terminal, jsonl in a pipe]",
 )
 @click.option("--fetch", "form", type=OneOf(RECORD_FORMATS), help="Write the records of the captures, as fetch does.")
 @click.option("-o", "--output", help="The file to write, or - for stdout.")

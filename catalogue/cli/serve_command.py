@@ -17,28 +17,28 @@ from catalogue.errors import QueryError
 
 _CRAWL = "CC-MAIN-2022-05"
 _COMMANDS = [
-    ("A page as it is in the newest crawl, without any preparation.", ["get", "shop.example.com", "--text"]),
-    ("What crawls are there?", ["crawls"]),
+    ("Print a page from the newest crawl. This needs no preparation.", ["get", "shop.example.com", "--text"]),
+    ("List the crawls.", ["crawls"]),
     (
-        "Store the footers of one crawl's index files: one small request per file.",
+        "Harvest a crawl: store the footer (a table of contents) of each index file, by one request per file.",
         ["harvest", "--crawl", _CRAWL, "--subset", "all"],
     ),
-    ("The same for an older crawl, whose files have another layout.", ["harvest", "--crawl", "CC-MAIN-2018-05"]),
-    ("What is stored now?", ["status"]),
+    ("Harvest an older crawl, whose files have another layout.", ["harvest", "--crawl", "CC-MAIN-2018-05"]),
+    ("Print what is stored.", ["status"]),
     (
-        "SQL over the footers.",
+        "Query the footers with SQL.",
         ["sql", "select row_group, num_rows, min_url_surtkey, max_url_surtkey from row_groups limit 4"],
     ),
     (
-        "What would it cost to find a site's captures? This makes no request.",
+        "Print the cost to find all captures of a site. This makes no request.",
         ["plan", "*.example.com", "--crawl", _CRAWL],
     ),
     (
-        "Find them, with exactly the planned requests.",
+        "Find the captures, with exactly the planned requests.",
         ["query", "*.example.com", "--crawl", _CRAWL, "--status", "200", "--limit", "6", "--format", "table"],
     ),
     (
-        "One page, in all stored crawls.",
+        "Find the captures of one page in all stored crawls.",
         ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"],
     ),
 ]
@@ -191,7 +191,7 @@ def _show_python(data: Path, source: str) -> None:
     import catalogue
 
     click.echo(
-        "\n# The same from Python, as a DataFrame.\n"
+        "\n# Read the captures of the site in Python, as a DataFrame.\n"
         ">>> import catalogue\n"
         f'>>> cat = catalogue.open("{data}", source="{source}")\n'
         f'>>> found = cat.captures("*.example.com", crawls="{_CRAWL}", columns=["url", "fetch_time", "fetch_status"])\n'

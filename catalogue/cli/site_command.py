@@ -26,8 +26,8 @@ def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, bu
     """Summarize what a crawl has of a site and its subdomains.
 
     It prints the numbers of pages, redirects, errors and robots.txt captures, the first and last fetch, content types
-    and languages of the pages, and the archived robots.txt. Nothing needs to be harvested. The cost is printed on
-    standard error before anything is read.
+    and languages of the pages, and the archived robots.txt. It needs no harvest. It prints the cost on standard
+    error before it reads anything.
 
     \b
     catalogue site example.com

@@ -36,8 +36,9 @@ _LONGEST = 1000
 def status(options: Common, *, json_: bool) -> None:
     """Print what is stored, and what to do next.
 
-    For each crawl it prints the numbers of files, row groups, row groups without bounds, and failures; then sizes on
-    disk. Every query reads the row groups without bounds, because their keys are unknown; backfill reads these once.
+    For each crawl it prints the numbers of files, of parts of files (row groups), of row groups without bounds, and of
+    failures. Then it prints sizes on disk. The keys in row groups without bounds are unknown, so every query reads
+    them; catalogue backfill reads them once.
 
     \b
     catalogue status
@@ -98,9 +99,10 @@ def status(options: Common, *, json_: bool) -> None:
         show(
             f"values of {each['crawl']}: {columns} of {plural(each['row_groups'], 'row group')}, {size(each['bytes'])}"
         )
-    click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
     for name, path in paths.items():
-        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
+        label = "database" if name == "catalogue" else name
+        show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
     if log_size > _LARGE_LOG:
         show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
     for failure in failures:
@@ -114,10 +116,10 @@ def status(options: Common, *, json_: bool) -> None:
 @click.option(
     "--read-subset",
     metavar="SHARE",
-    help="Compare a share with the source: 1%, 3/30 (the third of thirty parts), or 50MB of footers.",
+    help="Compare a part with the source: 1%, 3/30 (the third of thirty parts), or 50MB of footers.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), help="Draw the same random share as the check that printed this seed."
+    "--seed", type=click.IntRange(min=0), help="Compare the same random part as the check that printed this seed."
 )
 @click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
 @json_option
@@ -127,13 +129,13 @@ def check(
 ) -> None:
     """Check what is stored, and repair it.
 
-    Compares every value of the store with its digest, and the metadata database with the store. Makes no requests,
-    except with --read-subset, which compares a share of the footers and page indexes with the source, by one request a
-    file. With --repair, damaged values are deleted and the metadata database is rebuilt; harvest fetches the deleted
-    footers again.
+    It compares each stored value with its digest, and the metadata database with the store. With --read-subset, it also
+    compares a part of the footers and page indexes with the source, with one request per file; otherwise it makes no
+    requests. With --repair, it deletes damaged values and rebuilds the metadata database; catalogue harvest then
+    fetches the deleted footers again.
 
-    Exit status: 0 no defects, or all of them repaired; 1 defects, printed with the command that repairs them; 2 invalid
-    arguments; 74 disk failure; 75 source failure.
+    The exit status is 0 if there are no defects or all are repaired, 1 if there are defects, 2 for invalid arguments,
+    74 if the disk fails, and 75 if the source fails. Defects are printed with the command that repairs them.
 
     \b
     catalogue check
@@ -196,18 +198,18 @@ def _summary(done: "Checked", cost: str) -> list[str]:
 @click.option(
     "--crawl",
     shell_complete=complete_listed_crawls,
-    help="Crawl whose file is examined, or latest.  [default: the newest harvested, else listed]",
+    help="Examine a file of this crawl, or of latest.  [default: the newest harvested crawl, else the newest listed]",
 )
 @json_option
 @common
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     """Examine the source and this installation.
 
-    It makes ten requests at most, to see how the source answers range requests and identifies versions of files, and
-    how one index file is laid out. It explains what this means for the cost of queries. Nothing has to be harvested.
-    The output contains no secret, contact or credential and can be pasted into a bug report.
+    With at most ten requests, it examines how the source answers range requests and identifies versions of files, and
+    the layout of one index file. It explains what this means for the cost of queries. It needs no harvest. You can
+    paste the output into a bug report: it contains no secret, contact or credential.
 
-    The exit status is 75 if the source does not answer; the installation is examined all the same.
+    If the source does not answer, it still examines the installation, and the exit status is 75.
 
     \b
     catalogue doctor

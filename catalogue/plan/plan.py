@@ -266,10 +266,10 @@ class ReadPlan(ReprMixin):
             needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
             values = any(part.purpose is Purpose.DICTIONARY for fetch in self.indexes for part in fetch.parts)
             what = "dictionary pages" if values else "page indexes"
-            yield f"{what} are fetched first ({needed}); until then this is an estimate"
+            yield f"this is an estimate: the query first fetches {what} ({needed})"
         if self.searched:
             crawls = plural(len(self.searched), "crawl")
-            yield f"the lists of blocks of {crawls} are searched first; until then this is an estimate"
+            yield f"this is an estimate: the query first searches for the right blocks in {crawls}"
 
     def choices(self) -> Iterator[str]:
         """Yield sentences about the chosen indexes, unless the query names one."""
@@ -282,9 +282,9 @@ class ReadPlan(ReprMixin):
         for each in chosen:
             if each.other:
                 other = INDEX_NAMES[each.other.index]
-                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}, {each}; the {other} would take {each.other}."
+                yield f"{each.crawl}: the {INDEX_NAMES[each.index]} takes {each}; the {other} would take {each.other}."
             else:
-                yield f"{each.crawl} by the {INDEX_NAMES[each.index]}: {each.why}."
+                yield f"{each.crawl}: the {INDEX_NAMES[each.index]} answers, because {each.why}."
 
     def to_arrow(self) -> pa.Table:
         """Return a row for each half-open byte range of a column; see ``READS``."""

@@ -123,12 +123,12 @@ _INDEXES = {name: name for name in (AUTO, *INDEXES)}
 _NO_FILES = dict.fromkeys({*Interface} - {Interface.COMMAND_LINE}, "clients have no files here; they send patterns")
 _NO_SQL = dict.fromkeys([Interface.JSON, Interface.FORM, Interface.ASSISTANT], "clients send no SQL")
 _CRAWLS = (
-    "Crawls: 2022-05, a year, A..B, latest, 3 (the newest three), all, or stored; comma-separated or repeated.  "
-    "[default: stored]"
+    "Crawls: 2022-05, a year, A..B, latest, 3 (the newest three), all, or stored (in the data folder); comma-separated "
+    "or repeated.  [default: stored]"
 )
 _SUBSET = """Parts of a crawl: warc (pages), crawldiagnostics (redirects, errors), robotstxt or all; repeatable.  \
-[default: warc; with --status, those that can have it]"""
-_FILES = "File of more patterns: one per line, or CSV with a column url; may be gzipped; - for stdin; repeatable."
+[default: warc; with --status, the parts that can have this status]"""
+_FILES = "File with more patterns: one per line, or CSV with a column url. It may be gzipped; - for stdin; repeatable."
 _INDEX = """auto: the cheaper index for each crawl. cdx: the CDX index, which needs no harvest and suits single URLs \
 and small sites. columnar: the Parquet files of harvested crawls.  [default: auto]"""
 _NO_PATTERN = "a query needs a pattern, such as '*.example.com'"
@@ -138,9 +138,9 @@ _COLUMNS = "Columns of the result, comma-separated; * for all; repeatable.  [def
 _WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
 _STATUS = "HTTP status: 200, 2xx or 40x; comma-separated or repeated."
 _MIME = "Media type, such as text/html or text/*; repeatable."
-_MATCH = "What a pattern matches; asterisks are then plain characters."
-_LANG = "Language in ISO 639-3, such as isl; repeatable."
-_FROM = "Captures from this time on: 2022, 20220131 or 2022-01-31T12:00:00; UTC."
+_MATCH = "What a pattern matches. With this option, asterisks are plain characters."
+_LANG = "Language as a code of ISO 639-3, such as isl; repeatable."
+_FROM = "Only captures since this time, in UTC: 2022, 20220131 or 2022-01-31T12:00:00."
 _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
@@ -150,7 +150,9 @@ PARAMETERS = (
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
-    Parameter("exact_url", "Match the exact URL, with scheme, www, case and slash.", kind=bool, title="Exact URL"),
+    Parameter(
+        "exact_url", "Match only the exact URL, with scheme, www, letter case and slash.", kind=bool, title="Exact URL"
+    ),
     Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
     Parameter("status", _STATUS, statuses, example="200", several=True),
@@ -159,14 +161,14 @@ PARAMETERS = (
     Parameter("from_", _FROM, lambda first: first if time_bounds(first, None) else None, alias="from", example="2022"),
     Parameter(
         "to",
-        "Captures up to the end of this time.",
+        "Only captures until the end of this time; 2022 includes all of 2022.",
         lambda last: last if time_bounds(None, last) else None,
         example="2022-08",
     ),
     Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
     Parameter("unique", "Keep only the first capture of each value of this column.", example="url"),
     Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", kind=bool),
-    Parameter("ordered", "Sort by key, time and crawl; holds all captures in memory.", kind=bool, absent=_SORTED),
+    Parameter("ordered", "Sort by key, time and crawl, with all captures in memory.", kind=bool, absent=_SORTED),
     Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
 )
 

@@ -38,7 +38,7 @@ def test_default_data_folder_belongs_to_the_user(command: Command, tmp_path: Pat
     (tmp_path / "data").mkdir()
     (tmp_path / "data/.gitkeep").touch()  # as in a checkout, which is no store
     ran = command("harvest", "--crawl", crawl, CATALOGUE_DATA="")
-    assert (ran.status, ran.err.splitlines()[0]) == (0, f"creating {tmp_path / HOME_DATA}")
+    assert (ran.status, ran.err.splitlines()[0]) == (0, f"new data folder: {tmp_path / HOME_DATA}")
     assert paths_of(command("status", "--json", CATALOGUE_DATA="")) == {
         "store": f"{tmp_path / HOME_DATA}/footers.sqlite",
         "catalogue": f"{tmp_path / HOME_DATA}/catalogue.duckdb",
