@@ -22,6 +22,7 @@ from benchmarks import (
     scale,
     serve,
     site,
+    values,
 )
 from benchmarks.peers import PEERS
 from benchmarks.report import Neighbours, machine, say
@@ -30,6 +31,7 @@ from benchmarks.summary import Result, document, short, summary
 _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
     "harvest_speed": harvest_speed.main,
     "site": site.main,
+    "values": values.main,
     "lookup": lookup.main,
     "fetch": fetch.main,
     "serve": serve.main,

@@ -114,6 +114,7 @@ class Queries:
     source: str
     files: int
     sites: Sequence[Site]
+    rate: float | None = None
 
     def ask(self, command: Sequence[str], home: Path, *, prepare: bool) -> Iterator[Measured]:
         """Query all sites in one process, if ``prepare`` after a process that prepares."""
@@ -137,6 +138,7 @@ class Queries:
             "files": [path_of(CRAWL, number) for number in range(self.files)],
             "sites": [asdict(site) for site in sites],
             "server": server,
+            "rate": self.rate,
         }
         file = home / "task.json"
         file.write_text(json.dumps(task), encoding="utf-8")

@@ -32,16 +32,18 @@ PREPARE, ASK = "prepare", "ask"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A domain with all its hosts, none of which has a port."""
+    """What a query selects: a domain with all its hosts, none of which has a port, or captures of a media type."""
 
     domain: str
     captures: int
     """Number of its rows."""
+    mime: str = ""
+    """A media type of any domain, as ``content_mime_detected``; ``domain`` is its name in the tables."""
 
     @property
     def pattern(self) -> str:
         """Pattern for ``catalogue`` and CDX servers."""
-        return f"*.{self.domain}"
+        return "*" if self.mime else f"*.{self.domain}"
 
     @property
     def low(self) -> str:
@@ -56,6 +58,8 @@ class Site:
     @property
     def where(self) -> str:
         """Condition in SQL; keys have no apostrophes."""
+        if self.mime:
+            return f"content_mime_detected = '{self.mime}'"
         return f"url_surtkey >= '{self.low}' AND url_surtkey < '{self.high}'"
 
 
@@ -75,6 +79,8 @@ class Task:
     """URL of the crawl on a CDX server; empty for other clients."""
     folder: Path
     """Folder of the client, shared by its stages."""
+    rate: float | None = None
+    """Requests a second of ``catalogue``; None for no limit."""
 
     @property
     def urls(self) -> list[str]:

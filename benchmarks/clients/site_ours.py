@@ -22,7 +22,8 @@ def ask(task: Task) -> Ask:
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         if not opened:
             opened.append(Catalogue(Session(task.folder / "data", settings_of(task))))
-        return opened[0].captures(site.pattern, crawls=task.crawl, columns=COLUMNS).to_arrow()
+        mime = site.mime or None
+        return opened[0].captures(site.pattern, crawls=task.crawl, columns=COLUMNS, mime=mime).to_arrow()
 
     return asked
 
@@ -30,7 +31,7 @@ def ask(task: Task) -> Ask:
 def settings_of(task: Task) -> Settings:
     # Pages are not cached, so only footers and page indexes are stored between queries.
     cache = task.folder / "cache"
-    return Settings(source=task.source, cache=cache, cache_size=0, latency=LATENCY, bandwidth=RATE)
+    return Settings(source=task.source, cache=cache, cache_size=0, rate=task.rate, latency=LATENCY, bandwidth=RATE)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ def ask(task: Task) -> Ask:
     def asked(site: Site) -> Any:  # noqa: ANN401 - polars is not there to be looked at
         if not made:
             made.append(pl.scan_parquet(task.urls))
-        key = pl.col("url_surtkey")
-        return made[0].filter(key >= site.low, key < site.high).select(COLUMNS).collect().to_arrow()
+        key, mime = pl.col("url_surtkey"), pl.col("content_mime_detected")
+        conditions = [mime == site.mime] if site.mime else [key >= site.low, key < site.high]
+        return made[0].filter(*conditions).select(COLUMNS).collect().to_arrow()
 
     return asked
 

@@ -218,8 +218,8 @@ def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str,
     """Yield a list for each column of the pages: DuckDB takes several times as long for a dictionary for each page."""
     stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
     for group in file.footer.row_groups:
-        chunk, indexes = group.chunks.get(key), stored.get(group.ordinal, Indexes())
-        if chunk and (located := indexes.offset_indexes.get(key)):
+        indexes = stored.get(group.ordinal, Indexes())
+        if (located := indexes.offset_indexes.get(key)) and (chunk := group.chunks.get(key)):
             with suppress(BadPageIndex):
                 lists = _lists(chunk, group.num_rows, located, indexes.column_index)
                 at = {"crawl": file.file.crawl, "subset": file.file.subset, "row_group": group.ordinal}

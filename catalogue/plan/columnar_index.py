@@ -104,7 +104,8 @@ class ColumnarIndex:
         self._unsaved: dict[str, dict[int, Indexes]] = {}
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        files, tested = self._metadata(), tested_alone(query)
+        files = self._metadata()
+        tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
         stored = self.scope.values(tested) if tested else None
         return plan_files(
             query,

@@ -1,6 +1,7 @@
 """Rule out row groups by the values of their columns, and read dictionary pages where that costs less than chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from catalogue.commoncrawl.datasets import Dataset
@@ -9,13 +10,15 @@ from catalogue.parquet.dictionary_pages import kind_of_values, missing_bytes
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
-from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.query.resolved_query import ResolvedQuery, is_untyped
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.tables.column_values import CrawlValues, Place, collect_values, dictionary_pages
 from catalogue.tables.file_metadata import FileMetadata
 
-SAMPLE = 16
-"""Row groups whose dictionary pages show how many of the others can be ruled out."""
+SAMPLE, LARGEST_SAMPLE = 16, 64
+"""Row groups whose dictionary pages show how many of the others can be ruled out: at least, and of many."""
+_SHARE = 16
+"""A sample is one of so many row groups."""
 FEW = 64
 """Row groups of a crawl for which no dictionary pages are read."""
 
@@ -28,6 +31,8 @@ class RuledOut:
     requests: tuple[PlannedRequest, ...] = ()
     unknown: tuple[PlannedRequest, ...] = ()
     """Requests for all dictionary pages that may rule out more, if that is many row groups."""
+    matching: float = 1.0
+    """The share of row groups with known values that have matching ones; values that few have are rare in these."""
 
     def advice(self, crawl: str, table: Dataset) -> str:
         """Return a sentence about a harvest of values; empty if it would not help."""
@@ -52,8 +57,7 @@ def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:
         return ()
     from catalogue.query.where import column_conditions
 
-    both = (query.where, *([query.where_untyped] if query.where_untyped else []))
-    named = (name for where in both for condition in column_conditions(where) for name in condition.columns)
+    named = (name for condition in column_conditions(query.where) for name in condition.columns)
     return tuple(name for name in dict.fromkeys(named) if name not in query.table.path_columns)
 
 
@@ -66,19 +70,21 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         stored: values of the tables.
         cost: cost of the source.
     """
-    names = tested_alone(query)
-    if not names:
+    typed, untyped = tested_alone(query), tested_alone(query.of(untyped=True))
+    if not typed:
         return RuledOut()
     ruled_out = stored.ruled_out(query) if stored else set()
-    known = _known(stored, names)
+    known = _known(stored, typed)
+    considered = {(file.path, ordinal) for file in files for ordinal in file.ordinals}
     left = [
         (file, group)
         for file in files
         for group in file.footer.row_groups
-        if (place := (file.path, group.ordinal)) not in ruled_out and known.get(place, frozenset()) != {*names}
+        if (place := (file.path, group.ordinal)) not in ruled_out and known.get(place, frozenset()) != {*typed}
     ]
     if len(left) < FEW:
-        return RuledOut(frozenset(ruled_out))
+        return RuledOut(frozenset(ruled_out), matching=_share(considered & known.keys(), ruled_out))
+    names = {*typed, *untyped}
     pages = [page for file in files for page in dictionary_pages(file, names) if page.place not in ruled_out]
     fetched = {page.place for page in pages}
     found = collect_values(pages, query.table).ruled_out(query) if pages else set()
@@ -86,17 +92,25 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         place: (file, parts)
         for file, group in left
         if (place := (file.path, group.ordinal)) not in fetched
-        if (parts := [*_missing(group, names, known.get(place, frozenset()))])
+        if (parts := [*_missing(group, untyped if is_untyped(group) else typed, known.get(place, frozenset()))])
     }
     requests: list[PlannedRequest] = []
     unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []
-    if query.limit is None and not query.draws and len(missing) + len(fetched) >= FEW:
-        hits = len(fetched - found)
-        likely = (hits + 1) / (len(fetched) + 2) if len(fetched) >= SAMPLE else 1 / (SAMPLE + 2)
-        some = missing if len(fetched) >= SAMPLE else _evenly(missing, SAMPLE - len(fetched))
+    count = len(missing) + len(fetched)
+    if query.limit is None and not query.draws and count >= FEW:
+        sample = max(SAMPLE, min(LARGEST_SAMPLE, count // _SHARE))
+        is_sampled = len(fetched) >= sample
+        likely = (len(fetched - found) + 1) / (len(fetched) + 2) if is_sampled else 1 / (sample + 2)
         if _pays_off(query, missing, likely, cost):
+            some = missing if is_sampled else _evenly(missing, sample - len(fetched))
             requests = [*_requests((missing[place] for place in some), cost)]
-    return RuledOut(frozenset(ruled_out | found), tuple(requests), tuple(unknown))
+    ruled_out |= found
+    share = 1.0 if requests else _share(considered & {*known, *fetched}, ruled_out)
+    return RuledOut(frozenset(ruled_out), tuple(requests), tuple(unknown), share)
+
+
+def _share(known: AbstractSet[Place], ruled_out: AbstractSet[Place]) -> float:
+    return len(known - ruled_out) / len(known) if len(known) >= SAMPLE else 1.0
 
 
 def _known(stored: CrawlValues | None, names: Iterable[str]) -> dict[Place, frozenset[str]]:

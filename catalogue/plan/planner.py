@@ -58,12 +58,12 @@ def plan_files(
         if query.table.key not in file.footer.columns
     )
     rest = (file.among({*file.ordinals} - excluded) if (excluded := by_path.get(file.path)) else file for file in files)
-    choices, counted, defects = _choices(query, rest)
+    choices, counted, defects = _choices(query, rest, rare=ruled_out.matching < SELECTIVITY)
     certain = 0
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
         enough = _first if query.is_inorder else _enough
         choices, certain = enough(choices, query.limit)
-    odds = _Odds(choices, query, considered)
+    odds = _Odds(choices, query, considered, ruled_out.matching)
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
     awaited = []
     for choice in choices:
@@ -89,7 +89,7 @@ def plan_files(
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=(*ruled_out.requests, *chain.from_iterable(fetches)),
+        indexes=ruled_out.requests or tuple(chain.from_iterable(fetches)),
         awaited=tuple(awaited),
         missing=(*missing, *keyless),
         defects=tuple(defects),
@@ -105,7 +105,7 @@ def plan_second_wave(
     return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
 
-def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[Choice], int, list[str]]:
+def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
     """Return the choices in order, the rows that a count knows, and sentences about invalid indexes."""
     by_file: list[list[Choice]] = []
     counted = 0
@@ -116,7 +116,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata]) -> tuple[list[
             planned = query.of(untyped=is_untyped(group))
             if not might_match(planned, group):
                 continue
-            choice = choose(planned, file, group)
+            choice = choose(planned, file, group, rare=rare)
             if choice.defect:
                 defects.append(f"{file.file.path}, row group {group.ordinal}: {choice.defect}; it is read without")
             if query.counts and query.keys_decide:
@@ -190,7 +190,9 @@ def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
 class _Odds:
     """The probability that a unit that may match does: nearly 1 in sorted files, else far less."""
 
-    def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int) -> None:
+    def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int, matching: float) -> None:
+        self.selected = 1.0 if query.keys_decide else min(SELECTIVITY, matching)
+        """The share of pages with matching keys that also match other conditions."""
         holders = HOLDERS * len(query.intervals)
         self._partial: dict[str, float] = {}
         for choice in choices:
@@ -224,9 +226,11 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
     )
     by_pages, key = bool(choice.offset_indexes), choice.group.chunks[query.table.key]
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
-    columns, seconds = _cheapest(choice, reads, query, likely, cost)
+    # A row group with a rare value has it in at least one of its pages.
+    selected = odds.selected if odds.selected == SELECTIVITY else max(odds.selected, 1 / len(choice.units))
+    columns, seconds = _cheapest(choice, reads, query, likely, selected, cost)
     if choice.missing and seconds > cost.latency:
-        awaited, needed = _await(choice, query, odds.of(choice), cost)
+        awaited, needed = _await(choice, query, columns, odds, cost)
         if needed < seconds:
             return awaited
     return PlannedRowGroup(
@@ -245,11 +249,10 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
 
 
 def _cheapest(
-    choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
+    choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, selected: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
     """Return the columns with their wave, and the price in seconds if it matters."""
     key, decide = query.table.key, {*query.deciding_columns}
-    selected = 1.0 if query.keys_decide else SELECTIVITY
     shares = [({key}, 1.0), (decide, selected)]
     others = tuple(read for read in reads if read.chunk.column.name in decide - {key})
     if others and _keys_match(choice, query):
@@ -298,26 +301,31 @@ def _fetching(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
     return cost.price(len(planned), sum(len(fetch.range) for fetch in planned))
 
 
-def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tuple[Awaited, float]:
+def _await(
+    choice: Choice, query: ResolvedQuery, columns: Sequence[ColumnRead], odds: _Odds, cost: Cost
+) -> tuple[Awaited, float]:
     """Estimate a read by the page index; return the price in seconds, with the index."""
-    path, group = choice.metadata.file.path, choice.group
+    path, group, key = choice.metadata.file.path, choice.group, query.table.key
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
-    share = min(1.0, units / expected_pages(group.chunks[query.table.key]))
-    if not choice.bounded:
-        share *= odds
-    ranges, pages = [], 0.0
+    share = min(1.0, units / expected_pages(group.chunks[key]))
+    likely = 1.0 if choice.bounded else odds.of(choice)
+    decide = {*query.deciding_columns} - ({key} if _keys_match(choice, query) else set())
     read = {part.column for part in choice.missing} | choice.offset_indexes.keys()
-    # Consecutive pages are one range a column; drawn pages are separate.
-    runs = math.ceil(units) if choice.drawn else 1
-    apart = min(_APART, runs)
-    for chunk in (group.chunks[name] for name in read):
-        pages += share * expected_pages(chunk)
-        size = max(1, int(len(chunk.range) * share) // runs)
+    ranges, pages = [], 0.0
+    for chunk in (each.chunk for each in columns if each.chunk.column.name in read):
+        # Consecutive pages are one range a column; drawn pages and those of rare values are separate.
+        is_rare = odds.selected < SELECTIVITY and chunk.column.name not in decide
+        part = share * likely * (odds.selected if is_rare else 1.0)
+        of_column = max(1.0, part * expected_pages(chunk)) if is_rare else part * expected_pages(chunk)
+        runs = math.ceil(of_column if is_rare else units) if is_rare or choice.drawn else 1
+        pages += of_column
+        apart = min(_APART, runs)
+        size = max(1, int(len(chunk.range) * of_column / expected_pages(chunk)) // runs)
         step = len(chunk.range) // apart
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
     planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
-    sure = (1.0 if choice.bounded else odds) * runs / apart
+    sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
     seconds = _fetching(choice, choice.missing, cost) + cost.latency + cost.price(requests, size_of_all)

@@ -76,8 +76,10 @@ class Choice:
         return tuple(runs)
 
 
-def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Choice:
+def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rare: bool = False) -> Choice:
     """Choose the pages of a row group that may match, by the stored page indexes.
+
+    ``rare``: other conditions than that on keys match few rows.
 
     Raises:
         BadFooter: if a column has more than one value a row.
@@ -95,7 +97,7 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
     choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
         return replace(choice, units=())
-    if whole.certain and not drawn and not _enough(query, whole):
+    if whole.certain and not (rare or drawn or _enough(query, whole)):
         return choice  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
     missing = tuple(_missing_indexes(indexes, chunks, group.ordinal))

@@ -136,7 +136,12 @@ class ResolvedQuery:
     @property
     def with_nulls(self) -> bool:
         """Whether rows without a key match: in other datasets than Common Crawl's index, if all keys do."""
-        return self.table != COMMON_CRAWL and len(self.intervals) == 1 and self.intervals[0] == EVERYTHING
+        return self.table != COMMON_CRAWL and self.is_of_everything
+
+    @property
+    def is_of_everything(self) -> bool:
+        """Whether all keys match."""
+        return len(self.intervals) == 1 and self.intervals[0] == EVERYTHING
 
     @property
     def keys_decide(self) -> bool:

@@ -176,8 +176,10 @@ class FaultServer:
             data = self._files.get(path)
             return None if data is None else _in_memory(data)
         file = self._files / path
-        if not {"", ".", ".."}.isdisjoint(path.split("/")) or not file.is_file():
+        if not {"", ".", ".."}.isdisjoint(path.split("/")):
             return None
+        if not file.is_file():
+            return _in_parts(file) if file.with_name(f"{file.name}.parts").is_file() else None
         status = file.stat()
 
         def read(start: int, end: int) -> bytes:
@@ -284,6 +286,30 @@ def _in_memory(data: bytes) -> Content:
     """Return a version of a file; other data have another ETag and another time."""
     etag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
     return Content(len(data), etag, 1_577_836_800.0 + zlib.crc32(data) % 10**8, lambda start, end: data[start:end])
+
+
+@lru_cache(maxsize=1000)
+def _in_parts(file: Path) -> Content:
+    """Return a file that consists of parts of others: lines of path, start and length in ``NAME.parts``."""
+    listed = file.with_name(f"{file.name}.parts")
+    parts = []
+    size = 0
+    for line in listed.read_text(encoding="utf-8").splitlines():
+        path, start, length = line.rsplit(" ", 2)
+        parts.append((size, file.parent / path, int(start), int(length)))
+        size += int(length)
+
+    def read(start: int, end: int) -> bytes:
+        found = []
+        for at, path, begin, length in parts:
+            low, high = max(start, at), min(end, at + length)
+            if low < high:
+                with path.open("rb") as opened:
+                    found.append(os.pread(opened.fileno(), high - low, begin + low - at))
+        return b"".join(found)
+
+    status = listed.stat()
+    return Content(size, f'"{size:x}-{status.st_mtime_ns:x}"', status.st_mtime, read)
 
 
 def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None:
