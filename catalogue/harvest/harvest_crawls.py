@@ -24,12 +24,12 @@ from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
-from catalogue.harvest.harvest_values import dictionary_index, harvest_values, value_columns
 from catalogue.progress import Progress
 from catalogue.selection import crawl_list, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
     REQUESTED,
+    VALUES,
     crawls_with_blocks,
     forget_list,
     listed_crawls,
@@ -202,12 +202,25 @@ def harvest_crawls(
             if added := outcomes[before:]:
                 _update_database(session, decoded, stale=any(each.fetched for each in added))
                 decoded.clear()
-                if columns := value_columns(session, values) if values else ():
-                    try:
-                        outcomes.append(harvest_values(session, crawl, columns, chosen_subsets, progress))
-                    finally:
-                        _update_database(session, values=[crawl], stale=True)
+                if values:
+                    outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
     return outcomes
+
+
+def _harvest_values(
+    session: Session,
+    crawl: str,
+    values: str | Iterable[str],
+    subsets: Sequence[str],
+    report: Callable[[Progress], None],
+) -> Harvested:
+    from catalogue.harvest.harvest_values import harvest_values, value_columns
+
+    columns = value_columns(session, values)
+    try:
+        return harvest_values(session, crawl, columns, subsets, report)
+    finally:
+        _update_database(session, values=[crawl], stale=True)
 
 
 def _check_index(session: Session, index: str, values: str | Iterable[str]) -> None:
@@ -248,15 +261,18 @@ def estimate_crawls(
         requests += count + (refresh or crawl not in known)
         received += count * (_FOOTER_WITH_PAGES if pages else _FOOTER)
         if values:
-            more = _cost_of_values(session, crawl, value_columns(session, values), chosen_subsets, count)
+            more = _cost_of_values(session, crawl, values, chosen_subsets, count)
             requests, received = requests + more[0], received + more[1]
     return HarvestEstimate(len(chosen), files, requests, received, session.cost().seconds(requests, received, 1))
 
 
 def _cost_of_values(
-    session: Session, crawl: str, columns: Sequence[str], subsets: Sequence[str], missing: int
+    session: Session, crawl: str, values: str | Iterable[str], subsets: Sequence[str], missing: int
 ) -> tuple[int, int]:
     """Return requests and bytes for the values of stored footers, and the usual ones for missing footers."""
+    from catalogue.harvest.harvest_values import dictionary_index, value_columns
+
+    columns = value_columns(session, values)
     stored = session.store_path.exists() and session.metadata().has_files(crawl)
     needed = dictionary_index(session, crawl, subsets).missing_dictionaries(columns) if stored else ()
     usual = missing * _ROW_GROUPS
@@ -323,7 +339,7 @@ def forget_crawls(session: Session, crawls: CrawlWords) -> int:
             paths = stored_paths(store, dataset, crawl)
             # Files last: as long as there are some, an interrupted command can be run again.
             store.delete("failures", stored_paths(store, dataset, crawl, kind="failures"))
-            store.delete("documents", store.keys("documents", f"{REQUESTED}{crawl}/"))
+            store.delete("documents", [*store.keys("documents", f"{REQUESTED}{crawl}/"), f"{VALUES}{crawl}"])
             if dataset == COMMON_CRAWL:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
                 forget_list(store, crawl)

@@ -15,6 +15,7 @@ from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
 from catalogue.source.checks import Response
 from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.store.stored_lists import note_values
 
 ALL_VALUES = (
     *("content_mime_detected", "content_mime_type", "content_languages", "content_charset", "fetch_status"),
@@ -95,6 +96,7 @@ def harvest_values(
                 requests = tuple(each for each in left if each.path not in outcome.failures)
         finally:
             index.save(must_store=True)
+            note_values(session.store, crawl)
     return outcome
 
 

@@ -47,6 +47,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, encode, marker
+from catalogue.store.stored_lists import note_values
 from catalogue.tables.tables_state import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
@@ -238,6 +239,8 @@ class _Pull:
         same = {path for path, each in part.files.items() if path in added or self._has(path, each)}
         indexes = ((index_key(*key), encode(each)) for key, each in part.indexes.items() if key[0] in same)
         self.pulled.row_groups += len(store.add_missing("indexes", indexes))
+        for crawl in part.crawls_with_values:
+            note_values(store, crawl)
         self.pulled.files += len(added)
         self.pulled.kept += len(values) - len(added)
 
@@ -253,6 +256,7 @@ class _Part:
         self.documents: dict[str, StoredFile] = {}
         self.files: dict[str, StoredFile] = {}
         self.indexes: dict[tuple[str, int], StoredFile] = {}
+        self.crawls_with_values: set[str] = set()
         for kind, path, row_group, stored in sorted(rows, key=lambda row: row.kind):  # footers before page indexes
             with _invalid(path):
                 value = _attributed(stored, source)
@@ -275,6 +279,8 @@ class _Part:
             raise BadSnapshot("page index without its footer")
         if written := Indexes.unpack(value.data).written:
             self.indexes[path, row_group] = replace(value, data=written.pack())
+            if written.dictionaries and (at := index_file(path)):
+                self.crawls_with_values.add(at.crawl)
 
     def check_footers(self) -> None:
         for path, stored in self.files.items():

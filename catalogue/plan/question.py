@@ -52,7 +52,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     if columnar is None:
         return by_cdx if indexes.is_named else _without_footers(by_cdx)
     if by_cdx.search and query.is_of_everything and not columnar.scope.missing:
-        return replace(columnar.plan(query), why="of the CDX index, every block would be read")
+        return replace(columnar.plan(query), why="the CDX index would have to be read completely")
     why = _why_cdx(by_cdx, columnar, explain=explain)
     if why and not explain:
         return replace(by_cdx, why=why)

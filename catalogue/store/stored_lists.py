@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from catalogue.cdx.known_lines import Fragment, KnownLines
 
 REQUESTED = "requested/"
+VALUES = "values/"
 """Prefix of documents ``requested/CRAWL/SUBSET``: the user requested a harvest of that subset."""
 
 
@@ -94,6 +95,12 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
     new = sorted(requested - {*store.keys("documents", REQUESTED)})
     if new:
         store.put("documents", [(key, marker()) for key in new])
+
+
+def note_values(store: Store, crawl: str) -> None:
+    """Store that values of a crawl were harvested, so that its tables show them."""
+    if not store.keys("documents", f"{VALUES}{crawl}"):
+        store.put("documents", [(f"{VALUES}{crawl}", marker())])
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:

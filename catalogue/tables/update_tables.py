@@ -15,7 +15,7 @@ from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
-from catalogue.store.stored_lists import listed_files, manifests, requested_subsets
+from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
 from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.make_table import FooterRows, make_table
@@ -119,6 +119,7 @@ class _Update:
     ) -> None:
         self._folder, self._store, self._dataset, self._decoded = folder, store, dataset, decoded
         self._values = values
+        self._documents: dict[str, int] = {}
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
@@ -131,7 +132,7 @@ class _Update:
         state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {})
         files = self._by_crawl(store.row_numbers("files"))
         indexes = self._by_crawl(store.row_numbers("indexes"))
-        documents = store.row_numbers("documents")
+        documents = self._documents = store.row_numbers("documents")
         listed = self._listed(documents, old if old and old.store_id == state.store_id else None)
         failures = self._by_crawl(store.row_numbers("failures"))
         requested = requested_subsets(documents)
@@ -205,7 +206,9 @@ class _Update:
         return found, made.schemas
 
     def _write_values(self, crawl: str, table: TableFile) -> int:
-        """Write the values of the stored dictionary pages of a crawl, and return the checksum of the file."""
+        """Write the harvested values of a crawl, and return the checksum of the file; 0 without values."""
+        if f"{VALUES}{crawl}" not in self._documents:
+            return 0
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
 
         rows = CrawlTable(table, StoredFooters(self._store), lambda: table)
