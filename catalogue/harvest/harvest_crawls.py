@@ -228,6 +228,10 @@ def _check_index(session: Session, index: str, values: str | Iterable[str]) -> N
         raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
     if index == CDX and values:
         raise QueryError("values are in the columnar index; use index='columnar' or 'both'")
+    if values and session.dataset_name is None:
+        from catalogue.harvest.harvest_values import value_columns
+
+        value_columns(session, values)  # an unknown column is an error before the first request
     if index != COLUMNAR and session.dataset_name:
         raise QueryError(f"{session.dataset_name} has no CDX index; its only index is columnar")
 
