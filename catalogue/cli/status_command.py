@@ -5,7 +5,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -76,6 +76,23 @@ def status(options: Common, *, json_: bool) -> None:
             }
         )
         return
+    _show_stored(coverage, lists, values)
+    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
+    for name, path in paths.items():
+        label = "database" if name == "catalogue" else name
+        show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
+    if log_size > _LARGE_LOG:
+        show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
+    for failure in failures:
+        show(f"failed: {failure['reason']}")
+    for step in steps[:_MAX_STEPS]:
+        show(f"{step.why}; run: {step.command}")
+
+
+_Rows: TypeAlias = list[dict[str, Any]]
+
+
+def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
     table(
         ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
         [
@@ -99,16 +116,6 @@ def status(options: Common, *, json_: bool) -> None:
         show(
             f"values of {each['crawl']}: {columns} of {plural(each['row_groups'], 'row group')}, {size(each['bytes'])}"
         )
-    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
-    for name, path in paths.items():
-        label = "database" if name == "catalogue" else name
-        show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
-    if log_size > _LARGE_LOG:
-        show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
-    for failure in failures:
-        show(f"failed: {failure['reason']}")
-    for step in steps[:_MAX_STEPS]:
-        show(f"{step.why}; run: {step.command}")
 
 
 @click.command(cls=Command)

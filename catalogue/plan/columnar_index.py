@@ -107,14 +107,22 @@ class ColumnarIndex:
         files = self._metadata()
         tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
         stored = self.scope.values(tested) if tested else None
-        return plan_files(
+        ruled_out = rule_out(query, files, stored, self._cost)
+        rest = ruled_out.rest(files)
+        plan = plan_files(
             query,
             self.crawl,
-            files,
+            rest,
             cost=self._cost,
-            ruled_out=rule_out(query, files, stored, self._cost),
             considered=self.scope.considered,
             missing=self.scope.missing,
+            matching=ruled_out.matching,
+        )
+        return replace(
+            plan,
+            indexes=ruled_out.requests or plan.indexes,
+            ruled_out=sum(len(file.ordinals) for file in files) - sum(len(file.ordinals) for file in rest),
+            values_advice=ruled_out.advice(self.crawl, query.table),
         )
 
     def _metadata(self) -> list[FileMetadata]:

@@ -34,6 +34,13 @@ class RuledOut:
     matching: float = 1.0
     """The share of row groups with known values that have matching ones; values that few have are rare in these."""
 
+    def rest(self, files: Sequence[FileMetadata]) -> list[FileMetadata]:
+        """Return the files with the row groups that may match."""
+        by_path: dict[str, set[int]] = {}
+        for path, ordinal in self.places:
+            by_path.setdefault(path, set()).add(ordinal)
+        return [file.among({*file.ordinals} - by_path[file.path]) if file.path in by_path else file for file in files]
+
     def advice(self, crawl: str, table: Dataset) -> str:
         """Return a sentence about a harvest of values; empty if it would not help."""
         if not self.unknown:
@@ -46,9 +53,6 @@ class RuledOut:
             f"{plural(row_groups, 'row group')} may have matching values; to know those that have none ({cost}), run: "
             f"{table.harvest_command(crawl)} --values {columns}"
         )
-
-
-NOTHING = RuledOut()
 
 
 def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:

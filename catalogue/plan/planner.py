@@ -10,7 +10,6 @@ from itertools import accumulate, chain, groupby
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
-from catalogue.plan.dictionaries import NOTHING, RuledOut
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
@@ -35,7 +34,7 @@ def plan_files(
     cost: Cost,
     considered: int,
     missing: tuple[str, ...] = (),
-    ruled_out: RuledOut = NOTHING,
+    matching: float = 1.0,
 ) -> CrawlPlan:
     """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
@@ -46,24 +45,20 @@ def plan_files(
         cost: cost of the source.
         considered: row groups of the requested subsets.
         missing: sentences about incomplete subsets.
-        ruled_out: row groups that cannot match by their values.
+        matching: see ``RuledOut``.
     """
     files = list(metadata)
-    by_path: dict[str, set[int]] = {}
-    for path, ordinal in ruled_out.places:
-        by_path.setdefault(path, set()).add(ordinal)
     keyless = tuple(
         f"{file.file.path} has no column {query.table.key} to find rows by"
         for file in files
         if query.table.key not in file.footer.columns
     )
-    rest = (file.among({*file.ordinals} - excluded) if (excluded := by_path.get(file.path)) else file for file in files)
-    choices, counted, defects = _choices(query, rest, rare=ruled_out.matching < SELECTIVITY)
+    choices, counted, defects = _choices(query, files, rare=matching < SELECTIVITY)
     certain = 0
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
         enough = _first if query.is_inorder else _enough
         choices, certain = enough(choices, query.limit)
-    odds = _Odds(choices, query, considered, ruled_out.matching)
+    odds = _Odds(choices, query, considered, matching)
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
     awaited = []
     for choice in choices:
@@ -89,12 +84,10 @@ def plan_files(
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=ruled_out.requests or tuple(chain.from_iterable(fetches)),
+        indexes=tuple(chain.from_iterable(fetches)),
         awaited=tuple(awaited),
         missing=(*missing, *keyless),
         defects=tuple(defects),
-        ruled_out=sum(len(by_path.get(file.path, set()).intersection(file.ordinals)) for file in files),
-        values_advice=ruled_out.advice(crawl, query.table),
     )
 
 
