@@ -173,14 +173,22 @@ def test_values_that_are_nowhere_take_no_request() -> None:
         assert found.plan.ruled_out == ROWS // GROUP
 
 
+def folder_of(cat: Catalogue) -> Path:
+    return cat.session.data.parent if cat.session.data.name == "t" else cat.session.data
+
+
+def costly(cat: Catalogue) -> Settings:
+    """Return settings by which a chunk of 2 kB costs more than a request."""
+    return replace(cat.session.settings, latency=0.001, bandwidth=100_000, cache_size=0)
+
+
 @contextmanager
 def expensive_bytes(data: bytes) -> Iterator[Catalogue]:
-    """Yield a catalogue in which a chunk of 2 kB costs more than a request."""
-    with dataset_of({"a.parquet": data}) as cat:
-        folder = cat.session.data.parent if cat.session.data.name == "t" else cat.session.data
-        settings = replace(cat.session.settings, latency=0.001, bandwidth=100_000, cache_size=0)
-        with catalogue.open(folder, table="t", settings=settings, progress=False) as other:
-            yield other
+    with (
+        dataset_of({"a.parquet": data}) as cat,
+        catalogue.open(folder_of(cat), table="t", settings=costly(cat), progress=False) as other,
+    ):
+        yield other
 
 
 def long_kinds() -> pa.Table:
@@ -333,3 +341,28 @@ def test_unknown_columns_are_refused(with_values: Catalogue) -> None:
         with_values.harvest(CRAWL, values="url_surtkey")
     with pytest.raises(QueryError, match="values are in the columnar index"):
         with_values.harvest(CRAWL, values="all", index="cdx")
+
+
+def test_reads_deciding_columns_before_keys_and_counts_without_keys() -> None:
+    with expensive_bytes(write(LONG, row_group_size=20_000, use_dictionary=["kind"])) as cat:
+        found = cat.captures("*", where="kind = 'rare'")
+        first, second = found.plan.waves
+        assert {part.column for fetch in first for part in fetch.parts} == {"kind"}
+        assert {part.column for fetch in second for part in fetch.parts} == {KEY}
+        assert found.to_arrow().num_rows == 3
+        (only,) = found.counting().plan.waves
+        assert {part.column for fetch in only for part in fetch.parts} == {"kind"}
+        assert found.count() == 3
+
+
+def test_row_groups_with_a_rare_value_take_few_requests() -> None:
+    with expensive_bytes(write(LONG, row_group_size=1000, data_page_size=1000, write_batch_size=50)) as cat:
+        cat.harvest(values="kind")
+        found = cat.captures("*", where="kind = 'rare'")
+        assert found.plan.ruled_out == 98
+        requests, received = cat.requests, cat.bytes
+        assert found.to_arrow().num_rows == 3
+        assert cat.requests - requests <= 2 * 6
+        sizes = pq.ParquetFile(BytesIO(write(LONG, row_group_size=1000))).metadata
+        keys = sum(sizes.row_group(group).column(0).total_compressed_size for group in range(100))
+        assert cat.bytes - received < keys // 20
