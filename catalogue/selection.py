@@ -35,6 +35,7 @@ from catalogue.store.stored_lists import listed_crawls
 if TYPE_CHECKING:
     from catalogue.query.query import Query
 import json
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -42,7 +43,6 @@ from datetime import UTC, datetime, timedelta
 
 from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import NotFound
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
@@ -53,6 +53,8 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
+_MAX_WAIT = 10.0
+"""Seconds that their pauses may take if another host can be asked for manifests."""
 _ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
 
@@ -84,8 +86,9 @@ def update_crawl_list(
 ) -> CrawlList:
     """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
     store = session.create_store(to_write=False)
-    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
-    with closing(session.open_source(url, attempts=attempts)) as source:
+    # With several hosts, crawls can be found on another host before the pause after a block ends.
+    max_wait = _MAX_WAIT if len(session.settings.hosts) > 1 else math.inf
+    with closing(session.open_source(session.settings.list_source, attempts=attempts, max_wait=max_wait)) as source:
         try:
             found = fetch_crawl_list(store, source, data)
         finally:

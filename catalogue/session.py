@@ -272,11 +272,13 @@ class Session:
         self._opened.callback(source.close)
         return source
 
-    def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
-        """Open another source, which the caller closes."""
+    def open_source(
+        self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf, alone: bool = False
+    ) -> PoliteSource:
+        """Open another source, which the caller closes; ``alone``: of several hosts the first one."""
         source = open_source(
             url,
-            self.settings,
+            replace(self.settings, hosts=self.settings.hosts[:1]) if alone else self.settings,
             clock=self.clock(),
             notify=self.notify,
             attempts=attempts,
@@ -390,10 +392,13 @@ class Session:
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
         """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
         source, rate = self.settings.source, self.source.limiter.policy.rate
+        rules = zip(self.settings.hosts, self.source.hosts_of(), strict=bool(self.settings.hosts))
+        hosts = tuple(host.divided(each.limiter.policy.rate, machines) for host, each in rules)
         return replace(
             self.settings,
             source=source if "://" in source else str(Path(source).absolute()),
-            rate=rate and rate / machines,
+            rate=rate and rate / machines if not hosts else None,
+            hosts=hosts,
             connections=max(1, self.source.connections // at_once),
             cache=self.settings.cache.absolute(),
         )

@@ -22,7 +22,7 @@ from catalogue.read.prefetch import in_flight
 from catalogue.read.residual import Residual
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.source.checks import Response, Source, differ
+from catalogue.source.checks import Response, Source, are_different
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
 
@@ -95,9 +95,9 @@ def fetch_blocks(
             crawl, path = request.planned.crawl, request.read.path
             try:
                 response = next(responses)
-                version = FileVersion(response.total_size, response.etag)
+                version = response.version
                 first = versions.setdefault(path, version)
-                if first.size != version.size or differ(first.etag, version.etag):
+                if are_different(first, version):
                     raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
             except FileChanged:
                 events.note_version(crawl, path, None)

@@ -5,7 +5,7 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -109,6 +109,11 @@ class HttpSource:
                 cause = inner  # which urllib3 wrapped
             raise self._failure(request, cause) from error
 
+    def _receive(
+        self, request: Request, status: int, headers: dict[str, str], read: Callable[[int], bytes]
+    ) -> Response:
+        return request.read(status, headers, read)
+
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
         response = self._pool.urlopen(
             "GET",
@@ -128,7 +133,7 @@ class HttpSource:
             return body
 
         try:
-            return request.read(response.status, {**response.headers}, read)
+            return self._receive(request, response.status, {**response.headers}, read)
         finally:
             response.close()  # closes the connection unless the body was read completely
             response.release_conn()

@@ -84,8 +84,8 @@ class PoliteSource:
         self._observer = observer
         self._limit = limit
         self._lock = Lock()
-        self.requests = 0
-        self.bytes = 0
+        self._requests = 0
+        self._bytes = 0
         self.honoured_suffixes = False
         self._honoured_ranges = False
         self._answered = False
@@ -109,6 +109,19 @@ class PoliteSource:
         return self.inner.connections
 
     @property
+    def requests(self) -> int:
+        return self._requests
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def hosts_of(self, path: str = "") -> "list[PoliteSource]":
+        """Return a source for each host that may have a file."""
+        del path
+        return [self]
+
+    @property
     def unavailable_until(self) -> float:
         """Time of the clock until which no requests are sent, because the host throttles or fails."""
         given_up = self._given_up
@@ -122,11 +135,22 @@ class PoliteSource:
             LimitReached: if the limit of requests is reached.
             Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
+        return self._get(path, requested, pin, self._attempts, self.limiter.clock.now() + self._max_wait)
+
+    def get_once(self, path: str, requested: RequestedRange, pin: FileVersion | None, max_wait: float) -> Response:
+        """Make one attempt, which waits at most ``max_wait`` seconds for the rate limit."""
+        return self._get(path, requested, pin, 1, self.limiter.clock.now() + min(max_wait, self._max_wait))
+
+    def seconds_to_wait(self, path: str) -> float:  # noqa: ARG002 - files may be on different hosts
+        """Return the seconds until a file can be requested."""
+        return max(self.limiter.seconds_to_wait(), self.unavailable_until - self.limiter.clock.now())
+
+    def _get(
+        self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
+    ) -> Response:
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
         throttled = same = 0
-        clock = self.limiter.clock
-        until = clock.now() + self._max_wait
-        for attempt in range(self._attempts):
+        for attempt in range(attempts):
             acquired_at = self._acquire(until)
             wait = 0.0
             try:
@@ -139,7 +163,7 @@ class PoliteSource:
                 last = error
             except Throttled as error:
                 self._count(failed=True, throttled=True)
-                self.limiter.slow_down()
+                self.limiter.slow_down(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
@@ -160,10 +184,10 @@ class PoliteSource:
                 last = _once_more(error, last, pin)
             else:
                 self._note_honoured(requested, response)
-                self.limiter.succeeded(acquired_at)
+                self.limiter.succeeded(acquired_at, response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
-            if attempt + 1 < self._attempts:
+            if attempt + 1 < attempts:
                 self._wait(wait, last, until)
         raise last
 
@@ -187,6 +211,8 @@ class PoliteSource:
         return acquired_at
 
     def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+        if pin and pin.origin not in {None, self.url}:  # an ETag means nothing to another source
+            pin = FileVersion(pin.size, None)
         if not self._observer:
             return self.inner.get(path, requested, pin=pin)
         observation = RequestObservation(self._observer, self.url, path, requested)
@@ -250,7 +276,7 @@ class PoliteSource:
 
     def _report_pause(self, error: Blocked, seconds: float) -> None:
         if self.limiter.reports_pause():
-            self.notify(f"{error}; waiting {seconds:.0f} s before one more try")
+            self.notify(f"{error}; waiting {seconds:.0f} s before one more try{self.limiter.policy.elsewhere}")
 
     def _check_wait(self, seconds: float, reason: SourceError, until: float) -> None:
         if self.limiter.clock.now() + seconds > until:
@@ -265,18 +291,18 @@ class PoliteSource:
                 if self.limiter.clock.now() < until:
                     raise SourceUnavailable(message)
                 self._given_up = None
-                self._uncounted, self._throttled = self.requests, 0
+                self._uncounted, self._throttled = self._requests, 0
                 self._recent.clear()
 
     def _count(self, *, failed: bool, throttled: bool = False, received: int = 0) -> None:
         with self._lock:
-            self.requests += 1
-            self.bytes += received
+            self._requests += 1
+            self._bytes += received
             self._throttled += throttled
             self._recent.append(failed)
             self._answered |= not failed
             failing = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
-            counted = self.requests - self._uncounted
+            counted = self._requests - self._uncounted
             throttling = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
         if failing or throttling:
             reason = "throttles too many requests" if throttling else "fails nearly every request"
