@@ -86,13 +86,17 @@ def update_crawl_list(
 ) -> CrawlList:
     """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
     store = session.create_store(to_write=False)
-    # With several hosts, crawls can be found on another host before the pause after a block ends.
-    max_wait = _MAX_WAIT if len(session.settings.hosts) > 1 else math.inf
-    with closing(session.open_source(session.settings.list_source, attempts=attempts, max_wait=max_wait)) as source:
-        try:
-            found = fetch_crawl_list(store, source, data)
-        finally:
-            session.add_spent(source.requests, source.bytes)
+    url, has_several = session.settings.list_source, len(session.settings.hosts) > 1
+    if has_several and url == session.settings.source:  # which knows by now which of them fail
+        found = fetch_crawl_list(store, session.source, data)
+    else:
+        # With several hosts, crawls can be found on another host before the pause after a block ends.
+        max_wait = _MAX_WAIT if has_several else math.inf
+        with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
+            try:
+                found = fetch_crawl_list(store, source, data)
+            finally:
+                session.add_spent(source.requests, source.bytes)
     if found.warning:
         session.notify(found.warning)
     return found

@@ -330,7 +330,7 @@ class Session:
             burst=limiter.policy.burst,
             bandwidth=settings.bandwidth,
             latency=settings.latency,
-            connections=self.source.connections,
+            connections=self.source.hosts_of()[0].connections,
         )
 
     def add_spent(self, requests: int, received: int) -> None:

@@ -42,8 +42,8 @@ class _Use:
     rules: Host
     source: PoliteSource
     running: int = 0
-    answered: bool = False
-    """Whether the last response was usable; otherwise one request at a time tries the host."""
+    is_trusted: bool = False
+    """Whether it has sent a range since its last failure; otherwise one request at a time tries the host."""
     failures: int = 0
     """Failures since the last usable response."""
     is_busy: bool = False
@@ -65,24 +65,35 @@ class _Use:
         return pin and FileVersion(pin.size, pin.etag if is_origin else self.etags.get(path))
 
     def note(self, outcome: Response | CatalogueError | None, path: str, now: float) -> None:
-        """Note the end of a request; None if the caller was interrupted."""
+        """Note the end of a request; None if it says nothing about the host."""
         self.running -= 1
         crawl = _CRAWL.match(path)
         if isinstance(outcome, Response):
-            self.answered, self.failures = True, 0
+            self.failures, self.rests_until = 0, 0.0
+            self.is_trusted |= len(outcome.body) < outcome.total_size
             self.etags[path] = outcome.etag or ""
             if len(self.etags) > _VERSIONS:
                 del self.etags[next(iter(self.etags))]
-        elif isinstance(outcome, CatalogueError) and not isinstance(outcome, QueryError | NotFound):
+        elif isinstance(outcome, CatalogueError) and not isinstance(outcome, QueryError):
+            self._note_failure(outcome, now)
             self.etags.pop(path, None)
-            self.is_busy = isinstance(outcome, Throttled)
-            rest = self.source.limiter.policy.slow_down if self.is_busy else 0.0 if self.answered else _FIRST_REST
-            rest = min(_LONGEST_REST, rest * 2.0 ** min(self.failures, 10))
-            self.rests_until = now + max(rest, getattr(outcome, "retry_after", None) or 0.0)
-            self.failures += bool(rest)
-            self.answered = False
         if crawl and isinstance(outcome, Response | NotFound):  # the absence of a later file says nothing
             self.crawls[crawl[0]] = isinstance(outcome, Response) or self.crawls.get(crawl[0], False)
+
+    def _note_failure(self, error: CatalogueError, now: float) -> None:
+        rest = 0.0 if self.is_trusted else _FIRST_REST
+        if isinstance(
+            error, NotFound
+        ):  # a file may be missing; a second one makes a host that has sent none suspicious
+            rest *= self.failures > 0
+            self.failures += not self.is_trusted
+        else:
+            self.is_busy = isinstance(error, Throttled)
+            rest = self.source.limiter.policy.slow_down if self.is_busy else rest
+            self.failures += bool(rest)
+            self.is_trusted = False
+        rest = min(_LONGEST_REST, rest * 2.0 ** min(self.failures - 1, 10))
+        self.rests_until = max(self.rests_until, now + max(rest, getattr(error, "retry_after", None) or 0.0))
 
 
 class SeveralHosts(PoliteSource):
@@ -174,10 +185,10 @@ class SeveralHosts(PoliteSource):
                 if not waits:
                     return None
                 for use in sorted(waits, key=lambda each: (waits[each], each.source.url != origin)):
-                    if use.running < (use.source.connections if use.answered else 1):
+                    if use.running < (use.source.connections if use.is_trusted else 1):
                         use.running += 1
                         return use
-                    if not use.answered:  # the first response decides
+                    if not use.is_trusted:  # the first response decides
                         break
                 self._changed.wait()
 

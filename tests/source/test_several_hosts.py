@@ -121,14 +121,16 @@ def test_if_all_hosts_are_blocked_the_error_is_as_ever(tmp_path: Path) -> None:
 
 
 def test_old_crawls_and_lists_are_requested_of_the_first_host_alone(tmp_path: Path) -> None:
-    with both(tmp_path, first(1, Kind.CUT_FIN), first_crawl=2026) as (server, other, settings):
-        with opened(settings) as source:
-            assert source.get(OLD, SUFFIX).body == DATA[-5000:]
-            with pytest.raises(NotFound):
-                source.get("collinfo.json")
-            assert other.requests == 0
-            assert source.get(PATH, SUFFIX).body == DATA[-5000:]
-            assert (server.requests, other.requests) == (4, 2)
+    with (
+        both(tmp_path, first(1, Kind.CUT_FIN), first_crawl=2026) as (server, other, settings),
+        opened(settings) as source,
+    ):
+        assert source.get(OLD, SUFFIX).body == DATA[-5000:]
+        with pytest.raises(NotFound):
+            source.get("collinfo.json")
+        assert other.requests == 0
+        assert source.get(PATH, SUFFIX).body == DATA[-5000:]
+        assert (server.requests, other.requests) == (4, 2)
 
 
 def test_crawl_that_a_host_lacks_costs_one_request(tmp_path: Path) -> None:
@@ -151,17 +153,19 @@ def test_file_that_is_nowhere_is_not_found(tmp_path: Path) -> None:
 
 def test_versions_are_pinned_per_host(tmp_path: Path) -> None:
     changed: list[Fault] = []
-    with both(tmp_path, rate=0.01, faults=lambda _: changed[0] if changed else None) as (server, other, settings):
-        with opened(settings, max_wait=10.0) as source:
-            pin = source.get(PATH, SUFFIX).version
-            assert pin.origin == server.url
-            for _ in range(2):
-                version = source.get(PATH, SUFFIX, pin=pin).version
-                assert (version.origin, version.size) == (settings.hosts[1].address, pin.size)
-            assert [each.headers.get("if-match") for each in other.signed.log] == [None, version.etag]
-            changed.append(Fault(Kind.CHANGED_ETAG))
-            with pytest.raises(Throttled, match="try again in"):  # of the first host, since the second has changed
-                source.get(PATH, SUFFIX, pin=pin)
+    with (
+        both(tmp_path, rate=0.01, faults=lambda _: changed[0] if changed else None) as (server, other, settings),
+        opened(settings, max_wait=10.0) as source,
+    ):
+        pin = source.get(PATH, SUFFIX).version
+        assert pin.origin == server.url
+        for _ in range(2):
+            version = source.get(PATH, SUFFIX, pin=pin).version
+            assert (version.origin, version.size) == (settings.hosts[1].address, pin.size)
+        assert [each.headers.get("if-match") for each in other.signed.log] == [None, version.etag]
+        changed.append(Fault(Kind.CHANGED_ETAG))
+        with pytest.raises(Throttled, match="try again in"):  # of the first host, since the second has changed
+            source.get(PATH, SUFFIX, pin=pin)
 
 
 def test_new_version_of_the_pinned_host_is_an_error(tmp_path: Path) -> None:
@@ -192,18 +196,21 @@ def test_faults_of_both_hosts_change_no_byte(seed: int, tmp_path: Path) -> None:
     unseen |= {Kind.CHANGED_ETAG}
     kinds = [quick(kind, retry_after=0) for kind in PROMPT if kind not in unseen]
     scripts = [seeded(seed + number, 0.3, kinds, max_in_a_row=2) for number in range(3)]
-    with both(tmp_path, scripts[0], faults=scripts[1], redirect_faults=scripts[2]) as (_, _, settings):
-        with opened(settings) as source, ThreadPoolExecutor(8) as threads:
+    with (
+        both(tmp_path, scripts[0], faults=scripts[1], redirect_faults=scripts[2]) as (_, _, settings),
+        opened(settings) as source,
+        ThreadPoolExecutor(8) as threads,
+    ):
 
-            def get(part: ByteRange) -> bytes:
-                for _ in range(20):
-                    try:
-                        return source.get(PATH, part, pin=FileVersion(len(DATA), None)).body
-                    except SourceError:  # such as 404, which is not repeated
-                        continue
-                raise AssertionError(part)
+        def get(part: ByteRange) -> bytes:
+            for _ in range(20):
+                try:
+                    return source.get(PATH, part, pin=FileVersion(len(DATA), None)).body
+                except SourceError:  # such as 404, which is not repeated
+                    continue
+            raise AssertionError(part)
 
-            assert [*threads.map(get, PARTS)] == [*map(body, PARTS)]
+        assert [*threads.map(get, PARTS)] == [*map(body, PARTS)]
 
 
 def test_interrupted_requests_free_their_host(tmp_path: Path) -> None:
