@@ -392,13 +392,16 @@ class Session:
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
         """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
         source, rate = self.settings.source, self.source.limiter.policy.rate
-        rules = zip(self.settings.hosts, self.source.hosts_of(), strict=bool(self.settings.hosts))
-        hosts = tuple(host.divided(each.limiter.policy.rate, machines) for host, each in rules)
+        hosts = []
+        for rules, each in zip(self.settings.hosts, self.source.hosts_of(), strict=False):
+            quota, own = rules.quota, each.limiter.policy.rate
+            quota = quota and (max(1, quota[0] // machines), quota[1])
+            hosts.append(replace(rules, rate=own and own / machines, quota=quota))
         return replace(
             self.settings,
             source=source if "://" in source else str(Path(source).absolute()),
             rate=rate and rate / machines if not hosts else None,
-            hosts=hosts,
+            hosts=tuple(hosts),
             connections=max(1, self.source.connections // at_once),
             cache=self.settings.cache.absolute(),
         )

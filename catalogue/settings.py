@@ -140,11 +140,6 @@ class Host:
     first_crawl: int = 0
     """Year of the first crawl that the host has."""
 
-    def divided(self, rate: float | None, machines: int) -> "Host":
-        """Return the host for one of several machines; ``rate`` is that of all."""
-        quota = self.quota and (max(1, self.quota[0] // machines), self.quota[1])
-        return replace(self, rate=rate and rate / machines, quota=quota)
-
 
 HOSTS = (
     Host("commoncrawl", DEFAULT_SOURCE),
@@ -199,8 +194,7 @@ class Settings:
     @property
     def list_source(self) -> str:
         """Return the URL of the host of the list of crawls."""
-        has_list = {self.source, *(host.address for host in self.hosts)}.isdisjoint(host.address for host in HOSTS)
-        return self.source if has_list else COLLINFO_SOURCE
+        return COLLINFO_SOURCE if self.source in {host.address for host in HOSTS} else self.source
 
     @property
     def user_agent(self) -> str:
@@ -268,15 +262,11 @@ def _known_hosts(tables: Any) -> dict[str, Host]:  # noqa: ANN401 - of a file
         for name, table in tables.items():
             given: dict[str, Any] = {key: tuple(of) if isinstance(of, list) else of for key, of in table.items()}
             host = known[name] = replace(known.get(name, Host(name, "")), **given)
-            count, seconds = host.quota or (1, 1.0)
-            numbers = (host.rate or 1, count, seconds)
-            usable = all(type(each) in {int, float} and 0 < each < math.inf for each in numbers)
-            usable &= type(count) is int and type(host.first_crawl) is int and "," not in name
-            usable &= "://" in host.address and all(map(_HOST_NAME.fullmatch, host.redirects))
-            if not usable:
+            count, seconds = host.quota or (1, 1)
+            numbers = (host.rate or 1, count, seconds, host.first_crawl + 1)
+            usable = all(0 < each < math.inf for each in numbers) and all(map(_HOST_NAME.fullmatch, host.redirects))
+            if not (usable and address(host.address).scheme):
                 raise ValueError(name)  # noqa: TRY301 - reported below
-            address(host.address)
-            known[name] = replace(host, address=f"{host.address.rstrip('/')}/")
     except (AttributeError, TypeError, ValueError) as error:
         raise QueryError(
             f"{config_file()}: invalid [hosts.…]; a host has an address, and optionally rate = 5, "
@@ -290,15 +280,14 @@ def _named_hosts(source: str, known: Mapping[str, Host]) -> tuple[Host, ...]:
     names = [name.strip() for name in source.split(",")]
     if is_folder(source) or not (names[0] in known or all("://" in name for name in names)):
         return ()
-    rules = {**{host.address: host for host in known.values()}, **known}
-    found = []
+    by_address = {host.address.rstrip("/"): host for host in known.values()}
+    found: dict[Host, None] = {}
     for name in names:
-        if name not in known and "://" not in name:
+        host = known.get(name) or by_address.get(name.rstrip("/")) or Host(name, name)
+        if "://" not in host.address:
             raise QueryError(f"unknown host {name!r} of the source; the hosts are {', '.join(known)}")
-        address(name)
-        root = name if len(names) == 1 else f"{name.rstrip('/')}/"
-        found.append(rules.get(name) or rules.get(f"{name.rstrip('/')}/") or Host(name, root))
-    return tuple(dict.fromkeys(found))
+        found[host] = None
+    return tuple(found)
 
 
 def _of_kind(kind: type[Settings | Limits], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,10 @@ class HttpSource:
         self._pool.ConnectionCls = partial(of_scheme, self._running)  # type: ignore[assignment] # called for each
         finalize(self, self._running.close)  # scripts may not close their sources
 
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+    def get(
+        self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None, target: str | None = None
+    ) -> Response:
+        """See ``Source.get``; ``target`` is requested instead of the path."""
         request = Request(f"{self.url}{path}", requested, pin)
         headers = self._headers.copy()
         if requested is not None:
@@ -100,7 +103,8 @@ class HttpSource:
             headers["If-Match"] = pin.etag
         try:
             with self._running.request(self._timeouts.of(request)):
-                return self._send(request, self._target + quote(path, safe=_UNQUOTED), headers)
+                target = quote(path, safe=_UNQUOTED) if target is None else target
+                return self._send(request, self._target + target, headers)
         except CatalogueError:
             raise
         except (HTTPError, HTTPException, OSError, ValueError) as error:

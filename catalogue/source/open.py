@@ -63,14 +63,20 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
             raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
         raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
     policy = _policy(parts, settings, host)
-    limiter = Limiter(policy, clock=clock, file=_state_file(parts, policy, settings))
+    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
+    limiter = Limiter(policy, clock=clock, file=file)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     source: Source
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
         if host.redirects:
-            return _open_redirected(root, host, settings, limiter, options)
+            from catalogue.source.redirects import RedirectedSource, RedirectingSource  # noqa: PLC0415 - few need it
+
+            inner = RedirectingSource(
+                root, host.redirects, user_agent=settings.user_agent, connections=policy.connections
+            )
+            return RedirectedSource(inner, limiter, **options)
         source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
@@ -81,27 +87,6 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
     else:
         source = FolderSource(Path(url))
     return PoliteSource(source, limiter, **options)
-
-
-def _open_redirected(
-    root: str, host: Host, settings: Settings, limiter: Limiter, options: dict[str, Any]
-) -> PoliteSource:
-    from catalogue.source.redirects import RedirectedSource, ResolvingSource, SignedSource  # noqa: PLC0415 - few need it
-
-    of_http: dict[str, Any] = {"user_agent": settings.user_agent, "connections": limiter.policy.connections}
-    resolving = ResolvingSource(root, host.redirects, **of_http)
-
-    def open_target(target: str) -> PoliteSource:
-        parts = address(target)
-        policy = _policy(parts, settings, replace(host, quota=None))
-        its = Limiter(policy, clock=limiter.clock, file=_state_file(parts, policy, settings))
-        return PoliteSource(SignedSource(target, resolving, **of_http), its, **options)
-
-    return RedirectedSource(resolving, limiter, open_target, **options)
-
-
-def _state_file(parts: SplitResult, policy: Policy, settings: Settings) -> Path | None:
-    return settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
 
 
 def environment_settings() -> dict[str, str]:

@@ -2,27 +2,24 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from threading import Lock
-from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from catalogue.errors import Blocked, FileChanged, Forbidden, NotFound, Redirected, SourceError, Unreachable
+from catalogue.errors import Blocked, FileChanged, Forbidden, NotFound, SourceError, Unreachable
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Request, RequestedRange, Response, differ
 from catalogue.source.http import HttpSource
 from catalogue.source.observe import hide_credentials
-from catalogue.source.rate_limit import Limiter
 from catalogue.source.retry import PoliteSource
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _ADDRESSES = 4096
 """Files whose addresses are kept."""
-_TARGETS = 16
-"""Hosts to which a host may redirect."""
-_TRIES = 3
-"""Addresses that are used for one request."""
+_TRIES = 6
+"""Requests for a file, its address, or both."""
 
 
 class _Expired(SourceError):
@@ -31,49 +28,69 @@ class _Expired(SourceError):
 
 @dataclass(slots=True, repr=False)
 class _Address:
-    """An address with a signature, which nothing prints."""
+    """The host of a file, and its path there with a signature, which nothing prints."""
 
     root: str
-    """The root of its host."""
     target: str
-    """Path and query."""
-    answered: bool = False
-    """Whether it was valid once."""
+    was_valid: bool = False
 
 
 @dataclass(slots=True)
 class _Place:
-    """The address of a file; None if it is not known."""
+    """The address of a file, if it is known; one thread at a time requests it."""
 
     lock: Lock = field(default_factory=Lock)
-    """One thread requests the address, and the others wait for it."""
     address: _Address | None = None
 
 
-class _Places:
-    """The addresses of the files that were requested last."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._by_path: OrderedDict[str, _Place] = OrderedDict()
-
-    def of(self, path: str) -> _Place:
-        with self._lock:
-            found = self._by_path.setdefault(path, _Place())
-            self._by_path.move_to_end(path)
-            if len(self._by_path) > _ADDRESSES:
-                self._by_path.popitem(last=False)
-            return found
-
-
-class ResolvingSource(HttpSource):
-    """Files whose addresses are kept if the host redirects to them; the response has no bytes then."""
+class RedirectingSource(HttpSource):
+    """Requests a file by its address, or the address if it is not known; that response has no bytes."""
 
     def __init__(self, url: str, redirects: tuple[str, ...], *, user_agent: str, connections: int) -> None:
         hide_credentials()
         super().__init__(url, user_agent=user_agent, connections=connections)
-        self.places = _Places()
-        self._redirects = redirects
+        self._redirects, self._user_agent = redirects, user_agent
+        self._lock = Lock()
+        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._targets: dict[str, HttpSource] = {}
+
+    def place(self, path: str) -> _Place:
+        with self._lock:
+            found = self._places.setdefault(path, _Place())
+            self._places.move_to_end(path)
+            if len(self._places) > _ADDRESSES:
+                self._places.popitem(last=False)
+            return found
+
+    def get(
+        self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None, target: str | None = None
+    ) -> Response:
+        del target
+        place = self.place(path)
+        address = place.address
+        if address is None:  # the ETag is that of another host
+            response = super().get(path, requested, pin=pin and FileVersion(pin.size, None))
+            if pin and differ(pin.etag, response.etag):
+                raise FileChanged(f"{self.url}{path} has ETag {response.etag!r}; expected {pin.etag!r}")
+            return response
+        try:
+            response = self._target_source(address.root).get(path, requested, pin=pin, target=address.target)
+        except (Blocked, Forbidden, NotFound) as error:
+            if not address.was_valid:
+                raise
+            if place.address is address:
+                place.address = None
+            raise _Expired(f"{self.url}{path}: the signed address has expired") from error
+        address.was_valid = True
+        return response
+
+    def _target_source(self, root: str) -> HttpSource:
+        with self._lock:
+            if root not in self._targets:
+                made = HttpSource(root, user_agent=self._user_agent, connections=self.connections)
+                made.url = self.url  # for messages
+                self._targets[root] = made
+            return self._targets[root]
 
     def _receive(
         self, request: Request, status: int, headers: dict[str, str], read: Callable[[int], bytes]
@@ -82,100 +99,33 @@ class ResolvingSource(HttpSource):
         if to is None:
             return super()._receive(request, status, headers, read)
         target = to.path.removeprefix("/") + (f"?{to.query}" if to.query else "")
-        place = self.places.of(request.where.removeprefix(self.url))
-        place.address = _Address(f"{to.scheme}://{to.netloc}/", target)
-        return replace(Request(request.where, None, None).response(b"", None, 0, headers), redirected=True)
-
-
-class SignedSource(HttpSource):
-    """The same files by their addresses on one host; messages have the first address."""
-
-    def __init__(self, root: str, resolving: ResolvingSource, *, user_agent: str, connections: int) -> None:
-        super().__init__(root, user_agent=user_agent, connections=connections)
-        self.url = resolving.url
-        self._places = resolving.places
-
-    def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
-        del target
-        address = self._places.of(request.where.removeprefix(self.url)).address
-        if address is None:  # another thread has found that it has expired
-            raise _Expired(f"{request.where}: the signed address has expired")
-        try:
-            response = super()._send(request, self._target + address.target, headers)
-        except (Blocked, Forbidden, NotFound) as error:
-            if address.answered:
-                raise _Expired(f"{request.where}: the signed address has expired") from error
-            raise
-        address.answered = True
-        return response
-
-
-class RedirectedSource(PoliteSource):
-    """A polite source of a host that redirects, and of the hosts to which it does."""
-
-    inner: ResolvingSource
-
-    def __init__(
-        self,
-        inner: ResolvingSource,
-        limiter: Limiter,
-        open_target: Callable[[str], PoliteSource],
-        **options: Any,  # noqa: ANN401
-    ) -> None:
-        """Take the options of ``PoliteSource``; ``open_target`` opens the source of another host by its root."""
-        super().__init__(inner, limiter, **options)
-        self._open_target = open_target
-        self._targets: dict[str, PoliteSource] = {}
-
-    @property
-    def requests(self) -> int:
-        return self._requests + sum(each.requests for each in [*self._targets.values()])
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes + sum(each.bytes for each in [*self._targets.values()])
-
-    def seconds_to_wait(self, path: str) -> float:
-        address = self.inner.places.of(path).address
-        target = self._targets.get(address.root) if address else None
-        return target.seconds_to_wait(path) if target else super().seconds_to_wait(path)
-
-    def _get(
-        self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
-    ) -> Response:
-        place = self.inner.places.of(path)
-        for _ in range(_TRIES):
-            with place.lock:
-                address = place.address
-                if address is None:
-                    # Its ETag is that of the other host.
-                    size = FileVersion(pin.size, None) if pin else None
-                    response = super()._get(path, requested, size, attempts, until)
-                    address = place.address
-            if address is None:  # answered without a redirect
-                if pin and pin.origin in {None, self.url} and differ(pin.etag, response.etag):
-                    raise FileChanged(f"{self.url}{path} has ETag {response.etag!r}; expected {pin.etag!r}")
-                return response
-            try:
-                return self._target(address.root)._get(path, requested, pin, attempts, until)  # noqa: SLF001 - of its class
-            except _Expired:
-                with place.lock:
-                    if place.address is address:
-                        place.address = None
-        raise Unreachable(f"{self.url}{path}: each of {_TRIES} signed addresses has expired at once")
-
-    def _target(self, root: str) -> PoliteSource:
-        with self._lock:
-            if root not in self._targets:
-                if len(self._targets) == _TARGETS:
-                    raise Redirected(f"{self.url} redirects to more than {_TARGETS} hosts")
-                self._targets[root] = self._open_target(root)
-            return self._targets[root]
+        self.place(request.where.removeprefix(self.url)).address = _Address(f"{to.scheme}://{to.netloc}/", target)
+        empty = Request(request.where, None, None).response(b"", None, 0, headers)
+        return replace(empty, etag=None, redirected=True)
 
     def close(self) -> None:
         super().close()
         for each in [*self._targets.values()]:
             each.close()
+
+
+class RedirectedSource(PoliteSource):
+    """A polite source of a host that redirects; requests for addresses count like others."""
+
+    inner: RedirectingSource
+
+    def _get(
+        self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
+    ) -> Response:
+        place = self.inner.place(path)
+        for _ in range(_TRIES):
+            is_known = place.address is not None
+            with nullcontext() if is_known else place.lock, suppress(_Expired):
+                if is_known or place.address is None:
+                    response = super()._get(path, requested, pin, attempts, until)
+                    if not response.redirected:
+                        return response
+        raise Unreachable(f"{self.url}{path}: its signed addresses expire at once")
 
 
 def _allowed(url: str, location: str, redirects: tuple[str, ...]) -> SplitResult | None:
@@ -184,17 +134,10 @@ def _allowed(url: str, location: str, redirects: tuple[str, ...]) -> SplitResult
         return None
     try:
         base, to = urlsplit(url), urlsplit(urljoin(url, location))
-        name, port = to.hostname or "", to.port
-    except ValueError:
+        name, is_safe = to.hostname or "", base.scheme == to.scheme == "https" and to.port in {None, 443}
+        if base.scheme == to.scheme == "http":
+            is_safe = to.port != 0 and all(ip_address(each.hostname or "").is_loopback for each in (base, to))
+    except ValueError:  # such as an invalid port
         return None
     is_named = any(name == each or (each.startswith("*.") and name.endswith(each[1:])) for each in redirects)
-    is_https = base.scheme == to.scheme == "https" and port in {None, 443}
-    is_local = base.scheme == to.scheme == "http" and _is_loopback(base.hostname) and _is_loopback(name)
-    return to if is_named and "@" not in to.netloc and (is_https or is_local) else None
-
-
-def _is_loopback(name: str | None) -> bool:
-    try:
-        return name == "localhost" or ip_address(name or "").is_loopback
-    except ValueError:
-        return False
+    return to if is_safe and is_named and "@" not in to.netloc else None

@@ -6,19 +6,7 @@ from dataclasses import dataclass, field, replace
 from threading import Condition
 from typing import Any
 
-from catalogue.errors import (
-    Blocked,
-    CatalogueError,
-    FileChanged,
-    NotFound,
-    QueryError,
-    RangeIgnored,
-    SourceUnavailable,
-    Throttled,
-    Unreachable,
-    WrongLength,
-    WrongRange,
-)
+from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError, RangeIgnored, Throttled
 from catalogue.settings import Host
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
@@ -31,8 +19,8 @@ _FIRST_REST, _LONGEST_REST = 60.0, 3600.0
 """Seconds without requests to a host that fails; doubled each time."""
 _VERSIONS = 10_000
 """ETags that are kept of each host."""
-_TEMPORARY = (Blocked, Throttled, Unreachable, WrongRange, WrongLength, SourceUnavailable)
-"""Errors after which the same host may send the file later."""
+_FINAL = (FileChanged, FormatError, NotFound, RangeIgnored)
+"""Errors after which the same host is not asked again for the file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +47,6 @@ class _Use:
         if self.rules.first_crawl and (crawl is None or int(crawl[1]) < self.rules.first_crawl):
             return False
         return crawl is None or self.crawls.get(crawl[0], True)
-
-    def expected(self, path: str, pin: FileVersion | None, *, is_origin: bool) -> FileVersion | None:
-        """Return the pinned version, or one of its size with the ETag that this host sent before."""
-        return pin and FileVersion(pin.size, pin.etag if is_origin else self.etags.get(path))
 
     def note(self, outcome: Response | CatalogueError | None, path: str, now: float) -> None:
         """Note the end of a request; None if it says nothing about the host."""
@@ -152,7 +136,7 @@ class SeveralHosts(PoliteSource):
                 failed[use] = error
                 if use.rests_until > self.limiter.clock.now():
                     self.notify(f"{error}; other hosts are used for now")
-        left = [use for use in candidates if isinstance(failed.get(use, Blocked()), _TEMPORARY)]
+        left = [use for use in candidates if not isinstance(failed.get(use), _FINAL)]
         if not left:
             raise failed[candidates[0]]
         use = min(left, key=lambda each: (each.failures and not each.is_busy, each.source.seconds_to_wait(path)))
@@ -196,13 +180,14 @@ class SeveralHosts(PoliteSource):
         self, use: _Use, path: str, requested: RequestedRange, pin: FileVersion | None, *, at_once: bool
     ) -> Response:
         """Request a file from a reserved host."""
-        expected = use.expected(path, pin, is_origin=pin is not None and use.source.url == (pin.origin or self.url))
+        if pin and use.source.url != (pin.origin or self.url):  # the same size, and the ETag that this host has sent
+            pin = FileVersion(pin.size, use.etags.get(path))
         outcome: Response | CatalogueError | None = None
         try:
             if at_once:
-                outcome = use.source.get_once(path, requested, expected, _LONGEST_WAIT)
+                outcome = use.source.get_once(path, requested, pin, _LONGEST_WAIT)
             else:
-                outcome = use.source.get(path, requested, pin=expected)
+                outcome = use.source.get(path, requested, pin=pin)
             self._note_honoured(requested, outcome)
             return replace(outcome, origin=use.source.url)
         except CatalogueError as error:
