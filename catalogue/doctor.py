@@ -132,7 +132,8 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
     with ExitStack() as opened:
 
         def source(url: str) -> PoliteSource:
-            return opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT, alone=True)))
+            found = opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT)))
+            return found.hosts_of()[0]
 
         try:
             files = source(session.settings.source)

@@ -53,8 +53,6 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
-_MAX_WAIT = 10.0
-"""Seconds that their pauses may take if another host can be asked for manifests."""
 _ROBOTS_FILE = "/robots.txt"
 _MOST_NAMED = 10
 
@@ -91,7 +89,7 @@ def update_crawl_list(
         found = fetch_crawl_list(store, session.source, data)
     else:
         # With several hosts, crawls can be found on another host before the pause after a block ends.
-        max_wait = _MAX_WAIT if has_several else math.inf
+        max_wait = 10.0 if has_several else math.inf
         with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
             try:
                 found = fetch_crawl_list(store, source, data)

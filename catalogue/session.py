@@ -272,13 +272,11 @@ class Session:
         self._opened.callback(source.close)
         return source
 
-    def open_source(
-        self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf, alone: bool = False
-    ) -> PoliteSource:
-        """Open another source, which the caller closes; ``alone``: of several hosts the first one."""
+    def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
+        """Open another source, which the caller closes."""
         source = open_source(
             url,
-            replace(self.settings, hosts=self.settings.hosts[:1]) if alone else self.settings,
+            self.settings,
             clock=self.clock(),
             notify=self.notify,
             attempts=attempts,
@@ -394,8 +392,8 @@ class Session:
         source, rate = self.settings.source, self.source.limiter.policy.rate
         hosts = []
         for rules, each in zip(self.settings.hosts, self.source.hosts_of(), strict=False):
-            quota, own = rules.quota, each.limiter.policy.rate
-            quota = quota and (max(1, quota[0] // machines), quota[1])
+            own = each.limiter.policy.rate
+            quota = rules.quota and (max(1, rules.quota[0] // machines), rules.quota[1])
             hosts.append(replace(rules, rate=own and own / machines, quota=quota))
         return replace(
             self.settings,

@@ -141,16 +141,10 @@ class Host:
     """Year of the first crawl that the host has."""
 
 
+_SECOND = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve/"
 HOSTS = (
     Host("commoncrawl", DEFAULT_SOURCE),
-    Host(
-        "huggingface",
-        "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve/",
-        rate=10.0,
-        quota=(3000, 300.0),
-        redirects=("*.hf.co",),
-        first_crawl=2026,
-    ),
+    Host("huggingface", _SECOND, rate=10.0, quota=(3000, 300.0), redirects=("*.hf.co",), first_crawl=2026),
 )
 """Hosts of Common Crawl's files. The rules of the second are from its documentation; it was never tried."""
 ALL_HOSTS = ",".join(host.name for host in HOSTS)
@@ -248,10 +242,8 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
     _of_kind(Limits, values)  # so that an invalid one is an error now
     known = _known_hosts(values.pop("hosts", {}))
     settings = Settings(**_of_kind(Settings, values))
-    hosts = _named_hosts(settings.source, known)
-    if not hosts:
-        return settings
-    has_rules = len(hosts) > 1 or hosts[0] != Host(hosts[0].name, hosts[0].address)
+    hosts = _named_hosts(settings.source, known) or (Host("", settings.source),)
+    has_rules = hosts != (Host(hosts[0].name, hosts[0].address),)
     return replace(settings, source=hosts[0].address, hosts=hosts if has_rules else ())
 
 

@@ -60,8 +60,9 @@ class FileComparison:
             if has_footer:
                 what = "the stored page index differs from the file's"
                 return [Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different]
-            name = "the source" if host is self.source else host.url
-            what = f"{name} has another footer of the same size and version"
+            what = (
+                f"{'the source' if host is self.source else host.url} has another footer of the same size and version"
+            )
         return [Finding("source", path, what, again)]
 
 

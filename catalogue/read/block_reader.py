@@ -22,7 +22,7 @@ from catalogue.read.prefetch import in_flight
 from catalogue.read.residual import Residual
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.source.checks import Response, Source, are_different
+from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
 
@@ -97,7 +97,8 @@ def fetch_blocks(
                 response = next(responses)
                 version = response.version
                 first = versions.setdefault(path, version)
-                if are_different(first, version):
+                is_changed = first.origin == version.origin and differ(first.etag, version.etag)
+                if is_changed or first.size != version.size:
                     raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
             except FileChanged:
                 events.note_version(crawl, path, None)

@@ -284,11 +284,6 @@ def differ(expected: str | None, sent: str | None) -> bool:
     return is_strong(expected) and is_strong(sent) and expected != sent
 
 
-def are_different(first: FileVersion, second: FileVersion) -> bool:
-    """Return whether two versions of a file are proven to differ; ETags of different hosts prove nothing."""
-    return first.size != second.size or (first.origin == second.origin and differ(first.etag, second.etag))
-
-
 def _is_text(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").lower().startswith(_TEXTS)
 
@@ -303,15 +298,12 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _quota_pause(headers: Mapping[str, str], otherwise: str) -> float:
-    """Return the seconds until the window of a quota ends of which nothing is left, by ``RateLimit: "x";r=0;t=60``.
-
-    ``otherwise`` is the value of a missing ``r``.
-    """
+def _quota_pause(headers: Mapping[str, str], left: str) -> float:
+    """Return the seconds until a used quota is renewed: ``RateLimit: "x";r=0;t=60``; ``left`` replaces a missing r."""
     pause = 0.0
     for item in headers.get("ratelimit", "").split(",") if "ratelimit" in headers else ():
         values = dict(parameter.strip().partition("=")[::2] for parameter in item.split(";"))
-        if _LENGTH.fullmatch(seconds := values.get("t", "")) and not values.get("r", otherwise).strip("0"):
+        if _LENGTH.fullmatch(seconds := values.get("t", "")) and not values.get("r", left).strip("0"):
             pause = max(pause, min(float(seconds), _LONGEST_PAUSE))
     return pause
 

@@ -37,9 +37,7 @@ def open_source(
     observer: Observer | None = None,
     limit: RequestLimit | None = None,
 ) -> PoliteSource:
-    """Open an https, http or s3 address, or a folder; other arguments are those of ``PoliteSource``.
-
-    The address of the settings has all of their hosts.
+    """Open an address, a folder, or the hosts of the settings; other arguments are those of ``PoliteSource``.
 
     Raises:
         QueryError: if the address is none of these, or an extra is not installed.

@@ -291,10 +291,9 @@ class Limiter:
     def seconds_to_wait(self) -> float:
         """Return the seconds until ``acquire`` would grant a request, without reserving it."""
         now, state = self.clock.now(), self.state
-        if now < state.paused_until:
-            return state.paused_until - now
         if state.blocks:
-            return 0.0 if self._reserve_slot(state, now, now) != state else _PROBE_POLL_SECONDS
+            is_free = self._reserve_slot(state, now, now) != state
+            return 0.0 if is_free else max(state.paused_until - now, _PROBE_POLL_SECONDS)
         rate = self.rate_of(state)
         return 0.0 if rate is None else max(0.0, self._slot(state, now, rate) - now)
 
@@ -329,10 +328,7 @@ class Limiter:
         slot = self._slot(state, now, rate)
         return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
 
-    def succeeded(self, acquired_at: float, pause: float = 0.0) -> None:
-        """Record a response; with ``pause``, grant no other request for some seconds."""
-        if pause:
-            self._pause(pause)
+    def succeeded(self, acquired_at: float) -> None:
         if not self._memory.blocks and self._memory.rate is None:  # the usual case: nothing changes
             return
         now = self.clock.now()
@@ -351,16 +347,16 @@ class Limiter:
 
         self._update(change)
 
-    def slow_down(self, pause: float = 0.0) -> None:
-        """Halve the rate after a throttled request; with ``pause``, grant no other request for some seconds."""
-        if pause:
-            self._pause(pause)
+    def slow_down(self) -> None:
+        """Halve the rate after a throttled request."""
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
-    def _pause(self, seconds: float) -> None:
-        slot = self.clock.now() + seconds
-        self._update(lambda state: replace(state, next_slot=max(state.next_slot, slot)))
+    def pause(self, seconds: float) -> None:
+        """Grant no request for some seconds, in all processes."""
+        if seconds:
+            slot = self.clock.now() + seconds
+            self._update(lambda state: replace(state, next_slot=max(state.next_slot, slot)))
 
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.

@@ -137,7 +137,7 @@ def _allowed(url: str, location: str, redirects: tuple[str, ...]) -> SplitResult
         name, is_safe = to.hostname or "", base.scheme == to.scheme == "https" and to.port in {None, 443}
         if base.scheme == to.scheme == "http":
             is_safe = to.port != 0 and all(ip_address(each.hostname or "").is_loopback for each in (base, to))
-    except ValueError:  # such as an invalid port
+    except ValueError:
         return None
     is_named = any(name == each or (each.startswith("*.") and name.endswith(each[1:])) for each in redirects)
     return to if is_safe and is_named and "@" not in to.netloc else None

@@ -33,6 +33,8 @@ _SAME_ATTEMPTS = 3
 """The same if each response is wrong in the same way, such as by its headers."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
+LONGEST_WAIT = 5.0
+"""Seconds for which a request waits for one host before another one is tried."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _NOTIFY_SECONDS = 10.0
@@ -116,9 +118,8 @@ class PoliteSource:
     def bytes(self) -> int:
         return self._bytes
 
-    def hosts_of(self, path: str = "") -> "list[PoliteSource]":
+    def hosts_of(self, path: str = "") -> "list[PoliteSource]":  # noqa: ARG002 - one of several may lack files
         """Return a source for each host that may have a file."""
-        del path
         return [self]
 
     @property
@@ -137,12 +138,12 @@ class PoliteSource:
         """
         return self._get(path, requested, pin, self._attempts, self.limiter.clock.now() + self._max_wait)
 
-    def get_once(self, path: str, requested: RequestedRange, pin: FileVersion | None, max_wait: float) -> Response:
-        """Make one attempt, which waits at most ``max_wait`` seconds for the rate limit."""
-        return self._get(path, requested, pin, 1, self.limiter.clock.now() + min(max_wait, self._max_wait))
+    def get_once(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        """Make one attempt, which waits at most ``LONGEST_WAIT`` for the rate limit."""
+        return self._get(path, requested, pin, 1, self.limiter.clock.now() + min(LONGEST_WAIT, self._max_wait))
 
-    def seconds_to_wait(self, path: str) -> float:  # noqa: ARG002 - files may be on different hosts
-        """Return the seconds until a file can be requested."""
+    def seconds_to_wait(self) -> float:
+        """Return the seconds until a request can be sent."""
         return max(self.limiter.seconds_to_wait(), self.unavailable_until - self.limiter.clock.now())
 
     def _get(
@@ -163,7 +164,8 @@ class PoliteSource:
                 last = error
             except Throttled as error:
                 self._count(failed=True, throttled=True)
-                self.limiter.slow_down(error.pause)
+                self.limiter.slow_down()
+                self.limiter.pause(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
@@ -184,7 +186,8 @@ class PoliteSource:
                 last = _once_more(error, last, pin)
             else:
                 self._note_honoured(requested, response)
-                self.limiter.succeeded(acquired_at, response.pause)
+                self.limiter.succeeded(acquired_at)
+                self.limiter.pause(response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < attempts:

@@ -10,16 +10,14 @@ from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound,
 from catalogue.settings import Host
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
-from catalogue.source.retry import PoliteSource
+from catalogue.source.retry import LONGEST_WAIT, PoliteSource
 
 _CRAWL = re.compile(r".*?CC-MAIN-([0-9]{4})-[0-9]{2}")
-_LONGEST_WAIT = 5.0
-"""Seconds for which a request waits for the rate limit of one host before it looks for another one."""
 _FIRST_REST, _LONGEST_REST = 60.0, 3600.0
 """Seconds without requests to a host that fails; doubled each time."""
 _VERSIONS = 10_000
 """ETags that are kept of each host."""
-_FINAL = (FileChanged, FormatError, NotFound, RangeIgnored)
+_FINAL = (FileChanged, FormatError, NotFound)
 """Errors after which the same host is not asked again for the file."""
 
 
@@ -116,16 +114,16 @@ class SeveralHosts(PoliteSource):
             each.close()
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; asks other hosts before it waits for one.
+        """See ``Source.get``; asks the other hosts before it waits for one.
 
         Raises:
             FileChanged: if the host to which the pinned ETag belongs has another version.
-            SourceError: that of the first host, if none has the file; see ``PoliteSource.get``.
         """
         failed: dict[_Use, CatalogueError] = {}
         candidates = [use for use in self._uses if use.may_have(path)] or self._uses[:1]
         origin = pin and (pin.origin or self.url)
-        while len(candidates) > 1 and (use := self._pick(candidates, path, requested, origin, failed)):
+        left = candidates if len(candidates) > 1 else []
+        while use := self._pick(left, requested, origin):
             try:
                 return self._get_from(use, path, requested, pin, at_once=True)
             except QueryError:  # the limit of requests
@@ -134,34 +132,26 @@ class SeveralHosts(PoliteSource):
                 if isinstance(error, FileChanged) and pin and pin.etag and use.source.url == origin:
                     raise
                 failed[use] = error
+                left = [other for other in left if other is not use]
                 if use.rests_until > self.limiter.clock.now():
                     self.notify(f"{error}; other hosts are used for now")
         left = [use for use in candidates if not isinstance(failed.get(use), _FINAL)]
         if not left:
             raise failed[candidates[0]]
-        use = min(left, key=lambda each: (each.failures and not each.is_busy, each.source.seconds_to_wait(path)))
+        use = min(left, key=lambda each: (each.failures and not each.is_busy, each.source.seconds_to_wait()))
         with self._changed:
             use.running += 1
         return self._get_from(use, path, requested, pin, at_once=False)
 
-    def _pick(
-        self,
-        candidates: Sequence[_Use],
-        path: str,
-        requested: RequestedRange,
-        origin: str | None,
-        failed: dict[_Use, CatalogueError],
-    ) -> _Use | None:
-        """Reserve the host that can send a request first; None if each has failed, is blocked or rests."""
+    def _pick(self, candidates: Sequence[_Use], requested: RequestedRange, origin: str | None) -> _Use | None:
+        """Reserve the host that can send a request first; None if each of them is blocked or rests."""
         with self._changed:
             while True:
                 now = self.limiter.clock.now()
                 waits = {
                     use: seconds
                     for use in candidates
-                    if use not in failed
-                    and use.rests_until <= now
-                    and (seconds := use.source.seconds_to_wait(path)) <= _LONGEST_WAIT
+                    if use.rests_until <= now and (seconds := use.source.seconds_to_wait()) <= LONGEST_WAIT
                 }
                 if isinstance(requested, SuffixRange) and len(waits) > 1:
                     able = [use for use in waits if not use.source.limiter.state.ignores_suffixes]
@@ -184,10 +174,8 @@ class SeveralHosts(PoliteSource):
             pin = FileVersion(pin.size, use.etags.get(path))
         outcome: Response | CatalogueError | None = None
         try:
-            if at_once:
-                outcome = use.source.get_once(path, requested, pin, _LONGEST_WAIT)
-            else:
-                outcome = use.source.get(path, requested, pin=pin)
+            get = use.source.get_once if at_once else use.source.get
+            outcome = get(path, requested, pin=pin)
             self._note_honoured(requested, outcome)
             return replace(outcome, origin=use.source.url)
         except CatalogueError as error:
