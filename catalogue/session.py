@@ -390,17 +390,14 @@ class Session:
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
         """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
         source, rate = self.settings.source, self.source.limiter.policy.rate
-        hosts = []
-        for rules, each in zip(self.settings.hosts, self.source.hosts_of(), strict=False):
-            own = each.limiter.policy.rate
-            quota = rules.quota and (max(1, rules.quota[0] // machines), rules.quota[1])
-            hosts.append(replace(rules, rate=own and own / machines, quota=quota))
+        limits = (each.limiter.policy.rate for each in self.source.hosts_of())
+        hosts = tuple(host.divided(own, machines) for host, own in zip(self.settings.hosts, limits, strict=False))
         return replace(
             self.settings,
             source=source if "://" in source else str(Path(source).absolute()),
             rate=rate and rate / machines if not hosts else None,
-            hosts=tuple(hosts),
-            connections=max(1, self.source.connections // at_once),
+            hosts=hosts,
+            connections=max(1, self.source.hosts_of()[0].connections // at_once),
             cache=self.settings.cache.absolute(),
         )
 

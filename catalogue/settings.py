@@ -140,6 +140,10 @@ class Host:
     first_crawl: int = 0
     """Year of the first crawl that the host has."""
 
+    def divided(self, rate: float | None, machines: int) -> "Host":
+        quota = self.quota and (max(1, self.quota[0] // machines), self.quota[1])
+        return replace(self, rate=rate and rate / machines, quota=quota)
+
 
 _SECOND = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve/"
 HOSTS = (
@@ -147,7 +151,6 @@ HOSTS = (
     Host("huggingface", _SECOND, rate=10.0, quota=(3000, 300.0), redirects=("*.hf.co",), first_crawl=2026),
 )
 """Hosts of Common Crawl's files. The rules of the second are from its documentation; it was never tried."""
-ALL_HOSTS = ",".join(host.name for host in HOSTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,7 @@ def _known_hosts(tables: Any) -> dict[str, Host]:  # noqa: ANN401 - of a file
             given: dict[str, Any] = {key: tuple(of) if isinstance(of, list) else of for key, of in table.items()}
             host = known[name] = replace(known.get(name, Host(name, "")), **given)
             count, seconds = host.quota or (1, 1)
-            numbers = (host.rate or 1, count, seconds, host.first_crawl + 1)
+            numbers = (1 if host.rate is None else host.rate, count, seconds, host.first_crawl + 1)
             usable = all(0 < each < math.inf for each in numbers) and all(map(_HOST_NAME.fullmatch, host.redirects))
             if not (usable and address(host.address).scheme):
                 raise ValueError(name)  # noqa: TRY301 - reported below
@@ -272,10 +275,10 @@ def _named_hosts(source: str, known: Mapping[str, Host]) -> tuple[Host, ...]:
     names = [name.strip() for name in source.split(",")]
     if is_folder(source) or not (names[0] in known or all("://" in name for name in names)):
         return ()
-    by_address = {host.address.rstrip("/"): host for host in known.values()}
+    by_address = {host.address.removesuffix("/"): host for host in known.values()}
     found: dict[Host, None] = {}
     for name in names:
-        host = known.get(name) or by_address.get(name.rstrip("/")) or Host(name, name)
+        host = known.get(name) or by_address.get(name.removesuffix("/")) or Host(name, name)
         if "://" not in host.address:
             raise QueryError(f"unknown host {name!r} of the source; the hosts are {', '.join(known)}")
         found[host] = None
@@ -312,8 +315,8 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have
         **dict.fromkeys(["cache", "data"], Path),
     }
     kind = kinds.get(name, str)
-    if name == "source" and isinstance(value, list | tuple):
-        value = ",".join(map(str, value))
+    if name == "source" and isinstance(value, list | tuple) and {*map(type, value)} == {str}:
+        value = ",".join(value)
     try:
         # The types accept too much: True for 1, 2.5 for 2.
         converted = kind(value)

@@ -53,8 +53,7 @@ def open_source(
 
 
 def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any]) -> PoliteSource:
-    url = host.address
-    parts = address(url)
+    parts = address(url := host.address)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
         shown, such_as = repr(url[:200]), f"an https, http or s3 address such as {DEFAULT_SOURCE}"
         if url and "://" not in url:

@@ -22,7 +22,7 @@ from threading import Event, Lock
 from typing import Protocol
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
-from catalogue.settings import ALL_HOSTS
+from catalogue.settings import HOSTS
 
 if sys.platform != "win32":
     import fcntl
@@ -222,7 +222,7 @@ class Policy:
 
 # Many machines serve these hosts. One may refuse connections or ignore ranges while others work.
 COMMON_CRAWL = Policy(rate=5.0, connections=4, slow_down=10.0, refused=12, never_honoured=4)
-ELSEWHERE = f"; with --source {ALL_HOSTS} a second host serves crawls of 2026 and later"
+ELSEWHERE = f"; with --source {','.join(host.name for host in HOSTS)} a second host serves crawls of 2026 and later"
 S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, refused=12, never_honoured=4)
 
 
