@@ -126,10 +126,9 @@ class SeveralHosts(PoliteSource):
         while use := self._pick(left, requested, origin):
             try:
                 return self._get_from(use, path, requested, pin, at_once=True)
-            except QueryError:  # the limit of requests
-                raise
             except CatalogueError as error:
-                if isinstance(error, FileChanged) and pin and pin.etag and use.source.url == origin:
+                is_changed = isinstance(error, FileChanged) and pin and pin.etag and use.source.url == origin
+                if is_changed or isinstance(error, QueryError):  # such as the limit of requests
                     raise
                 failed[use] = error
                 left = [other for other in left if other is not use]
