@@ -138,9 +138,8 @@ _OPTIONS = [
     click.option(
         "--source",
         metavar="URL",
-        help="Where files are read from: an https, http or s3 URL, a folder, or hosts of the same files, such as "
-        "commoncrawl,huggingface.  [variable: CATALOGUE_SOURCE; default: the source of the stored files; if there are "
-        "none, Common Crawl]",
+        help="Where files are read from: an https, http or s3 URL, a folder, or hosts: commoncrawl,huggingface.  "
+        "[variable: CATALOGUE_SOURCE; default: the source of the stored files; if there are none, Common Crawl]",
     ),
     click.option(
         "--rate",
