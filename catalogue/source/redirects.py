@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from catalogue.errors import Blocked, FileChanged, Forbidden, NotFound, SourceError, Unreachable
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.source.checks import Request, RequestedRange, Response, differ
+from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, differ
 from catalogue.source.http import HttpSource
 from catalogue.source.observe import hide_credentials
 from catalogue.source.retry import PoliteSource
@@ -100,8 +100,8 @@ class RedirectingSource(HttpSource):
             return super()._receive(request, status, headers, read)
         target = to.path.removeprefix("/") + (f"?{to.query}" if to.query else "")
         self.place(request.where.removeprefix(self.url)).address = _Address(f"{to.scheme}://{to.netloc}/", target)
-        empty = Request(request.where, None, None).response(b"", None, 0, headers)
-        return replace(empty, etag=None, redirected=True)
+        read(EXCERPT)  # so that the connection is used again
+        return replace(Request(request.where, None, None).response(b"", None, 0, headers), etag=None, redirected=True)
 
     def close(self) -> None:
         super().close()

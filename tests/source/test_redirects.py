@@ -51,6 +51,8 @@ def test_follows_a_redirect_with_the_range_and_without_credentials(
             assert not {"authorization", "cookie", "referer", "proxy-authorization"} & each.headers.keys()
         assert source.requests == 3
         assert source.bytes == 5045
+        source.get("other.parquet", SUFFIX)
+        assert {each.connection for each in host.log()} == {0}  # of each server
 
 
 def test_threads_share_the_address_of_a_file_until_it_expires(tmp_path: Path) -> None:

@@ -102,6 +102,16 @@ def test_dead_host_costs_one_request(tmp_path: Path) -> None:
         assert server.requests == 2 * len(PARTS)
 
 
+def test_slow_host_gets_few_requests(tmp_path: Path) -> None:
+    with FaultServer(FILES, latency=0.3) as slow, second_host(FILES) as other:
+        hosts = (Host("slow", slow.url), other.rules)
+        settings = Settings(source=slow.url, hosts=hosts, cache=tmp_path, connections=2)
+        with opened(settings) as source, ThreadPoolExecutor(8) as threads:
+            assert [*threads.map(lambda part: source.get(PATH, part).body, PARTS)] == [*map(body, PARTS)]
+            assert source.requests == len(PARTS) + 1
+        assert slow.requests < len(PARTS) / 3
+
+
 def test_block_of_one_host_pauses_no_request(tmp_path: Path) -> None:
     with both(tmp_path, always(Kind.BLOCKED), rate=50.0) as (server, _, settings):
         for requests in (1, 1):  # the block is known to the next process
