@@ -75,8 +75,8 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     Args:
         data: the data folder; by default a setting, else ``data`` if it has a store, else the user's data folder.
         table: name of a dataset other than Common Crawl's index, with a folder of its own in the data folder.
-        source: an https, http or s3 address, or a folder; by default a setting, else that of the stored files, else
-            Common Crawl.
+        source: an https, http or s3 address, a folder, or hosts such as ``commoncrawl,huggingface``; by default a
+            setting, else that of the stored files, else Common Crawl.
         settings: used instead of the environment and ``config.toml``.
         executor: reads with its workers: a ``ProcessPoolExecutor``, or ``client.get_executor()`` of a Dask client.
             They need this package. Machines of a cluster divide the rate.
@@ -300,7 +300,7 @@ class Catalogue(ReprMixin):
 
         Args:
             crawls: crawls whose values are checked.
-            read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
+            read_subset: compare a share of the files with each host, by one request each: ``1%`` of them at random,
                 ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
             seed: selects the random share; by default a new one each time.
             repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata

@@ -132,13 +132,14 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
     with ExitStack() as opened:
 
         def source(url: str) -> PoliteSource:
-            return opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT)))
+            found = opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT)))
+            return found.hosts_of()[0]
 
         try:
             files = source(session.settings.source)
         except QueryError as error:
             return Diagnosis(tuple(_installation(session, None)), (), 0, 0, error)
-        lists = source(COLLINFO_SOURCE) if session.settings.asks_strangers else files
+        lists = files if session.settings.list_source == session.settings.source else source(COLLINFO_SOURCE)
         here = tuple(_installation(session, files))
         examination = _Examination(lists, files, session.settings)
         try:
@@ -257,7 +258,7 @@ class _Examination:
             self._add("ETag", f"strong: {tail.etag}", "pages are cached, and changed files are detected")
 
     def _examine_file(self, file: IndexFile, tail: Response) -> None:
-        total, pin = tail.total_size, FileVersion(tail.total_size, tail.etag)
+        total, pin = tail.total_size, tail.version
         length, body = footer_length(tail.body), tail.body
         if length + TRAILER > len(body):
             body = self._get(file.path, ByteRange(max(0, total - TRAILER - length), total), pin=pin).body

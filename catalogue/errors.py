@@ -34,9 +34,11 @@ class Blocked(SourceError, PermissionError):
 class Throttled(SourceError):
     """The source demands a lower rate (429, 503), or a wait would exceed ``max_wait``."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, pause: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.pause = pause
+        """Seconds without any request to the host, because a quota is used up."""
 
 
 class Unreachable(SourceError, ConnectionError):

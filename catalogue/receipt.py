@@ -66,7 +66,7 @@ class ReceiptRecorder:
 
     def __call__(self, event: RequestEvent) -> None:
         response = event.response
-        if response is None or event.path == COLLINFO:  # the list of crawls may be on another host
+        if response is None or response.redirected or event.path == COLLINFO:  # the list may be on another host
             return
         read = ReadRange(
             event.path,
@@ -219,8 +219,9 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
         SourceError: if the source fails.
     """
     source = session.source
-    reads = [read for read in receipt.reads if read.source == source.url]
-    if others := sorted({read.source for read in receipt.reads} - {source.url}):
+    hosts = {each.url for each in source.hosts_of()}
+    reads = [read for read in receipt.reads if read.source in hosts]
+    if others := sorted({read.source for read in receipt.reads} - hosts):
         if not reads:
             other = printable(others[0])
             raise QueryError(f"the receipt is of {other}; run: catalogue verify --source {shlex.quote(other)}")

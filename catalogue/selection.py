@@ -35,6 +35,7 @@ from catalogue.store.stored_lists import listed_crawls
 if TYPE_CHECKING:
     from catalogue.query.query import Query
 import json
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -42,7 +43,6 @@ from datetime import UTC, datetime, timedelta
 
 from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import NotFound
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
@@ -84,12 +84,17 @@ def update_crawl_list(
 ) -> CrawlList:
     """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
     store = session.create_store(to_write=False)
-    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
-    with closing(session.open_source(url, attempts=attempts)) as source:
-        try:
-            found = fetch_crawl_list(store, source, data)
-        finally:
-            session.add_spent(source.requests, source.bytes)
+    url, has_several = session.settings.list_source, len(session.settings.hosts) > 1
+    if has_several and url == session.settings.source:  # which knows by now which of them fail
+        found = fetch_crawl_list(store, session.source, data)
+    else:
+        # With several hosts, crawls can be found on another host before the pause after a block ends.
+        max_wait = 10.0 if has_several else math.inf
+        with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
+            try:
+                found = fetch_crawl_list(store, source, data)
+            finally:
+                session.add_spent(source.requests, source.bytes)
     if found.warning:
         session.notify(found.warning)
     return found

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Host of the list of crawls for the default source; others have it at their root."""
 _LARGEST_FILE = 1 << 20
 """Bytes of ``config.toml``."""
+_HOST_NAME = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 STORE_NAME = "footers.sqlite"
 _CACHES_OF_UV = ("archive-v", "builds-v", "environments-v")
 """Folders of the environments of ``uvx`` and ``uv run``."""
@@ -124,11 +126,39 @@ def install_command(extra: str, environment: Path | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """A host of the same files as other hosts, and its rules."""
+
+    name: str
+    address: str
+    rate: float | None = None
+    """Requests per second; None for the default of the address."""
+    quota: tuple[int, float] | None = None
+    """Requests that are allowed in a window of seconds."""
+    redirects: tuple[str, ...] = ()
+    """Hosts to which redirects are followed; ``*.hf.co`` stands for all names that end with ``.hf.co``."""
+    first_crawl: int = 0
+    """Year of the first crawl that the host has."""
+
+    def divided(self, rate: float | None, machines: int) -> "Host":
+        quota = self.quota and (max(1, self.quota[0] // machines), self.quota[1])
+        return replace(self, rate=rate and rate / machines, quota=quota)
+
+
+_SECOND = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve/"
+HOSTS = (
+    Host("commoncrawl", DEFAULT_SOURCE),
+    Host("huggingface", _SECOND, rate=10.0, quota=(3000, 300.0), redirects=("*.hf.co",), first_crawl=2026),
+)
+"""Hosts of Common Crawl's files. The rules of the second are from its documentation; it was never tried."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a catalogue and its source."""
 
     source: str = DEFAULT_SOURCE
-    """URL from which files are read (https, http or s3), a folder, or ``demo``."""
+    """URL from which files are read (https, http or s3), a folder, ``demo``, or names or URLs of hosts, by commas."""
     contact: str | None = None
     """E-mail address or web page where the operators of the source can reach the user."""
     rate: float | None = None
@@ -147,6 +177,8 @@ class Settings:
     """Folder of cached pages and of the rate limits that processes share."""
     data: Path = field(default_factory=default_data)
     """Folder of store and metadata database."""
+    hosts: tuple[Host, ...] = ()
+    """Rules of hosts that ``source`` may name; ``source`` is the address of the first one then."""
 
     def __post_init__(self) -> None:
         address(self.source)  # messages and files contain it, so it must not contain a secret
@@ -155,6 +187,11 @@ class Settings:
     def asks_strangers(self) -> bool:
         """Whether the source is Common Crawl's server."""
         return self.source == DEFAULT_SOURCE
+
+    @property
+    def list_source(self) -> str:
+        """Return the URL of the host of the list of crawls."""
+        return COLLINFO_SOURCE if self.source in {host.address for host in HOSTS} else self.source
 
     @property
     def user_agent(self) -> str:
@@ -190,6 +227,7 @@ def limits() -> Limits:
 
 
 _KNOWN = [setting.name for kind in (Settings, Limits) for setting in fields(kind)]
+"""Names of settings; ``hosts`` is only in the file."""
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
@@ -205,7 +243,46 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
         if name not in _KNOWN:
             raise QueryError(f"{config_file()}: unknown setting {name!r}; the settings are {', '.join(_KNOWN)}")
     _of_kind(Limits, values)  # so that an invalid one is an error now
-    return Settings(**_of_kind(Settings, values))
+    known = _known_hosts(values.pop("hosts", {}))
+    settings = Settings(**_of_kind(Settings, values))
+    hosts = _named_hosts(settings.source, known) or (Host("", settings.source),)
+    has_rules = hosts != (Host(hosts[0].name, hosts[0].address),)
+    return replace(settings, source=hosts[0].address, hosts=hosts if has_rules else ())
+
+
+def _known_hosts(tables: Any) -> dict[str, Host]:  # noqa: ANN401 - of a file
+    """Return the hosts by name: the built-in ones, and those of tables such as ``[hosts.huggingface]``."""
+    known = {host.name: host for host in HOSTS}
+    try:
+        for name, table in tables.items():
+            given: dict[str, Any] = {key: tuple(of) if isinstance(of, list) else of for key, of in table.items()}
+            host = known[name] = replace(known.get(name, Host(name, "")), **given)
+            count, seconds = host.quota or (1, 1)
+            numbers = (1 if host.rate is None else host.rate, count, seconds, host.first_crawl + 1)
+            usable = all(0 < each < math.inf for each in numbers) and all(map(_HOST_NAME.fullmatch, host.redirects))
+            if not (usable and address(host.address).scheme):
+                raise ValueError(name)  # noqa: TRY301 - reported below
+    except (AttributeError, TypeError, ValueError) as error:
+        raise QueryError(
+            f"{config_file()}: invalid [hosts.…]; a host has an address, and optionally rate = 5, "
+            'quota = [3000, 300], redirects = ["*.example.org"], first_crawl = 2026'
+        ) from error
+    return known
+
+
+def _named_hosts(source: str, known: Mapping[str, Host]) -> tuple[Host, ...]:
+    """Return the hosts that a source names; none if it is a folder or ``demo``."""
+    names = [name.strip() for name in source.split(",")]
+    if is_folder(source) or not (names[0] in known or all("://" in name for name in names)):
+        return ()
+    by_address = {host.address.removesuffix("/"): host for host in known.values()}
+    found: dict[Host, None] = {}
+    for name in names:
+        host = known.get(name) or by_address.get(name.removesuffix("/")) or Host(name, name)
+        if "://" not in host.address:
+            raise QueryError(f"unknown host {name!r} of the source; the hosts are {', '.join(known)}")
+        found[host] = None
+    return tuple(found)
 
 
 def _of_kind(kind: type[Settings | Limits], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +303,7 @@ def _configured() -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise QueryError(f"{file} cannot be read: {error}") from error
     for name in _KNOWN:
-        if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
+        if name != "hosts" and (text := os.environ.get(f"CATALOGUE_{name.upper()}")):
             values[name] = text
     return values
 
@@ -238,6 +315,8 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have
         **dict.fromkeys(["cache", "data"], Path),
     }
     kind = kinds.get(name, str)
+    if name == "source" and isinstance(value, list | tuple) and {*map(type, value)} == {str}:
+        value = ",".join(value)
     try:
         # The types accept too much: True for 1, 2.5 for 2.
         converted = kind(value)

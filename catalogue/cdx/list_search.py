@@ -17,7 +17,7 @@ from catalogue.cdx.known_lines import Gap, KnownLines
 from catalogue.cdx.usual_shares import usual_share
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged, NotParquet
-from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.surt import KeyInterval
@@ -189,7 +189,7 @@ class ClusterSearch:
         size = response.total_size
         if size > MAX_LIST:
             raise BadCdx(f"{self._path} has {size:,} bytes; at most {MAX_LIST:,} are accepted")
-        known = KnownLines(self.crawl, FileVersion(size, response.etag), shards=self._shards)
+        known = KnownLines(self.crawl, response.version, shards=self._shards)
         known.add_part(response.start, response.body)
         self._known = known
         return known

@@ -38,12 +38,22 @@ class FileComparison:
         if stored is None:  # another process has deleted it
             return []
         indexes = self._indexes(path, stored)
-        pin = FileVersion(stored.size, stored.etag if stored.source == self.source.url else None)
+        again = f"{self.dataset.harvest_command(file.crawl if file else '')} --refresh"
+        found = []
+        for host in self.source.hosts_of(path):
+            found += self._compare(path, stored, indexes, host, again)
+        return found
+
+    def _compare(
+        self, path: str, stored: StoredFile, indexes: Mapping[int, Indexes], host: PoliteSource, again: str
+    ) -> list[Finding]:
         try:
-            has_footer, different = compare_file(path, stored, indexes, self.source, self.dataset.key, pin)
+            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.pin)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:
+            if host is not self.source and stored.source != host.url:  # one of several, which may have fewer files
+                return []
             what = "the source does not have it any more"
         except (Forbidden, FormatError) as error:
             what = f"the source refuses it: {error}"
@@ -51,8 +61,9 @@ class FileComparison:
             if has_footer:
                 what = "the stored page index differs from the file's"
                 return [Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different]
-            what = "the source has another footer of the same size and version"
-        again = f"{self.dataset.harvest_command(file.crawl if file else '')} --refresh"
+            what = (
+                f"{'the source' if host is self.source else host.url} has another footer of the same size and version"
+            )
         return [Finding("source", path, what, again)]
 
 

@@ -87,7 +87,8 @@ class Common:
             from catalogue.source.open import environment_settings
 
             variables = "".join(f", {name}={value}" for name, value in environment_settings().items())
-            click.echo(f"source: {chosen.source}{variables}", err=True)
+            source = " and ".join(host.address for host in chosen.hosts) or chosen.source
+            click.echo(f"source: {source}{variables}", err=True)
         with (
             warnings.catch_warnings(),
             workers as executor,
@@ -137,8 +138,8 @@ _OPTIONS = [
     click.option(
         "--source",
         metavar="URL",
-        help="Where files are read from: an https, http or s3 URL, or a folder.  [variable: CATALOGUE_SOURCE; default: "
-        "the source of the stored files; if there are none, Common Crawl]",
+        help="Where files are read from: an https, http or s3 URL, a folder, or hosts: commoncrawl,huggingface.  "
+        "[variable: CATALOGUE_SOURCE; default: the source of the stored files; if there are none, Common Crawl]",
     ),
     click.option(
         "--rate",

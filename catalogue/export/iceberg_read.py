@@ -17,7 +17,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
 from catalogue.parquet.footer import with_trailer
-from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Source
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -102,8 +102,7 @@ class StoredFiles:
 
     def open(self, path: str, stored: StoredFile) -> "_Stream":
         """Open a file; reading another version than the stored one fails."""
-        pin = FileVersion(stored.size, stored.etag if stored.source == self._source.url else None)
-        return _Stream(lambda requested: self._source.get(path, requested, pin=pin).body, stored)
+        return _Stream(lambda requested: self._source.get(path, requested, pin=stored.pin).body, stored)
 
 
 class FooterIO(PyArrowFileIO):

@@ -34,7 +34,7 @@ from catalogue.errors import (
 from catalogue.harvest.harvest import Harvested
 from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
-from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
@@ -92,7 +92,7 @@ def _fetch_list(
         return False
     try:
         end = get_tail(source, list_path(crawl), _END)
-        if stored and stored.source == source.url and (stored.size, stored.etag) == (end.total_size, end.etag):
+        if stored and stored.pin == end.version._replace(origin=end.origin or source.url):
             return False
         shards = count_shards(crawl, source.get(shards_path(crawl)).body)
     except NotFound as error:
@@ -171,7 +171,7 @@ def _pieces(
     report: Callable[[Progress], None],
 ) -> Generator[bytes, None, None]:
     """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
-    size, pin = end.total_size, FileVersion(end.total_size, end.etag)
+    size, pin = end.total_size, end.version
     there = min(file.seek(0, 2), end.start)
     file.truncate(there)
     ranges = [ByteRange(at, min(at + MAX_DOCUMENT, end.start)) for at in range(there, end.start, MAX_DOCUMENT)]

@@ -145,7 +145,7 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
                 answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
             except NotFound as error:
                 raise BadSnapshot("was not found; an export may be running: run the same command again") from error
-            pin = FileVersion(file.size, answer.etag)
+            pin = answer.version
             digest.update(answer.body)
             output.write(answer.body)
     if digest.hexdigest() != file.sha256:

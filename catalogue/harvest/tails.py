@@ -108,12 +108,11 @@ class FooterFetcher:
 
     def fetch(self, file: IndexFile) -> FetchedFile:
         if known := self.known.get(file.path):
-            pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
             footer = decode_footer(known.data, known.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
-            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, pin, b""), is_new=False)
+            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.pin, b""), is_new=False)
         tail = get_tail(self.source, file.path, self.tails.length(file.subset))
-        version = FileVersion(tail.total_size, tail.etag)
+        version = tail.version
         try:
             length = footer_length(tail.body, version.size)
             body = tail.body

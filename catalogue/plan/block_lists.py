@@ -141,7 +141,8 @@ class BlockLists:
         return known.get(path)
 
     def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
-        if self.version(crawl, path) != version:
+        known = self.version(crawl, path)
+        if known is None or (known.origin == version.origin and known != version) or known.size != version.size:
             self._versions[crawl][path] = version
             self._unsaved.add(crawl)
 

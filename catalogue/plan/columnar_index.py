@@ -17,7 +17,6 @@ from catalogue.plan.prune import key_indexes
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
@@ -134,8 +133,7 @@ class ColumnarIndex:
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored
         assert stored  # noqa: S101 - it is made from a table
-        # An ETag means nothing to another source.
-        pin = FileVersion(stored.size, stored.etag if stored.source == source.url else None)
+        pin = stored.pin
         of_file: dict[int, Indexes] | None = None
 
         def indexes(ordinal: int) -> Indexes | None:

@@ -95,9 +95,10 @@ def fetch_blocks(
             crawl, path = request.planned.crawl, request.read.path
             try:
                 response = next(responses)
-                version = FileVersion(response.total_size, response.etag)
+                version = response.version
                 first = versions.setdefault(path, version)
-                if first.size != version.size or differ(first.etag, version.etag):
+                is_changed = first.origin == version.origin and differ(first.etag, version.etag)
+                if is_changed or first.size != version.size:
                     raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
             except FileChanged:
                 events.note_version(crawl, path, None)

@@ -54,7 +54,9 @@ class FileVersion(NamedTuple):
 
     size: int
     etag: str | None
-    """None if the source sent none, or if the version is of another source."""
+    """None if the source sent none."""
+    origin: str | None = None
+    """URL of the source to which the ETag belongs; None for the one that is requested."""
 
 
 def range_header(requested: ByteRange | SuffixRange) -> str:

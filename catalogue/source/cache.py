@@ -105,7 +105,7 @@ class RangeCache:
         return self._version(url, path, pin) / f"{entry.start}-{entry.end}"
 
     def _version(self, url: str, path: str, pin: FileVersion) -> Path:
-        version = json.dumps([url, path, pin.etag, pin.size]).encode()
+        version = json.dumps([pin.origin or url, path, pin.etag, pin.size]).encode()
         return self.folder / hashlib.blake2b(version, digest_size=16).hexdigest()
 
     def _entries(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
@@ -171,9 +171,7 @@ class CachedSource:
             return self.inner.get(path, requested, pin=pin)
         if pin is None:  # for later requests, which name the version
             response = self.inner.get(path, requested)
-            self.cache.put(
-                self.url, path, FileVersion(response.total_size, response.etag), response.start, response.body
-            )
+            self.cache.put(self.url, path, response.version, response.start, response.body)
             return response
         cached = self._cached(path, requested, pin)
         return cached or self._fetch(path, requested, pin)
@@ -183,15 +181,15 @@ class CachedSource:
         body = self.cache.get(self.url, path, pin, requested)
         if body is None:
             return None
-        response = Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        response = Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
         if observation:
             observation.succeeded(response, cached=True)
         return response
 
     def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         response = self.inner.get(path, requested, pin=pin)
-        # A response without an ETag passes the checks, but may be of another version.
-        if (response.etag, response.total_size) == (pin.etag, pin.size):
+        # A response without an ETag, or of another host, passes the checks, but may be of another version.
+        if response.version._replace(origin=response.origin or self.url) == pin._replace(origin=pin.origin or self.url):
             self.cache.put(self.url, path, pin, response.start, response.body)
         return response
 

@@ -38,6 +38,8 @@ _TEXTS = ("text/html", "application/xml", "text/xml")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml|error)\b", re.IGNORECASE)
 """The start of an error page."""
 _LENGTH = re.compile("[0-9]{1,18}")
+_LONGEST_PAUSE = 1800.0
+"""Seconds that are waited at most for a quota."""
 
 _NO_CODING = {"", "identity", "aws-chunked"}
 """Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3.
@@ -60,6 +62,16 @@ class Response:
     last_modified: str | None
     date: str | None = field(default=None, compare=False)
     server: str | None = None
+    origin: str | None = field(default=None, compare=False)
+    """URL of the host that sent it, if the source has several."""
+    pause: float = field(default=0.0, compare=False)
+    """Seconds until a quota that is used up is renewed."""
+    redirected: bool = field(default=False, compare=False)
+    """Whether the host has sent an address instead of the file."""
+
+    @property
+    def version(self) -> FileVersion:
+        return FileVersion(self.total_size, self.etag, self.origin)
 
 
 class Source(Protocol):
@@ -127,7 +139,8 @@ class Request:
         """Return the error for an unexpected status or content type; ``body`` is its decoded beginning."""
         message = f"{self.where} returned {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
-            return Throttled(message, retry_after=_retry_after(headers))
+            pause, after = _quota_pause(headers, "0"), _retry_after(headers)
+            return Throttled(message, retry_after=pause or None if after is None else after, pause=pause)
         match status:
             case 200 | 206 if _is_text(headers):
                 hint = "a proxy may answer instead of the source, see: catalogue doctor"
@@ -254,6 +267,7 @@ class Request:
             last_modified=_printable(headers.get("last-modified")),
             date=_printable(headers.get("date")),
             server=_printable(headers.get("server")),
+            pause=_quota_pause(headers, "1"),
         )
 
 
@@ -282,6 +296,16 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     with suppress(LookupError, TypeError, ValueError, OverflowError):
         return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds())
     return None
+
+
+def _quota_pause(headers: Mapping[str, str], left: str) -> float:
+    """Return the seconds until a used quota is renewed: ``RateLimit: "x";r=0;t=60``; ``left`` replaces a missing r."""
+    pause = 0.0
+    for item in headers.get("ratelimit", "").split(",") if "ratelimit" in headers else ():
+        values = dict(parameter.strip().partition("=")[::2] for parameter in item.split(";"))
+        if _LENGTH.fullmatch(seconds := values.get("t", "")) and not values.get("r", left).strip("0"):
+            pause = max(pause, min(float(seconds), _LONGEST_PAUSE))
+    return pause
 
 
 def _plain(body: str) -> str:

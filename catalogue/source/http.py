@@ -5,7 +5,7 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -91,7 +91,10 @@ class HttpSource:
         self._pool.ConnectionCls = partial(of_scheme, self._running)  # type: ignore[assignment] # called for each
         finalize(self, self._running.close)  # scripts may not close their sources
 
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+    def get(
+        self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None, target: str | None = None
+    ) -> Response:
+        """See ``Source.get``; ``target`` is requested instead of the path."""
         request = Request(f"{self.url}{path}", requested, pin)
         headers = self._headers.copy()
         if requested is not None:
@@ -100,7 +103,8 @@ class HttpSource:
             headers["If-Match"] = pin.etag
         try:
             with self._running.request(self._timeouts.of(request)):
-                return self._send(request, self._target + quote(path, safe=_UNQUOTED), headers)
+                target = quote(path, safe=_UNQUOTED) if target is None else target
+                return self._send(request, self._target + target, headers)
         except CatalogueError:
             raise
         except (HTTPError, HTTPException, OSError, ValueError) as error:
@@ -108,6 +112,11 @@ class HttpSource:
             while isinstance(cause, HTTPError) and (inner := cause.__cause__ or cause.__context__):
                 cause = inner  # which urllib3 wrapped
             raise self._failure(request, cause) from error
+
+    def _receive(
+        self, request: Request, status: int, headers: dict[str, str], read: Callable[[int], bytes]
+    ) -> Response:
+        return request.read(status, headers, read)
 
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
         response = self._pool.urlopen(
@@ -128,7 +137,7 @@ class HttpSource:
             return body
 
         try:
-            return request.read(response.status, {**response.headers}, read)
+            return self._receive(request, response.status, {**response.headers}, read)
         finally:
             response.close()  # closes the connection unless the body was read completely
             response.release_conn()

@@ -24,8 +24,8 @@ _REASONS = (
 _FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
 """The same by its start; other files are archives."""
 
-_AWS_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-"""Their debug messages contain keys and session tokens."""
+_SECRET_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "urllib3.connectionpool")
+"""Their debug messages contain keys, session tokens and targets of requests."""
 
 _reason: ContextVar[str] = ContextVar("reason", default="")
 
@@ -52,7 +52,7 @@ class RequestEvent:
     @property
     def range(self) -> str:
         """Return first and last byte, or ``last N``, or ``complete``."""
-        if self.response and self.requested is not None:
+        if self.response and not self.response.redirected and self.requested is not None:
             start = self.response.start
             return f"{start:,} to {start + self.bytes - 1:,}"
         if isinstance(self.requested, ByteRange):
@@ -61,7 +61,8 @@ class RequestEvent:
 
     def __str__(self) -> str:
         place = "cache" if self.cached else "request"
-        result = f"failed: {self.error}" if self.error else size(self.bytes)
+        received = "redirected" if self.response and self.response.redirected else size(self.bytes)
+        result = f"failed: {self.error}" if self.error else received
         return f"{place}: {self.path}, {self.range}: {result}, {self.seconds * 1000:.0f} ms, {self.reason}"
 
 
@@ -132,8 +133,8 @@ class RequestLimit:
 
 
 def hide_credentials() -> None:
-    """Keep credentials of the AWS SDK out of logs."""
-    for name in _AWS_LOGGERS:
+    """Keep credentials of the AWS SDK, and signed addresses, out of logs."""
+    for name in _SECRET_LOGGERS:
         logging.getLogger(name).addFilter(_is_above_debug)
 
 

@@ -5,15 +5,16 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
-from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
+from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, install_command, is_folder
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
 from catalogue.source.observe import Observer, RequestLimit, hide_credentials
-from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import COMMON_CRAWL, ELSEWHERE, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
 _ENVIRONMENT = (
@@ -36,23 +37,43 @@ def open_source(
     observer: Observer | None = None,
     limit: RequestLimit | None = None,
 ) -> PoliteSource:
-    """Open an https, http or s3 address, or a folder; other arguments are those of ``PoliteSource``.
+    """Open an address, a folder, or the hosts of the settings; other arguments are those of ``PoliteSource``.
 
     Raises:
         QueryError: if the address is none of these, or an extra is not installed.
     """
-    parts = address(url)
+    options = {"notify": notify, "attempts": attempts, "max_wait": max_wait, "observer": observer, "limit": limit}
+    hosts = settings.hosts if url == settings.source else ()
+    opened = [_open(host, settings, clock or SystemClock(), options) for host in hosts or (Host("", url),)]
+    if len(opened) == 1:
+        return opened[0]
+    from catalogue.source.several_hosts import SeveralHosts  # noqa: PLC0415 - few need it
+
+    return SeveralHosts(hosts, opened, **options)
+
+
+def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any]) -> PoliteSource:
+    parts = address(url := host.address)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
         shown, such_as = repr(url[:200]), f"an https, http or s3 address such as {DEFAULT_SOURCE}"
         if url and "://" not in url:
             raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
         raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
-    policy = _policy(parts, settings)
+    policy = _policy(parts, settings, host)
+    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
+    limiter = Limiter(policy, clock=clock, file=file)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     source: Source
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
+        if host.redirects:
+            from catalogue.source.redirects import RedirectedSource, RedirectingSource  # noqa: PLC0415 - few need it
+
+            inner = RedirectingSource(
+                root, host.redirects, user_agent=settings.user_agent, connections=policy.connections
+            )
+            return RedirectedSource(inner, limiter, **options)
         source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
@@ -62,17 +83,7 @@ def open_source(
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))
-    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
-    limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
-    return PoliteSource(
-        source,
-        limiter,
-        notify=notify,
-        attempts=attempts,
-        max_wait=max_wait,
-        observer=observer,
-        limit=limit,
-    )
+    return PoliteSource(source, limiter, **options)
 
 
 def environment_settings() -> dict[str, str]:
@@ -107,18 +118,21 @@ def _host(parts: SplitResult) -> str:
     return (parts.hostname or "").rstrip(".")  # "example.com." is the same host
 
 
-def _policy(parts: SplitResult, settings: Settings) -> Policy:
+def _policy(parts: SplitResult, settings: Settings, rules: Host) -> Policy:
     host = _host(parts)
     policy = Policy()
     if parts.scheme == "s3":
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
     elif any(host == name or host.endswith("." + name) for name in _COMMON_CRAWL_HOSTS):
-        policy = COMMON_CRAWL
-    rate = settings.rate or policy.rate
-    return replace(
+        policy = COMMON_CRAWL if settings.hosts else replace(COMMON_CRAWL, elsewhere=ELSEWHERE)
+    rate = rules.rate or policy.rate
+    # For several hosts, the setting is a limit for each of them.
+    rate = min(settings.rate, rate) if settings.rate and rate and settings.hosts else settings.rate or rate
+    policy = replace(
         policy,
         rate=rate,
         burst=min(policy.burst, math.ceil(2 * rate)) if rate else policy.burst,
         connections=settings.connections or policy.connections,
         slow_down=policy.slow_down if settings.patience is None else settings.patience,
     )
+    return policy.within(*rules.quota) if rules.quota else policy

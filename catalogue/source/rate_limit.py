@@ -16,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
+from catalogue.settings import HOSTS
 
 if sys.platform != "win32":
     import fcntl
@@ -41,6 +42,7 @@ _PROBE_POLL_SECONDS = 1.0
 _LOWEST_RATE = 0.5
 """Requests per second; the rate is not halved below this."""
 _BLOCKS = "the host blocks this address for now"
+_SHARE_OF_QUOTA = 0.95
 _RECOVERY_SECONDS = 10.0
 """Seconds without throttling after which the rate grows by 1 per second."""
 
@@ -74,7 +76,7 @@ class RateLimitState:
         )
 
 
-_NAMES = tuple(field.name for field in fields(RateLimitState))
+_NAMES = tuple(each.name for each in fields(RateLimitState))
 
 
 class StateFile:
@@ -207,10 +209,20 @@ class Policy:
     """Attempts if connections are refused; a server may be restarting."""
     never_honoured: int = 2
     """Attempts for a range while the host has sent only complete files."""
+    elsewhere: str = field(default="", compare=False)
+    """What a message about a block says of other hosts."""
+
+    def within(self, count: int, seconds: float) -> "Policy":
+        """Return the policy for a quota: no window of ``seconds`` has more than ``count`` requests."""
+        burst = max(1, min(self.burst, count // 4))
+        # In no window are more requests than the burst and those of the rate; requests may arrive late.
+        most = _SHARE_OF_QUOTA * max(1, count - burst) / seconds
+        return replace(self, burst=burst, rate=min(self.rate or most, most))
 
 
 # Many machines serve these hosts. One may refuse connections or ignore ranges while others work.
 COMMON_CRAWL = Policy(rate=5.0, connections=4, slow_down=10.0, refused=12, never_honoured=4)
+ELSEWHERE = f"; with --source {','.join(host.name for host in HOSTS)} a second host serves crawls of 2026 and later"
 S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, refused=12, never_honoured=4)
 
 
@@ -276,6 +288,15 @@ class Limiter:
                         continue
                 return self.clock.now()
 
+    def seconds_to_wait(self) -> float:
+        """Return the seconds until ``acquire`` would grant a request, without reserving it."""
+        now, state = self.clock.now(), self.state
+        if state.blocks:
+            is_free = self._reserve_slot(state, now, now) != state
+            return 0.0 if is_free else max(state.paused_until - now, _PROBE_POLL_SECONDS)
+        rate = self.rate_of(state)
+        return 0.0 if rate is None else max(0.0, self._slot(state, now, rate) - now)
+
     def _sleep(
         self, now: float, end: float, until: float, reason: str, notify: Callable[[str], None] | None = None
     ) -> None:
@@ -331,6 +352,12 @@ class Limiter:
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
+    def pause(self, seconds: float) -> None:
+        """Grant no request for some seconds, in all processes."""
+        if seconds:
+            slot = self.clock.now() + seconds
+            self._update(lambda state: replace(state, next_slot=max(state.next_slot, slot)))
+
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.
 
@@ -369,7 +396,7 @@ class Limiter:
         at = time.strftime("%H:%M", time.localtime(time.time() + seconds))
         return (
             f"{_BLOCKS}; everything fetched so far is stored. "
-            f"Run the same command again after {at}, or with a lower rate"
+            f"Run the same command again after {at}, or with a lower rate{self.policy.elsewhere}"
         )
 
     def _update(self, change: Callable[[RateLimitState], RateLimitState]) -> RateLimitState:

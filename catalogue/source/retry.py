@@ -33,6 +33,8 @@ _SAME_ATTEMPTS = 3
 """The same if each response is wrong in the same way, such as by its headers."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
+LONGEST_WAIT = 5.0
+"""Seconds for which a request waits for one host before another one is tried."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _NOTIFY_SECONDS = 10.0
@@ -84,8 +86,8 @@ class PoliteSource:
         self._observer = observer
         self._limit = limit
         self._lock = Lock()
-        self.requests = 0
-        self.bytes = 0
+        self._requests = 0
+        self._bytes = 0
         self.honoured_suffixes = False
         self._honoured_ranges = False
         self._answered = False
@@ -109,6 +111,18 @@ class PoliteSource:
         return self.inner.connections
 
     @property
+    def requests(self) -> int:
+        return self._requests
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def hosts_of(self, path: str = "") -> "list[PoliteSource]":  # noqa: ARG002 - one of several may lack files
+        """Return a source for each host that may have a file."""
+        return [self]
+
+    @property
     def unavailable_until(self) -> float:
         """Time of the clock until which no requests are sent, because the host throttles or fails."""
         given_up = self._given_up
@@ -122,11 +136,22 @@ class PoliteSource:
             LimitReached: if the limit of requests is reached.
             Throttled: if the wait would exceed ``max_wait``; the message says how long it is.
         """
+        return self._get(path, requested, pin, self._attempts, self.limiter.clock.now() + self._max_wait)
+
+    def get_once(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        """Make one attempt, which waits at most ``LONGEST_WAIT`` for the rate limit."""
+        return self._get(path, requested, pin, 1, self.limiter.clock.now() + min(LONGEST_WAIT, self._max_wait))
+
+    def seconds_to_wait(self) -> float:
+        """Return the seconds until a request can be sent."""
+        return max(self.limiter.seconds_to_wait(), self.unavailable_until - self.limiter.clock.now())
+
+    def _get(
+        self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
+    ) -> Response:
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
         throttled = same = 0
-        clock = self.limiter.clock
-        until = clock.now() + self._max_wait
-        for attempt in range(self._attempts):
+        for attempt in range(attempts):
             acquired_at = self._acquire(until)
             wait = 0.0
             try:
@@ -140,6 +165,7 @@ class PoliteSource:
             except Throttled as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
+                self.limiter.pause(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
@@ -161,9 +187,10 @@ class PoliteSource:
             else:
                 self._note_honoured(requested, response)
                 self.limiter.succeeded(acquired_at)
+                self.limiter.pause(response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
-            if attempt + 1 < self._attempts:
+            if attempt + 1 < attempts:
                 self._wait(wait, last, until)
         raise last
 
@@ -187,6 +214,8 @@ class PoliteSource:
         return acquired_at
 
     def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+        if pin and pin.origin not in {None, self.url}:  # an ETag means nothing to another source
+            pin = FileVersion(pin.size, None)
         if not self._observer:
             return self.inner.get(path, requested, pin=pin)
         observation = RequestObservation(self._observer, self.url, path, requested)
@@ -250,7 +279,7 @@ class PoliteSource:
 
     def _report_pause(self, error: Blocked, seconds: float) -> None:
         if self.limiter.reports_pause():
-            self.notify(f"{error}; waiting {seconds:.0f} s before one more try")
+            self.notify(f"{error}; waiting {seconds:.0f} s before one more try{self.limiter.policy.elsewhere}")
 
     def _check_wait(self, seconds: float, reason: SourceError, until: float) -> None:
         if self.limiter.clock.now() + seconds > until:
@@ -265,18 +294,18 @@ class PoliteSource:
                 if self.limiter.clock.now() < until:
                     raise SourceUnavailable(message)
                 self._given_up = None
-                self._uncounted, self._throttled = self.requests, 0
+                self._uncounted, self._throttled = self._requests, 0
                 self._recent.clear()
 
     def _count(self, *, failed: bool, throttled: bool = False, received: int = 0) -> None:
         with self._lock:
-            self.requests += 1
-            self.bytes += received
+            self._requests += 1
+            self._bytes += received
             self._throttled += throttled
             self._recent.append(failed)
             self._answered |= not failed
             failing = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
-            counted = self.requests - self._uncounted
+            counted = self._requests - self._uncounted
             throttling = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
         if failing or throttling:
             reason = "throttles too many requests" if throttling else "fails nearly every request"

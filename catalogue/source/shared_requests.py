@@ -68,7 +68,7 @@ class SharedSource(CachedSource):
                 for part in _intersect(without([requested], pieces), [sent]):
                     pieces[part] = result.body[part.start - sent.start : part.end - sent.start]
         body = b"".join(pieces[part] for part in sorted(pieces))
-        return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        return Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
 
     @contextmanager
     def _claim(

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreDamaged
-from catalogue.settings import DEMO_SOURCE, STORE_NAME, Settings, canonical, is_folder, load_settings
+from catalogue.settings import DEMO_SOURCE, HOSTS, STORE_NAME, Settings, canonical, is_folder, load_settings
 from catalogue.store.stored_file import decode, file_version_of
 
 
@@ -36,8 +36,13 @@ def settings_for(
     folder = settings.data / dataset if dataset and dataset != COMMON_CRAWL.name else settings.data
     stored = stored_sources(folder / STORE_NAME)
     if stored:
-        settings = load_settings({"source": _as_setting(stored[0])}, data=data, **options)
-    others = [source for source in stored if canonical(source) != canonical(settings.source)]
+        both = [host.name for host in HOSTS if host.address in stored]
+        source = ",".join(both) if len(both) > 1 else _as_setting(stored[0])
+        settings = load_settings({"source": source}, data=data, **options)
+    alike = {settings.source, *(host.address for host in settings.hosts)}
+    if not alike.isdisjoint(built_in := {host.address for host in HOSTS}):
+        alike |= built_in
+    others = [source for source in stored if canonical(source) not in map(canonical, alike)]
     if others and ("://" in settings.source or is_folder(settings.source)):  # a folder that is missing is an error
         origin, advice = _as_setting(others[0]), "use another data folder for it"
         if options.get("source"):

@@ -13,6 +13,7 @@ from typing import get_type_hints
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
 from catalogue.settings import limits
+from catalogue.source.byte_ranges import FileVersion
 
 try:
     from isal import isal_zlib as fast_zlib
@@ -47,6 +48,11 @@ class StoredFile:
     taken: str
     """Time of the request: ISO 8601, UTC."""
     note: str = ""
+
+    @property
+    def pin(self) -> FileVersion:
+        """Return the version that requests for the file expect."""
+        return FileVersion(self.size, self.etag, self.source)
 
     @property
     def version(self) -> tuple[str, int, str | None]:

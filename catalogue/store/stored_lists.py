@@ -44,7 +44,7 @@ def stored_response(response: Response, source: PoliteSource, data: bytes | None
         size=response.total_size,
         etag=response.etag,
         last_modified=response.last_modified,
-        source=source.url,
+        source=response.origin or source.url,
         taken=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
@@ -164,7 +164,8 @@ def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None
     for each in known:
         fragments = [*each]
         if sum(len(fragment.data) for fragment in fragments) <= _MOST:
-            header = {"shards": each.shards, "parts": [[part.start, len(part.data)] for part in fragments]}
+            parts = [[part.start, len(part.data)] for part in fragments]
+            header = {"shards": each.shards, "parts": parts, "origin": each.version.origin}
             body = b"".join([json.dumps(header).encode(), b"\n", *(part.data for part in fragments)])
             stored = StoredFile(body, each.version.size, each.version.etag, None, source, now)
             values.append((SEARCHES + each.crawl, stored))
@@ -180,7 +181,8 @@ def stored_lines(store: Store, source: str, crawl: str) -> "KnownLines | None":
             end = stored.data.index(b"\n") + 1
             header = json.loads(stored.data[:end])
             fragments = _cut(stored.data, end, header["parts"])
-            return KnownLines(crawl, FileVersion(stored.size, stored.etag), fragments, shards=header["shards"])
+            version = FileVersion(stored.size, stored.etag, header.get("origin"))
+            return KnownLines(crawl, version, fragments, shards=header["shards"])
     return None
 
 
@@ -196,7 +198,7 @@ def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str,
     """Store the versions of files by crawl and path, by which their cached bytes are found."""
     values = []
     for crawl, of_files in versions.items():
-        data = json.dumps({path: [each.size, each.etag] for path, each in of_files.items()}).encode()
+        data = json.dumps({path: [*each] for path, each in of_files.items()}).encode()
         values.append((SHARDS + crawl, marker(data=data, source=source)))
     store.add_facts(values)
 
@@ -205,7 +207,7 @@ def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVers
     """Return these versions; none if they are damaged or of another source."""
     with suppress(ValueError, TypeError, AttributeError, StoreDamaged):
         if (stored := store.get("facts", SHARDS + crawl)) and stored.source == source:
-            return {path: FileVersion(size, etag) for path, (size, etag) in json.loads(stored.data).items()}
+            return {path: FileVersion(*each) for path, each in json.loads(stored.data).items()}
     return {}
 
 

@@ -333,7 +333,7 @@ class OldIndex:
     @cached_property
     def _opened(self) -> tuple[Header, FileVersion]:
         answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
-        return parse_header(answer.body, answer.total_size), FileVersion(answer.total_size, answer.etag)
+        return parse_header(answer.body, answer.total_size), answer.version
 
     @property
     def _header(self) -> Header:

@@ -115,7 +115,7 @@ def test_rejects_invalid_values(name: str, value: str, monkeypatch: pytest.Monke
         ("rate", ["true", "[1]", "inf", "nan", "2022-01-31"]),
         ("connections", ["true", "2.5", "inf", "0"]),
         ("patience", ["-1", "{}"]),
-        ("source", ["5", '["https://example.com/"]']),
+        ("source", ["5", "[]", '["https://example.com/", 5]']),
         ("contact", ["5", "false"]),
         ("cache", ["5", '["/x"]']),
     ],

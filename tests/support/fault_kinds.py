@@ -44,13 +44,14 @@ class Kind(Enum):
     SLOW_DOWN = "slow-down"  # 503, S3's SlowDown
     RETRY_AFTER = "retry-after"  # 503 with Retry-After in seconds
     TOO_MANY = "too-many"  # 429 with Retry-After as a date
+    QUOTA = "quota"  # 429 with RateLimit alone, whose window ends after ``retry_after`` seconds
     BLOCKED = "blocked"  # 403, CloudFront's page "Request blocked"
     DENIED = "denied"  # 403, S3's AccessDenied
     NOT_FOUND = "not-found"
     UNSATISFIABLE = "unsatisfiable"  # 416 for a valid range
     SERVER_ERROR = "server-error"
     REDIRECT_HERE = "redirect-here"  # 301, 302, 307 or 308 to the same path with a query
-    REDIRECT_AWAY = "redirect-away"  # the same to ``target``
+    REDIRECT_AWAY = "redirect-away"  # the same to ``target``, in which {path} stands for the path
 
 
 ALL_KINDS = tuple(Kind)

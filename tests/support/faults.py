@@ -116,6 +116,8 @@ class FaultServer:
         self.step = Step.IN
         self._files, self._script, self._gate, self._latency, self._rate = files, script, gate, latency, rate
         self._tls = tls
+        self.tag = ""
+        """The start of all ETags, for those of another storage."""
         self._listener = socket.create_server((host, port), backlog=1024)
         self.url = "{}://{}:{}/".format("https" if tls else "http", *self._listener.getsockname()[:2])
         self._changed = threading.Condition()
@@ -172,6 +174,10 @@ class FaultServer:
             self._attempts.clear()
 
     def _content(self, path: str) -> Content | None:
+        content = self._untagged(path)
+        return content and replace(content, etag=f'"{self.tag}{content.etag[1:]}')
+
+    def _untagged(self, path: str) -> Content | None:
         if not isinstance(self._files, Path):
             data = self._files.get(path)
             return None if data is None else _in_memory(data)

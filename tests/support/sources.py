@@ -77,6 +77,7 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.SLOW_DOWN: Throttled,
     Kind.RETRY_AFTER: Throttled,
     Kind.TOO_MANY: Throttled,
+    Kind.QUOTA: Throttled,
     Kind.BLOCKED: Blocked,
     Kind.DENIED: Forbidden,
     Kind.NOT_FOUND: NotFound,
