@@ -212,8 +212,8 @@ def test_commands_say_the_same_in_every_state(
     for each in ran:
         assert without_cost(each.out) == without_cost(first.out)
         assert each.status == first.status
-        said = [line for line in each.err.splitlines() if not line.startswith(("creating", "note:", "files in"))]
-        assert said == [line for line in first.err.splitlines() if not line.startswith(("creating", "note:"))]
+        said = [line for line in each.err.splitlines() if not line.startswith(("new data folder", "note:", "files in"))]
+        assert said == [line for line in first.err.splitlines() if not line.startswith(("new data folder", "note:"))]
 
 
 def without_cost(text: str) -> object:
