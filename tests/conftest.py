@@ -21,6 +21,7 @@ import catalogue
 from catalogue.demo import Miniature, write_miniature
 from catalogue.settings import Settings
 from tests.support import canaries
+from tests.support.amounts import EXAMPLES, skip_the_rest
 from tests.support.commands import Command
 from tests.support.crawls import write_manifest
 from tests.support.mirrors import whole_table
@@ -48,6 +49,7 @@ def pytest_collection() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first, so that no core waits for another at the end."""
+    skip_the_rest(items)
     items.sort(key=lambda item: item.path.stem not in _LONG)
 
 
@@ -57,10 +59,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_configure() -> None:
-    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20"))
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "in_part(every): runs in make soak; some of its parameters in make test, too")
     # The duration of a test depends on other processes.
-    trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
+    trying.register_profile("suite", trying(), max_examples=EXAMPLES, deadline=None)
     trying.load_profile("suite")
     canaries.watch(LEAKED.append)
     canaries.stay_at_home(LEAKED.append)

@@ -8,6 +8,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, QueryError
+from tests.support.amounts import in_part
 
 COLUMNS = ["url", "fetch_time", "fetch_status"]
 
@@ -22,6 +23,7 @@ def test_iteration_yields_dicts(harvested: Catalogue) -> None:
     assert list(harvested.captures("nowhere.example")) == []
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "how", [{}, {"limit": 3}, {"ordered": True}, {"unique": "url"}, {"latest": True, "limit": 3}], ids=str
 )

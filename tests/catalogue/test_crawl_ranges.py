@@ -14,6 +14,7 @@ from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select, select_stored, stored_crawls
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.commands import Command
 
 COLUMNAR = ("--index", "columnar")
@@ -102,6 +103,7 @@ def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settin
         opened.close()
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("status", "subsets"),
     [

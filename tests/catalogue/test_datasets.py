@@ -19,6 +19,7 @@ from catalogue.errors import BadManifest, NotHarvested
 from catalogue.selection import crawl_list
 from catalogue.settings import Settings
 from catalogue.surt import Keys, covers, parse_key_pattern
+from tests.support.amounts import EXAMPLES, in_soak
 from tests.support.commands import Command
 from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
 
@@ -67,7 +68,7 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
     ):
         backfilled.backfill().run()
         found_something = 0
-        for number in range(14):
+        for number in range(EXAMPLES // 2):
             cat = (plain, backfilled)[number % 2]
             typed = patterns(chance, keys)
             intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
@@ -86,7 +87,7 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
             assert rows_of(found) == rows_of(requested), typed
             assert cat.captures(typed, where=where).count() == len(requested)
             found_something += bool(len(requested))
-        assert found_something > 7
+        assert found_something > EXAMPLES / 6
 
 
 def test_query_reads_a_small_part(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
@@ -115,6 +116,7 @@ def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], s
         assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
 
 
+@in_soak
 def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
     with opened(copytree(stored, tmp_path / "data"), hosts[0]) as cat:
         cat.harvest(pages=True)

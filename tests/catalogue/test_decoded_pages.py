@@ -11,6 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.settings import Settings
+from tests.support.amounts import in_part, part_of
 from tests.support.archives import record_of
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
@@ -59,7 +60,7 @@ def name_of(url: str) -> str:
 
 
 def test_get_prints_decoded_pages(run: Command, tmp_path: Path) -> None:
-    for name in READABLE:
+    for name in part_of(sorted(READABLE)):
         got = run("get", f"example.com/{name}", "--crawl", CRAWL, "--text")
         assert (got.status, got.out.startswith(f"{TEXT}\n")) == (0, True), got.err
         described = run("get", f"example.com/{name}", "--crawl", CRAWL, "--json", "--markdown").json()
@@ -88,6 +89,7 @@ def test_get_prints_no_coded_bytes(run: Command, tmp_path: Path) -> None:
     assert (pdf.status, pdf.out, "application/pdf has no text" in pdf.err) == (2, "", True)
 
 
+@in_part(2)
 @pytest.mark.parametrize("form", ["text", "metadata", "parquet"])
 def test_fetch_reports_what_is_known(run: Command, tmp_path: Path, form: str) -> None:
     """Also when the output is complete."""
@@ -156,7 +158,7 @@ def address(run: Command, tmp_path: Path) -> Iterator[str]:
 
 def test_server_and_library_decode_alike(address: str, tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "other", settings=Settings(source=str(tmp_path / "source"))) as cat:
-        for each in CAPTURES:
+        for each in part_of(CAPTURES):
             name = name_of(each.url)
             text, meta, payload = (
                 get(address, f"/{CRAWL}/20220815{form}/{each.url}") for form in ("text_", "meta_", "id_")

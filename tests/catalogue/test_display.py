@@ -31,6 +31,7 @@ from catalogue.records.record import Record
 from catalogue.selection import stored_crawls
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
+from tests.support.amounts import EXAMPLES
 
 TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "td"}
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "&lt;b&gt;\x1b[2J\r\n\u202etxt", "\ud800<"]
@@ -73,7 +74,7 @@ def texts(value: ReprMixin, *names: str) -> list[str]:
 strings = st.text(st.characters() | st.sampled_from("<>&\"'\x00\x1b\n\u202e"), max_size=30) | st.sampled_from(HOSTILE)
 
 
-@examples(max_examples=40)
+@examples(max_examples=2 * EXAMPLES)
 @given(strings, st.lists(st.tuples(strings, strings), max_size=4), st.lists(strings, max_size=4))
 def test_html_has_the_text_and_nothing_else(line: str, rows: list[tuple[str, str]], notes: list[str]) -> None:
     shown = Shown(line, rows, notes)

@@ -88,7 +88,7 @@ def test_gets_the_nearest_and_the_newest_capture(cat: Catalogue, by_key: dict[st
     drawn = random.Random(3)
     keys = sorted(by_key)
     several = [key for key in keys if len({(row["crawl"], row["fetch_status"]) for row in by_key[key]}) > 1]
-    for key in [*drawn.sample(keys, 8), *drawn.sample(several, 8)]:
+    for key in [*drawn.sample(keys, 3), *drawn.sample(several, 3)]:
         rows = by_key[key]
         times = sorted(row["time"] for row in rows)
         between = times[0] + (times[-1] - times[0]) * drawn.random()

@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 
 import catalogue
 from catalogue import Catalogue
@@ -21,6 +20,7 @@ from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.errors import CatalogueError, IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
+from tests.support.amounts import COMPLETE, EXAMPLES, in_part
 from tests.support.commands import Command
 from tests.support.mirrors import index_paths, whole_table
 from tests.support.read_only import read_only
@@ -66,7 +66,7 @@ class States:
 
     def some(self, chance: random.Random) -> dict[str, Catalogue]:
         """Choose the one that stores all footers and three others; all in long runs."""
-        names = [*self.opened] if settings().max_examples > 100 else chance.sample([*self.opened], 3)
+        names = [*self.opened] if COMPLETE else chance.sample([*self.opened], 3)
         return {name: self.opened[name] for name in dict.fromkeys(["all footers", *names])}
 
     def answers(self, question: dict[str, Any], states: dict[str, Catalogue]) -> dict[str, Answer | str]:
@@ -155,7 +155,7 @@ def question_of(chance: random.Random, states: States) -> dict[str, Any]:
     return {"patterns": patterns, "crawls": words_for_crawls(chance, states.crawls), **question}
 
 
-@pytest.mark.parametrize("seed", range(settings().max_examples // 3))
+@pytest.mark.parametrize("seed", range(EXAMPLES // 3))
 def test_answers_are_the_same_in_every_state(states: States, empty: Callable[[], Catalogue], seed: int) -> None:
     chance = random.Random(seed)
     question = question_of(chance, states)
@@ -173,7 +173,7 @@ def test_answers_are_the_same_in_every_state(states: States, empty: Callable[[],
     assert first.complete
 
 
-@pytest.mark.parametrize("seed", range(settings().max_examples // 5))
+@pytest.mark.parametrize("seed", range(EXAMPLES // 5))
 def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], Catalogue], seed: int) -> None:
     chance = random.Random(seed)
     there = chance.sample(states.urls, chance.randrange(1, 6))
@@ -191,6 +191,7 @@ def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], C
         assert answer == (found["all footers"][0], True), (name, how, question)
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -228,6 +229,7 @@ def without_cost(text: str) -> object:
 COST = {"requests", "bytes", "seconds"}
 
 
+@in_part(3)
 @pytest.mark.parametrize("name", ["footers of pages", "interrupted harvest", "lists"])
 def test_servers_and_scans_answer_as_queries_do(states: States, whole_mirror: Path, tmp_path: Path, name: str) -> None:
     questions: list[tuple[str, dict[str, str]]] = [
@@ -270,6 +272,7 @@ def remove_lists(source: Path) -> None:
         path.unlink()
 
 
+@in_part(2)
 @pytest.mark.parametrize("remove", [remove_cdx_index, remove_files_of_pages, remove_blocks, remove_lists])
 def test_answers_of_a_failing_source_are_complete_or_say_that_they_are_not(
     states: States, whole_mirror: Path, tmp_path: Path, remove: Callable[[Path], None]

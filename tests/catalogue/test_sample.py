@@ -27,6 +27,7 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import random_patterns
+from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.mirrors import read_footer
@@ -64,7 +65,7 @@ def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa
     chance = random.Random(0)
     keys = all_rows.column("url_surtkey").cast(pa.binary())
     crawls = ["all", *sorted(pc.unique(all_rows.column("crawl")).to_pylist())]
-    for text in ["*", "*.com", "*.is", *random_patterns(all_rows, 5, 0)]:
+    for text in ["*", "*.com", "*.is", *random_patterns(all_rows, EXAMPLES // 4, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         inside = [pc.and_(pc.greater_equal(keys, each.start), pc.less(keys, each.end)) for each in intervals]
@@ -86,6 +87,7 @@ def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa
         assert (sample.found, sample.complete) == (len(found), len(found) == size)
 
 
+@in_soak
 def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
     """40 of 1,000 rows match, in two files of four row groups: some rounds draw single rows, the last one scans."""
     tables = [table([f"com,example)/{file}/{row:03}" for row in range(500)]) for file in range(2)]
@@ -126,6 +128,7 @@ def test_does_not_depend_on_stored_page_indexes(
         assert one == other
 
 
+@in_part(2)
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
 def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
     """Many rounds that need the same pages, with and without a permanent cache."""
@@ -213,6 +216,7 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
         yield cat, {(path, ordinal): rows for path, ordinal, rows in stored}
 
 
+@in_part(3)
 @pytest.mark.parametrize(("size", "each"), [(3, 4_000), (40, 150), (60, 300)])
 def test_finds_rare_rows_in_a_few_rounds(
     rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int

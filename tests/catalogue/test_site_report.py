@@ -9,6 +9,7 @@ import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 
 
@@ -24,6 +25,7 @@ def scanned(whole_mirror: Path, crawl: str) -> dict[str, int]:
         return dict(connection.execute(sql).fetchall())
 
 
+@in_soak
 def test_counts_are_those_of_a_scan_whatever_is_stored(
     whole_mirror: Path, crawl: str, tmp_path: Path, scanned: dict[str, int]
 ) -> None:

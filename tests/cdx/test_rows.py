@@ -16,6 +16,7 @@ from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.surt import EVERYTHING
+from tests.support.amounts import in_soak, part_of
 from tests.support.cdx_indexes import CdxIndex
 
 CRAWL = "CC-MAIN-2022-33"
@@ -311,6 +312,7 @@ def in_some_order(table: pa.Table) -> pa.Table:
     return unk.sort_by([(each, "ascending") for each in unk.column_names])
 
 
+@in_soak
 def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
     indexes: list[CdxIndex], whole_rows: pa.Table
 ) -> None:
@@ -320,7 +322,7 @@ def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
 
 
 def test_rows_become_the_lines_that_they_were_made_of(indexes: list[CdxIndex], scanned: dict[str, list[bytes]]) -> None:
-    for index in indexes:
+    for index in part_of(indexes, 3):
         batch = captures_of(index.crawl, index.find(index.parsed(), EVERYTHING))
         written = lines_of(batch)
         for text, original in zip(written, scanned[index.crawl], strict=True):

@@ -11,6 +11,7 @@ from benchmarks.cluster import in_folder, make_list, search_costs
 from catalogue.cdx.cluster import parse_blocks
 from catalogue.cdx.list_search import USUAL
 from catalogue.cdx.usual_shares import usual_share
+from tests.support.amounts import in_soak
 from tests.support.served_lists import CRAWL
 
 SEARCHES = 150
@@ -37,6 +38,7 @@ def costs(data: bytes) -> list[list[int]]:
         return [*search_costs(folder, parse_blocks(CRAWL, data), USUAL, SEARCHES)]
 
 
+@in_soak
 def test_few_requests_where_keys_are_divided_as_published(published: bytes) -> None:
     first, received, _, second, *_ = zip(*costs(published), strict=True)
     assert mean(first) <= 4
@@ -45,6 +47,7 @@ def test_few_requests_where_keys_are_divided_as_published(published: bytes) -> N
     assert mean(received) <= 300_000
 
 
+@in_soak
 def test_two_requests_more_than_bisection_where_they_are_not(published: bytes) -> None:
     first, received, _, second, *_ = zip(*costs(reversed_alphabet(published)), strict=True)
     assert max(first) <= BISECTION + 2

@@ -9,6 +9,7 @@ import pytest
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from tests.support import rot
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL
 from tests.support.rot import STORE, paths
 
@@ -25,6 +26,7 @@ def damage_key(path: Path, key: str, place: int, byte: bytes) -> None:
     path.write_bytes(content[:at] + byte + content[at + 1 :])
 
 
+@in_part(2)
 @pytest.mark.parametrize(("place", "byte"), [(0, b"k"), (0, b"\xff"), (1, b"\xff")])
 def test_damaged_keys_are_repaired(cat: Catalogue, server: LoopbackServer, place: int, byte: bytes) -> None:
     one = paths(server.folder)[3]

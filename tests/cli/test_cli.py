@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import catalogue
+from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.sources import Arrivals
@@ -149,6 +150,7 @@ def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
 )
@@ -223,6 +225,7 @@ def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str
         assert process.wait(60) == 141
 
 
+@in_part(2)
 @pytest.mark.parametrize(("closed", "printed"), [("<&- >&-", b""), ("<&- 2>&-", b"{")])
 def test_commands_run_with_closed_streams(asking: Command, closed: str, printed: bytes) -> None:
     words = ["sh", "-c", f'"$0" -m catalogue query example.com --limit 1 --quiet {closed}', sys.executable]
@@ -252,6 +255,7 @@ def test_runs_as_module_and_prints_version(asking: Command) -> None:
     assert "No such command" in unknown.err
 
 
+@in_soak
 def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
     with command.start("demo", "--serve", TMPDIR=str(tmp_path)) as process:
         assert process.stdout

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import feather
 
 import catalogue
+from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.fetched import records_in
 
@@ -49,6 +50,7 @@ def read(path: Path) -> pa.Table:
     return pa.table({"url": [json.loads(line.split(" ", 2)[2])["url"] for line in lines] if kind == "cdxj" else lines})
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "name",
     ["a.parquet", "a.arrow", "a.arrows", "a.json", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv.gz", "a.cdxj", "a.txt"],
@@ -122,6 +124,7 @@ def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: 
     assert "leave out --max-size and --json" in asking("fetch", "*.example.com", *words, "--json").err
 
 
+@in_soak
 def test_fetch_infers_the_format_from_the_name(asking: Command, crawl: str, tmp_path: Path) -> None:
     words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "3", "--yes"]
     (tmp_path / "there").mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cluster import make_list
+from tests.support.amounts import in_part, in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 
@@ -34,6 +35,7 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
     return seen.decode()
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("columns", "shown", "left_out"),
     [
@@ -68,6 +70,7 @@ def test_hint_about_hidden_columns_fits_the_command(asking: Command) -> None:
     assert "--json" not in seen
 
 
+@in_part(3)
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
     sql = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
@@ -105,6 +108,7 @@ def test_values_wider_than_the_first_rows_overflow(asking: Command) -> None:
     assert seen[-1] == "1,234,567"
 
 
+@in_soak
 def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
     seen = on_a_terminal(asking, "status")
     crawls = [line.split()[0] for line in seen.splitlines() if line.startswith("CC-MAIN")]
@@ -131,6 +135,7 @@ def test_shows_the_first_hundred_rows_of_a_large_result(asking: Command) -> None
     assert asking(*words, "--format", "table").out.count("\nhttp") == count
 
 
+@in_soak
 def test_gives_a_tip_once_a_session(asking: Command) -> None:
     question = f"{sys.executable} -m catalogue query nothing.example"
     leader, follower = pty.openpty()
@@ -156,12 +161,14 @@ def test_plans_of_several_crawls_are_a_table(asking: Command, whole_crawls: list
     assert [line.split()[0] for line in seen[2 : 2 + len(whole_crawls)]] == whole_crawls[::-1]
 
 
+@in_soak
 def test_says_that_a_word_behind_a_url_is_a_pattern_of_its_own(asking: Command) -> None:
     words, tip = ("query", "--count", "https://example.com/a"), "page is a separate pattern; if it belongs to a URL"
     assert tip in on_a_terminal(asking, *words, "page", columns=200)
     assert "separate pattern" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
 
 
+@in_soak
 def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
     words = ("query", "*.example.com", "--crawl", crawl, "--format", "url")
@@ -180,6 +187,7 @@ def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, craw
         assert command("harvest", "--crawl", crawl).status == 0
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "words",
     [("query", "--ordered", "--limit", "5", "--rate", "2", "--subset", "warc"), ("sample", "-n30", "--rate", "2")],
@@ -193,6 +201,7 @@ def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tup
     assert "0 B" not in seen
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("words", "done"),
     [
@@ -215,6 +224,7 @@ def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, wo
     assert command(*words).status == 0
 
 
+@in_soak
 def test_offers_to_harvest_for_a_query_of_too_many_blocks(tmp_path: Path) -> None:
     write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
     asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)

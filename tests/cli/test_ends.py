@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.amounts import in_part
 from tests.support.commands import Command, wait_until
 from tests.support.processes import handles_sigterm
 
@@ -17,6 +18,7 @@ COMMANDS = [
 ]
 
 
+@in_part(3)
 @pytest.mark.parametrize("command_line", COMMANDS)
 def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: str) -> None:
     (asking.home / "urls.txt").write_text("https://example.com/\n")
@@ -28,6 +30,7 @@ def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: st
     assert (process.returncode, out, err) == (130, b"", b"stopped\n")
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     "command_line", ["crawls", "status", "plan *.com --crawl latest", "query *.com --crawl latest"]
 )

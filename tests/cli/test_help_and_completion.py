@@ -27,6 +27,7 @@ from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import document_names
 from catalogue.store.stored_file import StoredFile
+from tests.support.amounts import part_of
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
 
@@ -87,7 +88,7 @@ def test_summaries_are_complete(tmp_path: Path, group: tuple[str, ...]) -> None:
 def test_options_of_all_commands_are_in_one_line(tmp_path: Path) -> None:
     command = Command(tmp_path / "data", "https://data.example/", tmp_path)
     assert "Maximum requests per second" in command("--help").out
-    for words, each in all_commands():
+    for words, each in part_of(all_commands(), 5):
         if words and not isinstance(each, click.Group):
             shown = command(*words, "--help", COLUMNS="100").out
             assert "Maximum requests per second" not in shown

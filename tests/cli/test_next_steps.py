@@ -10,6 +10,7 @@ import pytest
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.harvest.next_steps import steps
 from catalogue.surt import Keys
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.miniatures import OLD
@@ -98,6 +99,7 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
     assert "--crawl" in ran[-1]
 
 
+@in_soak
 def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path: Path) -> None:
     """Commands in messages have the options --data, --source and --table of the command."""
     data, source = tmp_path / "a folder", str(mirror)

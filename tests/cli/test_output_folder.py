@@ -15,6 +15,7 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
+from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 
 
@@ -73,6 +74,7 @@ def test_continues_after_a_kill(asking: Command, tmp_path: Path, mirror: Path, h
             assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
 
 
+@in_soak
 def test_repeats_deleted_and_incomplete_parts(
     command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]
 ) -> None:
@@ -107,6 +109,7 @@ def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> Non
     assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "words",
     [["*.is", "--urls-file", "patterns"], ["*.org", "--subset", "crawldiagnostics"]],
@@ -121,6 +124,7 @@ def test_folder_has_as_many_captures_as_a_count(asking: Command, tmp_path: Path,
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
+@in_soak
 def test_includes_crawls_harvested_since(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
     crawl, other = whole_crawls[0], whole_crawls[-1]
     assert command("harvest", "--crawl", crawl).status == 0
@@ -172,6 +176,7 @@ def test_continues_after_a_kill_before_the_ledger_entry(
     assert (ran.status, stored_crawls(harvested.session)[0] in ran.err) == (0, True)
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -201,6 +206,7 @@ def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path,
     assert not (tmp_path / "new").exists()
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "question",
     [

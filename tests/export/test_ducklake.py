@@ -16,6 +16,7 @@ from catalogue.export.ducklake import crawls_in, export_lake
 from catalogue.export.ducklake_sql import attach_statements
 from catalogue.export.ducklake_tables import changing
 from catalogue.metadata_db.lake_files import LakeFile
+from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
 
@@ -143,6 +144,7 @@ def test_tables_equal_those_of_the_extension(
         assert one == other, sql
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
@@ -167,6 +169,7 @@ def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
     assert crawls_in(places.lake) == {TWO: (1, *sizes)}
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_compare_by_bytes(kind: str, places: Places) -> None:
@@ -209,6 +212,7 @@ def test_columns_with_clashing_names(places: Places) -> None:
     assert places.rows(requested) == [("b", None, "warc", None, None, "high")]
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) -> None:
@@ -245,6 +249,7 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
     assert len(comments) == 2
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
@@ -262,6 +267,7 @@ def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
     assert places.rows(count) == [(2,)]
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_keeps_tables_of_others(kind: str, places: Places) -> None:
@@ -350,6 +356,7 @@ def test_refuses_two_exports_at_once(places: Places) -> None:
         places.export()
 
 
+@in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_ignores_files_of_a_crashed_export(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"])

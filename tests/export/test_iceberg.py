@@ -21,6 +21,7 @@ from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.lakes import (
     SUMS,
     Truth,
@@ -203,6 +204,7 @@ def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings)
         scan.to_arrow()
 
 
+@in_soak
 def test_scans_from_many_threads(table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
     requested = [each.where for each in questions(all_rows, 8, seed=8)]
     with ThreadPoolExecutor(4) as executor:

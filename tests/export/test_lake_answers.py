@@ -18,6 +18,7 @@ from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
+from tests.support.amounts import in_soak
 from tests.support.lakes import (
     SUMS,
     Truth,
@@ -85,7 +86,7 @@ def patterns(rows: pa.Table, count: int) -> Iterator[tuple[str, str]]:
 def test_duckdb_shell_equals_a_full_scan(
     lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    conditions = [(each.where, each.where) for each in questions(all_rows, 8)] + [*patterns(all_rows, 6)]
+    conditions = [(each.where, each.where) for each in questions(all_rows, 4)] + [*patterns(all_rows, 3)]
     copied = tmp_path / "all.parquet"
     for at, path in enumerate(lakes.values()):
         mine = conditions[at::2]
@@ -182,6 +183,7 @@ def test_times_are_the_same_in_every_time_zone(
     assert len(crawls) > 2
 
 
+@in_soak
 def test_backfill_lets_fewer_files_be_opened(
     untaught_data: Path, settings: Settings, mirror: Path, tmp_path: Path
 ) -> None:

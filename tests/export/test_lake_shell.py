@@ -18,6 +18,7 @@ from catalogue.metadata_db.connection import statement
 from catalogue.session import Session
 from catalogue.settings import Settings, install_command
 from catalogue.store.database import Store
+from tests.support.amounts import in_soak
 from tests.support.commands import Command, Ran, ended
 from tests.support.lakes import needs_extensions, opened
 from tests.support.warm import Forked
@@ -83,6 +84,7 @@ def hidden(folder: Path) -> str:
     return str(folder)
 
 
+@in_soak
 def test_export_reports_what_was_written(command: Command) -> None:
     ran = command("export", "ducklake", "--json")
     assert ran.status == 0, ran.err
@@ -108,6 +110,7 @@ def test_incomplete_lake_is_reported_everywhere(command: Command) -> None:
     assert f"files of {crawl}" in message
 
 
+@in_soak
 @needs_extensions
 def test_shell_attaches_the_lake_of_any_folder(command: Command, mirror: Path, settings: Settings) -> None:
     odd = command.data.rename(command.home / 'it\'s a "folder" [x]*; -- é')
@@ -151,6 +154,7 @@ def test_statement_without_a_lake_names_the_command(command: Command) -> None:
     assert command("sql", "select cc.crawl from crawls as cc limit 0").err == ""
 
 
+@in_soak
 def test_export_without_extensions_reports_what_reads_it(
     command: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +177,7 @@ def test_export_without_extensions_reports_what_reads_it(
         cat.sql("select count(*) from cc.captures")
 
 
+@in_soak
 @needs_extensions
 def test_lake_without_a_crawl_is_reported(command: Command, settings: Settings, whole_crawls: list[str]) -> None:
     messages: list[str] = []
@@ -195,6 +200,7 @@ def test_without_extensions_the_error_names_the_command(with_lake: Command) -> N
     assert not list(with_lake.home.rglob("*.duckdb_extension"))
 
 
+@in_soak
 @needs_extensions
 def test_shell_works_with_another_file_at_its_path(command: Command) -> None:
     (command.data / "captures.ducklake").write_text("other text")
@@ -209,6 +215,7 @@ def test_shell_works_with_another_file_at_its_path(command: Command) -> None:
     assert (command.data / "captures.ducklake").read_text() == "other text"
 
 
+@in_soak
 def test_outdated_lake_is_reported(command: Command, settings: Settings) -> None:
     """The message names what is missing."""
     crawl = forget_a_file(command.data)

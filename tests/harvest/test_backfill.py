@@ -22,6 +22,7 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.harvest.test_harvest import Until
 from tests.read.test_answers import rows_of, scanned
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
@@ -173,6 +174,7 @@ def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path
             assert cat.backfill().estimate.files == 0
 
 
+@in_soak
 @pytest.mark.parametrize("source", ["without statistics"], indirect=True)
 def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Table) -> None:
     urls = random.Random(5).sample(everything.column("url").to_pylist(), 2)

@@ -17,6 +17,7 @@ from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.progress import Progress
 from catalogue.settings import Settings
 from catalogue.surt import KeyInterval, exact_interval
+from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
@@ -87,6 +88,7 @@ def test_list_is_a_quarter_of_its_source(cat: Catalogue) -> None:
     assert stored.stat().st_size < len(LINES) / 3
 
 
+@in_soak
 def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
     cat.harvest(CRAWL, index="cdx")
     stored = cat.session.block_lists.get(CRAWL)
@@ -149,6 +151,7 @@ def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
         assert shown(cat) == rows_of(parse_blocks(CRAWL, lines))
 
 
+@in_soak
 def test_refresh_stores_another_version(cat: Catalogue, mirror: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     other = make_list(3000)
@@ -239,6 +242,7 @@ def test_moved_folder_shows_its_blocks(cat: Catalogue, tmp_path: Path, mirror: P
         assert moved.sql("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
 
 
+@in_soak
 def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     write_list(mirror, make_list(2000), OTHER)

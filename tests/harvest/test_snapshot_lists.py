@@ -17,6 +17,7 @@ from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.stored_lists import LISTS, list_file
+from tests.support.amounts import in_soak
 from tests.support.block_lists import write_list
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
@@ -69,6 +70,7 @@ def test_pulled_list_is_the_exported_one(mine: Catalogue, theirs: Catalogue, mir
     assert mirror.as_uri() in str(values[0])
 
 
+@in_soak
 def test_pulled_lists_answer_queries(whole_mirror: Path, tmp_path: Path) -> None:
     """Of crawls with footers, with a list, and with both."""
     settings = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
@@ -174,6 +176,7 @@ def inodes(place: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in place.glob("blocks/*")}
 
 
+@in_soak
 def test_export_writes_only_changed_lists(mine: Catalogue, mirror: Path, place: Path) -> None:
     write_list(mirror, OTHERS, OTHER)
     mine.harvest(OTHER, index="cdx")

@@ -16,6 +16,7 @@ from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import MAX_LIST, list_path, parse_blocks, shards_path
 from catalogue.errors import BadCdx, BadSnapshot
 from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, unpack_snapshot
+from tests.support.amounts import in_part
 from tests.support.block_lists import write_list
 from tests.support.snapshot_lists import (
     CRAWL,
@@ -104,6 +105,7 @@ def flipped(data: bytes) -> bytes:
     return data[:-6] + bytes([data[-6] ^ 1]) + data[-5:]
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -130,6 +132,7 @@ def swapped(lines: bytes) -> bytes:
     return b"\n".join((b"".join((other[0], *one[1:])), b"".join((one[0], *other[1:])), rest))
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -164,6 +167,7 @@ def test_refuses_other_sizes_and_counts(theirs: Catalogue, place: Path) -> None:
     refused(theirs, place, "invalid time, size or text", compare=0)
 
 
+@in_part(2)
 @pytest.mark.parametrize("file_size", [len(LINES), MAX_LIST])
 def test_stops_early_at_bombs(theirs: Catalogue, place: Path, file_size: int) -> None:
     more = 96 << 20
@@ -208,6 +212,7 @@ def test_refuses_lists_that_differ_from_the_source(theirs: Catalogue, mirror: Pa
     assert theirs.requests == before
 
 
+@in_part(3)
 @pytest.mark.parametrize("change", ["larger", "smaller", "gone", "no files", "fewer shards"])
 def test_refuses_lists_of_other_versions(theirs: Catalogue, mirror: Path, place: Path, change: str) -> None:
     listed, shards = mirror / list_path(CRAWL), mirror / shards_path(CRAWL)

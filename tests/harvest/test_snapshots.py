@@ -32,6 +32,7 @@ from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
 from catalogue.store.stored_file import decode, encode
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.snapshots import (
     PATTERNS,
@@ -182,6 +183,7 @@ def test_pull_waits_for_no_other_process(exported: Path, empty: Catalogue) -> No
 # ---- export ----
 
 
+@in_soak
 def test_export_writes_only_changed_crawls(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     place = tmp_path / "snapshot"
 
@@ -264,6 +266,7 @@ def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> No
             assert taught.sql(f"(FROM {one}) EXCEPT ALL (FROM {other})").fetchall() == []
 
 
+@in_soak
 def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter").write_text("dear")

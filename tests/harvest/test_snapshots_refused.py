@@ -1,7 +1,6 @@
 """Invalid and hostile snapshots are refused with a message, and nothing of them is stored."""
 
 import json
-import os
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.store.stored_file import StoredFile
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.page_indexes import encode_column_index, packed_as_derived
 from tests.support.snapshots import (
@@ -211,7 +211,7 @@ def test_refuses_endless_values_of_a_file(place: Path, empty: Catalogue, monkeyp
 
 
 def test_survives_mutated_files(exported: Path, tmp_path: Path) -> None:
-    mutations = 20 * int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20"))
+    mutations = 20 * EXAMPLES
     snapshot = manifest_of(exported)
     data = (exported / snapshot.files[0].name).read_bytes()
     path = tmp_path / "mutated.zst"
@@ -294,6 +294,7 @@ def test_compares_footers_with_the_source(place: Path, empty: Catalogue) -> None
     assert empty.pull(str(place), crawls=crawl, compare=0).files > 0
 
 
+@in_part(2)
 @pytest.mark.parametrize("derived", [True, False])
 def test_false_page_indexes_are_not_stored(tmp_path: Path, *, derived: bool) -> None:
     """Page indexes that an earlier version derived are dropped; those of the files are compared with the source."""

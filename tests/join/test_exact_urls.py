@@ -9,6 +9,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.page_crawls import NEWER, OLD, write_crawl
 
@@ -96,6 +97,7 @@ def test_result_without_rows_has_the_column(cat: Catalogue) -> None:
         assert (len(rows), rows.column_names[-1]) == (0, "exact")
 
 
+@in_part(2)
 @pytest.mark.parametrize("how", ["inner", "latest"])
 @pytest.mark.parametrize("output", ["found.parquet", "found"])
 def test_command_counts_captures_of_other_urls(command: Command, source: Path, how: str, output: str) -> None:

@@ -1,6 +1,5 @@
 """Joins of many keys: the rows of a scan, for every kind, both indexes, all eras, and any size of slices."""
 
-import os
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
 from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
+from tests.support.amounts import EXAMPLES, in_part
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
 SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
@@ -156,6 +156,7 @@ def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
     return [*chance.sample(plain, min(count, len(plain))), *parents[:count], "nowhere.invalid"]
 
 
+@in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_exact_keys_of_all_eras(both: Catalogue, oracle: Oracle, index: str, tmp_path: Path) -> None:
     texts = texts_of(oracle, 25, seed=5)
@@ -164,6 +165,7 @@ def test_exact_keys_of_all_eras(both: Catalogue, oracle: Oracle, index: str, tmp
     assert of_result(done) == expected(oracle, texts, "inner", Match.EXACT)
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("how", "index"),
     [("semi", "cdx"), ("anti", "columnar"), ("crawls", "columnar"), ("crawls", "cdx"), ("latest", "cdx")],
@@ -175,6 +177,7 @@ def test_exact_keys(both: Catalogue, some: Oracle, how: str, index: str, tmp_pat
     assert of_result(done) == expected(some, texts, how, Match.EXACT)
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("how", "match"),
     [
@@ -191,7 +194,7 @@ def test_patterns(both: Catalogue, oracle: Oracle, some: Oracle, how: str, match
     assert of_result(done) == expected(rows, texts, how, match)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20")) // 8))
+@pytest.mark.parametrize("seed", range(EXAMPLES // 10))
 def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     texts = texts_of(oracle, chance.choice([1, 5, 60]) + 5, seed=seed)
@@ -216,6 +219,7 @@ def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) 
     assert of_result(done) == expected(right, texts, "inner", Match.EXACT)
 
 
+@in_part(3)
 @pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("anti", "columnar"), ("semi", "cdx")])
 def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, how: str, index: str, tmp_path: Path) -> None:
     texts = [text for text in texts_of(some, 80, seed=6) if all(key.isascii() for key in keys_of(text))]
@@ -224,6 +228,7 @@ def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, how: str, index: 
     assert of_result(done) == expected(some, texts, how, Match.EXACT)
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("how", "where", "chosen"),
     [
@@ -241,6 +246,7 @@ def test_conditions_that_need_no_other_column(
     assert wanted != expected(some, texts, how, Match.EXACT)
 
 
+@in_part(3)
 @pytest.mark.parametrize(("how", "batch"), [*zip(KINDS, [4, 64, 4, 64, 4], strict=True)])
 def test_lists_of_keys_alone(both: Catalogue, some: Oracle, how: str, batch: int, tmp_path: Path) -> None:
     keys = [key for text in texts_of(some, 50, seed=7) for key in keys_of(text)]

@@ -17,6 +17,7 @@ from catalogue.formatting import plural, size
 from catalogue.join.joined import JoinEstimate
 from catalogue.surt import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, run, texts_of
+from tests.support.amounts import in_part, in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.mirrors import copy_crawl
 
@@ -120,6 +121,7 @@ def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, cra
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.parquet", "keys.parquet"]
 
 
+@in_soak
 def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     """URLs that differ in a session id only, and whose key starts a slice."""
     url = next(str(row["url"]) for row in oracle.rows if str(row["url"]).count("/") == 3 and "?" not in str(row["url"]))
@@ -131,6 +133,7 @@ def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, t
         assert of_result(found) == expected(oracle, texts, "semi", Match.EXACT)
 
 
+@in_soak
 def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts = ["example.com"] * 50 + ["org"] * 30
     for how, match in (("inner", Match.HOST), ("latest", Match.DOMAIN), ("crawls", Match.DOMAIN)):
@@ -138,6 +141,7 @@ def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path
         assert of_result(found) == expected(oracle, texts, how, match)
 
 
+@in_soak
 def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts = texts_of(oracle, 40, seed=7)
     output = tmp_path / "crawl=CC-MAIN-1999-01" / "found[1]*"  # DuckDB would see patterns and columns in it
@@ -174,6 +178,7 @@ def test_finished_result_is_made_again_after_changes(both: Catalogue, rows: pa.T
             assert not run(cat, texts, tmp_path / how, how, crawls=pair).requests
 
 
+@in_soak
 def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
     """Row groups of unknown keys would be read for each slice of many keys."""
     sizes = replace(SMALL, unbounded=1)
@@ -195,6 +200,7 @@ def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, ro
     assert 0 < len(refused) < len(crawls)
 
 
+@in_soak
 def test_refused_cost_keeps_a_finished_result(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:
@@ -233,6 +239,7 @@ def test_failed_slice_leaves_no_rows(
     assert not [*(tmp_path / "out").glob(".*.parquet")]
 
 
+@in_soak
 def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
     crawl = both.session.metadata().crawls[-1]
     texts = texts_of(Oracle(rows, [crawl]), 30, seed=10)
@@ -251,6 +258,7 @@ def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa
             assert of_result(found) == expected(some, texts, "inner", Match.EXACT)
 
 
+@in_part(2)
 @pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("anti", "cdx")])
 def test_a_budget_reads_some_slices_at_a_time(
     both: Catalogue, oracle: Oracle, crawl: str, how: str, index: str, tmp_path: Path

@@ -16,6 +16,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import QueryError
+from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
 
@@ -73,6 +74,7 @@ FILES: dict[str, bytes] = {
 }
 
 
+@in_part(2)
 @pytest.mark.parametrize("name", FILES)
 def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -101,6 +103,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 }
 
 
+@in_part(3)
 @pytest.mark.parametrize("name", FRAMES)
 def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
     for how in ("semi", "inner") if name in {"views", "pandas"} else ("semi",):
@@ -161,6 +164,7 @@ def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any)
         both.join(keys, crawls=crawl)
 
 
+@in_part(3)
 @pytest.mark.parametrize("last", [[], ["https://example.com/"], ["no url", ""]])
 def test_keeps_texts_and_types_of_parquet(both: Catalogue, crawl: str, last: list[str], tmp_path: Path) -> None:
     """Lists of which all rows are keys are sorted otherwise than those with other rows after many keys."""

@@ -21,6 +21,7 @@ from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
+from tests.support.amounts import in_part
 from tests.support.executors import Recording
 from tests.support.faults import Exchange, Fault, FaultServer, Kind, Request
 
@@ -51,6 +52,7 @@ def ranges_of(log: list[Exchange]) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
+@in_part(3)
 @pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("inner", "cdx"), ("anti", "columnar")])
 def test_reads_no_byte_twice(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, index: str, how: str, tmp_path: Path
@@ -91,6 +93,7 @@ def test_cost_that_is_refused_reads_nothing(both: Catalogue, oracle: Oracle, cra
     assert both.requests == before
 
 
+@in_part(2)
 @pytest.mark.parametrize("how", ["inner", "crawls"])
 def test_continues_after_an_interruption(both: Catalogue, some: Oracle, how: str, tmp_path: Path) -> None:
     texts = texts_of(some, 60, seed=4)
@@ -161,6 +164,7 @@ class Sending(Recording):
         return super().submit(fn, *args, **kwargs)
 
 
+@in_part(2)
 @pytest.mark.parametrize(("match", "index"), [(Match.EXACT, "columnar"), (Match.DOMAIN, "cdx")])
 def test_other_processes_read(both: Catalogue, some: Oracle, index: str, match: Match, tmp_path: Path) -> None:
     texts = hosts_of(some, 10, seed=9) if match is Match.DOMAIN else texts_of(some, 60, seed=8)

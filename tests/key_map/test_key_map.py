@@ -24,6 +24,7 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import KeyInterval, exact_interval, prefix_interval
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 
 NEARLY = 1e-9
@@ -167,6 +168,7 @@ def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
     return {crawl: untaught.row_groups(crawl) for crawl in stored_crawls(untaught.session)}
 
 
+@in_part(2)
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
 def test_layout_agrees_with_the_plan_in_every_era(
     untaught: Catalogue, row_groups: dict[str, pd.DataFrame], pattern: str

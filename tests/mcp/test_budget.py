@@ -20,6 +20,7 @@ from catalogue.mcp_server.calls import Calls
 from catalogue.mcp_server.serve import server_of
 from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.assistants import Assistant, with_assistant
 from tests.support.fault_kinds import Request, seeded
 from tests.support.faults import FaultServer, Kind, always, first
@@ -169,6 +170,7 @@ def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: 
     with_assistant(stored, talk)
 
 
+@in_soak
 def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source: FaultServer) -> None:
     async def talk(assistant: Assistant) -> None:
         before = source.requests

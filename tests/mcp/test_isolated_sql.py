@@ -11,6 +11,7 @@ from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.metadata_db.connection import connect
 from catalogue.metadata_db.isolated_sql import SqlRows, run_confined, run_isolated
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.assistants import Assistant, with_assistant
 
 NOT_ONE_SELECT = "only one statement that reads"
@@ -83,6 +84,7 @@ def test_refuses_all_but_reading_the_database(database: Path, sql: str, tmp_path
     assert [*tmp_path.iterdir()] == [there]
 
 
+@in_part(3)
 @pytest.mark.parametrize("sql", TOO_LARGE)
 def test_memory_is_limited(database: Path, sql: str) -> None:
     with pytest.raises(TooExpensive, match="too much memory"):

@@ -15,6 +15,7 @@ from catalogue.demo import Miniature
 from catalogue.mcp_server.untrusted import marked, visible, visible_values
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
+from tests.support.amounts import in_soak
 from tests.support.assistants import Assistant, with_assistant, without_index
 from tests.support.crawls import CRAWL
 from tests.support.miniatures import MODERN, NEWEST, OLD, every_row, rows
@@ -62,6 +63,7 @@ def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings
     assert text == page.text
 
 
+@in_soak
 def test_page_has_other_forms(stored: Settings, page_url: str) -> None:
     async def talk(assistant: Assistant) -> dict[str, str]:
         return {
@@ -104,6 +106,7 @@ def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
     with_assistant(replace(settings, data=data), talk)
 
 
+@in_soak
 def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
     www, www2 = "https://www.city.example/", "https://www2.city.example/"
     http = OK.encode() + b"Content-Type: text/html\r\n\r\n<p>hello</p>"

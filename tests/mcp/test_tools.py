@@ -13,6 +13,7 @@ import catalogue
 from catalogue.demo import Miniature
 from catalogue.mcp_server.tools import TOOLS
 from catalogue.settings import Settings
+from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import Assistant, with_assistant, without_index
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.miniatures import MODERN, NEWEST, OLD
@@ -49,6 +50,7 @@ def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
     with_assistant(empty, talk)
 
 
+@in_part(2)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
     async def talk(assistant: Assistant) -> None:
@@ -162,6 +164,7 @@ def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: 
         with_assistant(replace(stored, source=server.url), talk)
 
 
+@in_soak
 def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
         drawn = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
@@ -183,6 +186,7 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
     with_assistant(stored, talk)
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "message"),
     [

@@ -9,7 +9,7 @@ from catalogue.errors import DiskFailed
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
-PLACES = 8
+PLACES = 4
 
 
 def test_reports_damage_anywhere(asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
+from tests.support.amounts import in_soak
 from tests.support.archives import warc
 from tests.support.commands import Command
 from tests.support.fetched import check, many_rows, records_in
@@ -132,6 +133,7 @@ def test_fetches_a_place_once(harvested: Catalogue, tmp_path: Path, rows: list[d
     assert len(list(harvested.records([*some, *bare]))) == 20
 
 
+@in_soak
 def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     inorder = [Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)]  # more than a window
     shuffled = random.Random(1).sample(inorder, len(inorder))

@@ -18,6 +18,7 @@ from catalogue.output.open_output import open_folder
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from tests.support import canaries
+from tests.support.amounts import in_part
 from tests.support.fetched import check
 from tests.support.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
 
@@ -28,6 +29,7 @@ away = pytest.fixture(elsewhere)
 # ---- a remote store ----
 
 
+@in_part(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     output, most = f"{away}/{FORMS[form]}", None if form == "payload" else 20_000
@@ -49,6 +51,7 @@ def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path
     ]
 
 
+@in_part(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_failing_remote_loses_nothing(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     chance = random.Random(form)

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from catalogue.parquet.arrow_arrays import sorted_pieces
+from tests.support.amounts import in_part
 
 
+@in_part(4)
 @pytest.mark.parametrize("rows", [1, 7, 10_000])
 @pytest.mark.parametrize("longest", [0, 3, 9, 20])
 @pytest.mark.parametrize("count", [0, 1, 2, 50, 2000])

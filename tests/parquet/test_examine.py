@@ -14,6 +14,7 @@ from catalogue.parquet.model import Order
 from catalogue.parquet.thrift import BINARY, I32, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list
 from catalogue.settings import Limits
+from tests.support.amounts import in_part
 from tests.support.footers import Items, made, put_together, small_file, write
 from tests.support.mirrors import index_paths, raw_footer, read_footer
 
@@ -117,6 +118,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@in_part(3)
 @pytest.mark.parametrize("name", BOMBS)
 def test_rejects_bombs_in_bounded_memory(name: str) -> None:
     bomb = BOMBS[name]()

@@ -12,6 +12,7 @@ import pytest
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
+from tests.support.amounts import in_part, in_soak
 from tests.support.footers import write
 from tests.support.mirrors import raw_footer, read_footer
 from tests.support.spliced import wide_table
@@ -44,6 +45,7 @@ def check(files: list[bytes], tmp_path: Path) -> None:
     assert len(few) == expected.column("string_many").to_pylist().count("com,example)/é-5")
 
 
+@in_part(3)
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("page_index", [False, True])
 def test_equal_rows(wide: pa.Table, tmp_path: Path, page: str, *, page_index: bool) -> None:
@@ -52,6 +54,7 @@ def test_equal_rows(wide: pa.Table, tmp_path: Path, page: str, *, page_index: bo
     check(files, tmp_path)
 
 
+@in_soak
 def test_many_row_groups_and_large_offsets(wide: pa.Table, tmp_path: Path) -> None:
     """Numbers take more bytes than before: of 30 row groups, and beyond 2 MB."""
     rng = Random(3)

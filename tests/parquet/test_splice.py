@@ -16,6 +16,7 @@ from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
+from tests.support.amounts import in_part, in_soak
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
 from tests.support.page_indexes import located_by_headers
@@ -143,6 +144,7 @@ def paged(table: pa.Table, **options: Any) -> bytes:
     return write(table, **settings)
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("codec", "page", "dictionary", "third"),
     [
@@ -205,6 +207,7 @@ ENCODINGS = {
 }
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("encoding", "codec", "page"),
     [
@@ -243,6 +246,7 @@ def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> 
     assert compared["in all"] > 21 * len(names)
 
 
+@in_soak
 def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     compared = Counter[str]()
     some = slice(None, None, 12)
@@ -255,6 +259,7 @@ def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     assert compared["without the dictionary of their chunk"] > 10
 
 
+@in_part(4)
 @pytest.mark.parametrize(
     ("codec", "version", "half"),
     [

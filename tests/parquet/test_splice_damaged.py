@@ -12,6 +12,7 @@ import catalogue
 from catalogue.errors import BadFooter
 from catalogue.parquet.splice import ChunkPages, splice
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
@@ -85,6 +86,7 @@ def change(old: str, new: str) -> Callable[[bytes], bytes]:
     return changed
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("column", "page", "damage", "flip", "sign"),
     [

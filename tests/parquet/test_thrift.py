@@ -31,6 +31,7 @@ from catalogue.parquet.thrift import (
 )
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.settings import Limits
+from tests.support.amounts import EXAMPLES
 from tests.support.footers import each_field
 
 STOP = b"\0"
@@ -109,7 +110,7 @@ def end_of_skipped(data: bytes, start: int = 0) -> int:
 
 
 @given(struct_of(values()))
-@settings(max_examples=60)
+@settings(max_examples=3 * EXAMPLES)
 def test_round_trip(written: Written) -> None:
     _, data, expected = written
     reader = Reader(b"before" + data + b"behind", position=6)
@@ -124,7 +125,7 @@ def test_round_trip_of_lists(kind: int, numbers: list[int]) -> None:
 
 
 @given(struct_of(values()))
-@settings(max_examples=40)
+@settings(max_examples=2 * EXAMPLES)
 def test_rejects_every_truncation(written: Written) -> None:
     _, data, _ = written
     for end in range(len(data)):

@@ -18,6 +18,7 @@ from benchmarks.proxy import DelayingProxy
 from benchmarks.summary import Measurement, Missing, Result, document
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import Miniature
+from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 
 CRAWL = "CC-MAIN-2022-05"
@@ -38,6 +39,7 @@ def files(miniature: Miniature) -> dict[str, bytes]:
     return crawl | {manifest_path(CRAWL): gzip.compress("".join(f"{path}\n" for path in paths).encode())}
 
 
+@in_part(3)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_return_the_rows_of_the_files(client: str, files: dict[str, bytes], tmp_path: Path) -> None:
     prepare, before = CLIENTS[client]

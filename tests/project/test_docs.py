@@ -26,6 +26,7 @@ from catalogue.cli.app import entry
 from catalogue.cli.messages import COMMANDS
 from catalogue.demo import LoopbackServer, Miniature
 from tests.project.test_layers import ORDER
+from tests.support.amounts import in_part
 from tests.support.commands import ENDLESS, Command, ended, run_here
 from tests.support.prefix_indexes import url_key, write_index
 
@@ -166,6 +167,7 @@ def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
 HELP = dict(pages_of_help(entry))
 
 
+@in_part(5)
 @pytest.mark.parametrize("name", HELP)
 def test_help_examples_run(name: str, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")
@@ -193,6 +195,7 @@ class Pasted(Command):
         return ours | dict(each.split("=") for each in exported.split())
 
 
+@in_part(2)
 @pytest.mark.parametrize("served", [False, True])
 def test_readme_transcripts_are_real(source: str, tmp_path: Path, *, served: bool) -> None:
     """Either as they stand, or with the address of a server, as ``demo --serve`` prints it."""
@@ -200,6 +203,7 @@ def test_readme_transcripts_are_real(source: str, tmp_path: Path, *, served: boo
     assert follow(README, command) >= 7
 
 
+@in_part(5)
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],

@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 import catalogue
 from catalogue.demo.miniature import stored_miniature
 from catalogue.surt import url_surtkeys
+from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -255,6 +256,7 @@ def execute(notebook: Any, kernel: KernelManager, *, allow_errors: bool = False)
             client.kc.stop_channels()
 
 
+@in_part(9)
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],

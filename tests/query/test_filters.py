@@ -12,6 +12,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError
 from catalogue.settings import Settings
 from tests.cli.test_cli import sentence
+from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.serving import get
@@ -31,6 +32,7 @@ def urls(captures: catalogue.Captures) -> list[str]:
     return sorted(captures.to_arrow().column("url").to_pylist())
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("filters", "where"),
     [
@@ -56,6 +58,7 @@ def test_parses_filters(harvested: Catalogue, captures_of_site: int, filters: di
     assert 0 < len(found) < captures_of_site
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     "filters",
     [
@@ -113,6 +116,7 @@ def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -
     )
 
 
+@in_soak
 def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) -> None:
     keys = [f"com,example)/{number}" for number in range(4)]
     declared = pa.array(["text/html", "text/plain", "text/html", "unk"])
@@ -143,6 +147,7 @@ def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) ->
             assert found.count() == sum(map(len, expected.values()))
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("words", "same"),
     [

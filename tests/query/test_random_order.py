@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
+from tests.support.amounts import in_soak
 
 SIZES: dict[RowGroupId, int] = {("a", 0): 1, ("a", 1): 7, ("b", 0): 0, ("b", 1): 90, ("c", 0): 1000, ("d", 3): 2}
 ROWS = sum(SIZES.values())
@@ -64,6 +65,7 @@ def test_is_empty_without_rows(sizes: dict[RowGroupId, int]) -> None:
     assert list(RandomOrder(sizes, 0).rest()) == []
 
 
+@in_soak
 def test_every_set_of_rows_is_as_likely() -> None:
     """The first three, and the last three, of nine rows in three row groups of two files."""
     sizes = {("a", 0): 2, ("a", 1): 4, ("b", 0): 3}

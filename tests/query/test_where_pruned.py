@@ -17,6 +17,7 @@ from catalogue.parquet.model import RowGroup
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery, Where, might_match
 from catalogue.query.where import parse_where, where_positions
+from tests.support.amounts import EXAMPLES
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
@@ -232,7 +233,7 @@ def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnecti
 
 
 @given(sql=EXPRESSIONS, seed=st.integers(0, 15))
-@settings(max_examples=60)
+@settings(max_examples=3 * EXAMPLES)
 @example(sql="fetch_status > 200.5", seed=1)
 @example(sql="NOT (fetch_status = 200)", seed=1)
 @example(sql="fetch_status BETWEEN 300 AND 5", seed=2)

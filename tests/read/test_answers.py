@@ -21,9 +21,10 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
+from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.mirrors import whole_table
 
-PATTERNS = 11
+PATTERNS = EXAMPLES // 2
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 LEAST = ["url_surtkey", "warc_record_offset", "crawl", "subset"]
 """What tells rows apart where many chunks are read, and the test is of which rows are found."""
@@ -160,6 +161,7 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
     assert after["bytes"] < before["bytes"]
 
 
+@in_part(2)
 @pytest.mark.parametrize("match", list(Match))
 def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, match: Match) -> None:
     for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
@@ -167,6 +169,7 @@ def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, mat
         assert rows_of(harvested.captures(text, match=match, columns=IDENTITY, subsets="all").to_arrow()) == expected
 
 
+@in_part(3)
 @pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
 def test_single_crawls_and_subsets_equal_full_scans(
     harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str
@@ -194,6 +197,7 @@ def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Ta
     assert empty[0] == empty[1]
 
 
+@in_soak
 def test_queries_thousands_of_patterns(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     texts = list(random_patterns(all_rows, 2000, seed=3))
     patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
@@ -218,6 +222,7 @@ CONDITIONS = [
 ]
 
 
+@in_part(3)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: str) -> None:
     """Of patterns that take turns, unless nothing of one is so."""

@@ -21,6 +21,7 @@ from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.read.test_answers import in_order
+from tests.support.amounts import in_part, in_soak
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
@@ -57,6 +58,7 @@ def comparable(table: pa.Table) -> pa.Table:
     return in_order(table, table.schema.names)
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     "conditions",
     [
@@ -148,6 +150,7 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, 
     assert len(read) == other.plan.requests
 
 
+@in_soak
 def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
     columnar: Catalogue, crawls: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -243,6 +246,7 @@ def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...],
         assert cat.session.requests - before == again.plan.requests
 
 
+@in_soak
 def test_stored_row_groups_predict_places(
     columnar: Catalogue, crawls: tuple[str, ...], whole_settings: Settings, tmp_path: Path
 ) -> None:

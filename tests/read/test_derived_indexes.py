@@ -19,6 +19,7 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key
 from tests.harvest.test_backfill import without_statistics
+from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
 from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers, packed_as_derived
@@ -122,6 +123,7 @@ def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settin
         assert plan.unbounded == (0, 0)
 
 
+@in_soak
 @pytest.mark.parametrize("source", ["with bounds and page index"], indirect=True)
 def test_page_indexes_of_files_replace_derived_ones(source: Path, settings: Settings, tmp_path: Path) -> None:
     with opened(source, tmp_path / "data", settings) as cat:
@@ -137,6 +139,7 @@ def test_page_indexes_of_files_replace_derived_ones(source: Path, settings: Sett
         assert found.to_arrow().num_rows == 1
 
 
+@in_part(2)
 @pytest.mark.parametrize("source", ["without bounds"], indirect=True)
 @pytest.mark.parametrize("column_index", [b"\0", b"noise"])
 def test_damaged_derived_indexes_are_ignored(

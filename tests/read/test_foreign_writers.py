@@ -16,6 +16,7 @@ from catalogue.parquet.footer import TRAILER, with_trailer
 from catalogue.parquet.page_index import decode_offset_index
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from tests.support.amounts import in_part
 from tests.support.footers import Items, Made, field, made, write
 from tests.support.mirrors import read_footer
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
@@ -60,6 +61,7 @@ OTHERS = {
 }
 
 
+@in_part(3)
 @pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS)
 def test_a_value_that_its_common_type_does_not_contain_is_an_error(values: tuple[pa.Array, pa.Array]) -> None:
     files = {
@@ -212,6 +214,7 @@ WRITERS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@in_part(3)
 @pytest.mark.parametrize("make", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("pages", [False, True])
 def test_reads_what_other_writers_write(make: Callable[[], bytes], pages: bool) -> None:  # noqa: FBT001

@@ -25,6 +25,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
 from tests.read.test_cdx_answers import comparable
+from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
@@ -74,6 +75,7 @@ def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Cata
     assert found > 300
 
 
+@in_soak
 def test_requests_are_those_of_the_plan(whole_mirror: Path, mixed: Catalogue, crawls: list[str]) -> None:
     with FaultServer(whole_mirror) as server:
         moved = replace(mixed.session.settings, source=server.url, cache_size=0)
@@ -241,6 +243,7 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
     assert "is not a line of a list of blocks" in refused.err
 
 
+@in_soak
 def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
     asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
@@ -257,6 +260,7 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     assert f"catalogue harvest --crawl {CRAWL}" in refused.err
 
 
+@in_soak
 def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
     crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2022) for week in range(5, 45, 4)]
     lines = make_list(3000)
@@ -278,6 +282,7 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
         assert {each["index"] for each in plan["crawls"]} == {"cdx"}
 
 
+@in_soak
 def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Miniature, tmp_path: Path) -> None:
     settings = Settings(source=str(miniature.folder), bandwidth=1e9, cache_size=0)
     with catalogue.open(tmp_path / "data", settings=settings) as cat:

@@ -11,6 +11,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
 from catalogue.session import Session
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 
 KEYS = [f"com,host)/{number:05}" for number in range(9000)]
@@ -23,6 +24,7 @@ def invalid(texts: list[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
 
 
+@in_part(3)
 @pytest.mark.parametrize("pages", [True, False], ids=["pages", "whole"])
 @pytest.mark.parametrize("column", [KEY_COLUMN, "url"])
 def test_only_returned_texts_have_to_be_valid(tmp_path: Path, settings: Settings, column: str, *, pages: bool) -> None:

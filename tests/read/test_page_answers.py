@@ -20,6 +20,7 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, in_order, random_patterns, rows_of, scan
+from tests.support.amounts import in_part
 from tests.support.page_indexes import encode_offset_index
 
 __all__ = ["scan"]  # a fixture
@@ -61,6 +62,7 @@ def cheap(paged_data: Path, settings: Settings, tmp_path_factory: pytest.TempPat
         yield cat
 
 
+@in_part(2)
 @pytest.mark.parametrize("price", PRICES)
 def test_pages_and_chunks_equal_full_scans(
     data: Path, paged_data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str, tmp_path: Path
@@ -98,6 +100,7 @@ CONDITIONS = [
 ]
 
 
+@in_part(2)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
     """Each meets two kinds of patterns, and others than the one after it."""
@@ -128,6 +131,7 @@ def test_reading_stores_nothing_about_files_without_page_indexes(data: Path, set
         assert cat.row_groups(crawl).bounds_from.equals(bounds)
 
 
+@in_part(2)
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
 def test_wrong_index_changes_no_result(paged_data: Path, settings: Settings, damage: str, tmp_path: Path) -> None:
     """The row groups are read whole, and a message says why."""

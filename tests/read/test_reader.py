@@ -23,6 +23,7 @@ from catalogue.read.reader import read
 from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
+from tests.support.amounts import in_part, in_soak
 from tests.support.faults import FaultServer, Kind, only
 
 CRAWL = "CC-MAIN-2022-05"
@@ -65,6 +66,7 @@ def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: 
         yield cat
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("offsets", "offset", "statuses", "status"),
     [
@@ -182,6 +184,7 @@ def test_reads_empty_row_groups(tmp_path: Path) -> None:
         assert cat.captures("*", columns=["url"]).complete
 
 
+@in_soak
 def test_long_texts_give_smaller_batches(tmp_path: Path) -> None:
     many = 2200
     text = pa.array([f"https://example.com/{'x' * 70_000}"])
@@ -204,6 +207,7 @@ def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:
             assert cat.requests - before <= most
 
 
+@in_soak
 def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
     """So a large answer takes no more memory than a small one."""
     drawn = Random(1)
@@ -222,6 +226,7 @@ def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
         assert most < found.plan.bytes / 2
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("codec", "checksum", "flipped"),
     [("gzip", False, 1), ("none", True, 1), ("none", False, 0x80)],

@@ -18,6 +18,7 @@ import catalogue
 from catalogue import Captures, Catalogue
 from catalogue.errors import CatalogueError, IncompleteAnswer, NotFound
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 from tests.support.mirrors import crawl_of
 
@@ -37,6 +38,7 @@ CONSUMERS: dict[str, Callable[[Captures], Any]] = {
 }
 
 
+@in_part(2)
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_consumers_get_all_rows(harvested: Catalogue, consumer: str) -> None:
     found = harvested.captures("*.example.com", ordered=True)

@@ -8,6 +8,7 @@ import pytest
 
 from catalogue.read.key_order import RowOrder, WaitingRows
 from catalogue.surt import END
+from tests.support.amounts import in_part
 
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("text", pa.string()), ("unused", pa.int64())])
 ORDER = RowOrder("key", ["time", "text"])
@@ -41,6 +42,7 @@ def rows_of(tables: list[pa.Table]) -> list[Row]:
     return [*zip(*(every.column(name).to_pylist() for name in SCHEMA.names[:3]), strict=True)]
 
 
+@in_part(3)
 @pytest.mark.parametrize("most", [0, 2000, 1 << 20])
 def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
     chance = Random(most)

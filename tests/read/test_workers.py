@@ -15,6 +15,7 @@ from catalogue.errors import WorkersLost
 from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import sliced
 from catalogue.settings import Settings
+from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, table
 from tests.support.executors import Recording, opened
 
@@ -40,6 +41,7 @@ def some(whole_crawls: list[str]) -> list[str]:
     return [whole_crawls[0], whole_crawls[-1]]
 
 
+@in_part(3)
 @pytest.mark.parametrize("size", [1, 20_000, 10**9])
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
@@ -78,6 +80,7 @@ def by_threads(harvested_data: Path, settings: Settings) -> Iterator[Catalogue]:
         yield cat
 
 
+@in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_workers_return_the_same_rows(
     by_threads: Catalogue, harvested: Catalogue, some: list[str], question: dict[str, Any]

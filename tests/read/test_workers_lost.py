@@ -30,6 +30,7 @@ from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.commands import Command, ended
 from tests.support.crawls import crawl_of, table
 from tests.support.executors import opened
@@ -136,6 +137,7 @@ def test_cluster_survives_a_lost_worker(
         assert found.equals(everything)
 
 
+@in_soak
 def test_fetch_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
 ) -> None:
@@ -182,6 +184,7 @@ def members(folder: Path, name: str) -> list[bytes]:
     return found
 
 
+@in_soak
 def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: LocalCluster) -> None:
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
@@ -232,6 +235,7 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
 # ---- Dask ----
 
 
+@in_soak
 def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
     with Client(cluster):
         found = harvested.captures("*.example.com", columns=["url", "fetch_status", "fetch_time"])
@@ -254,6 +258,7 @@ def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) ->
             harvested.captures("*.com", **wrong).to_dask()
 
 
+@in_soak
 def test_command_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
     with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
         ran = ended(process)
@@ -273,6 +278,7 @@ def test_rejects_invalid_schedulers() -> None:
         pass
 
 
+@in_soak
 def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "__init__.py").touch()

@@ -24,6 +24,7 @@ from catalogue.settings import Limits
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.tables.file_metadata import FileMetadata
 from tests.slow.mutations import Memory, small
+from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
 from tests.support.mirrors import raw_footer, read_footer
@@ -123,6 +124,7 @@ def most_at_once(data: bytes, rows: int) -> int:
     return most
 
 
+@in_part(2)
 @pytest.mark.parametrize("rows", [4000, 2500])
 def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
     """400 MB and 250 MB of texts in a few kilobytes."""
@@ -132,6 +134,7 @@ def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
     assert most_at_once(data, rows) < 200 << 20
 
 
+@in_soak
 def test_decodes_shared_prefixes_in_small_batches() -> None:
     """With this encoding a value shares a prefix with the value before it."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])

@@ -11,6 +11,7 @@ import webencodings
 from selenium.webdriver import Chrome
 
 from catalogue.records.charsets import charset_of, decode
+from tests.support.amounts import in_soak
 from tests.support.browsers import open_chromium, without_browser
 
 CHARSETS = sorted({*webencodings.LABELS.values()} - {"replacement"})
@@ -45,6 +46,7 @@ def inputs_of(random: Random) -> Iterator[bytes]:
         yield b"".join(random.choices(words, k=random.randrange(12)))
 
 
+@in_soak
 @without_browser
 def test_knows_the_labels_of_browsers(chromium: Chrome) -> None:
     labels = [*webencodings.LABELS, "utf-7", "utf7", "utf-32", "unicode", "cp949", "\u212aoi8-r", "no-such", ""]
@@ -56,6 +58,7 @@ def test_knows_the_labels_of_browsers(chromium: Chrome) -> None:
         assert charset_of(f"\t {label.upper()}\r\n") == found or not label.isascii()
 
 
+@in_soak
 @without_browser
 @pytest.mark.parametrize("charset", CHARSETS)
 def test_decodes_bytes_as_browsers_do(chromium: Chrome, charset: str) -> None:

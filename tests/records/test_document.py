@@ -17,6 +17,7 @@ from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.selection import stored_crawls
+from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
 from tests.support.commands import Command
 from tests.support.processes import children
@@ -168,6 +169,7 @@ def test_returns_no_text_for_other_types(documents: Documents) -> None:
     assert text_of(record_of(b"\x89PNG", "image/png"), documents.look)["text"] is None
 
 
+@in_soak
 def test_gives_up_a_slow_page() -> None:
     with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
@@ -197,6 +199,7 @@ ODD = {
 }
 
 
+@in_part(5)
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("kind", ["text/html", "application/rss+xml", "text/plain", ""])
 def test_parses_or_rejects_unusual_documents(documents: Documents, body: bytes, kind: str) -> None:

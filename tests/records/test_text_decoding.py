@@ -4,6 +4,7 @@ import pytest
 
 from catalogue.records.document import Documents
 from catalogue.records.page import Page
+from tests.support.amounts import in_part
 from tests.support.archives import record_of
 
 RUSSIAN, GERMAN = "<p>Привет, мир</p>", "<p>Größe</p>"
@@ -293,6 +294,7 @@ def test_an_invalid_byte_is_one_replacement(charset: str) -> None:
     assert page_of(data, f"text/plain; charset={label}").html == words + "\ufffd" * bool(bad) + words
 
 
+@in_part(3)
 @pytest.mark.parametrize("declared", [HTML, "application/xhtml+xml", ""])
 def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
     """Crawlers detect XHTML by its namespace, but browsers read it as HTML if the server says so."""

@@ -17,6 +17,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.browsers import open_chromium, without_browser
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
@@ -83,6 +84,7 @@ def run(browser: Chrome, script: str) -> Any:
     return browser.execute_script(script)
 
 
+@in_soak
 def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
     field = browser.find_element(By.NAME, "url")
@@ -105,6 +107,7 @@ def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
     assert browser.find_element(By.NAME, "limit").get_attribute("value") == "1000"
 
 
+@in_soak
 def test_keyboard_navigation(browser: Chrome, site: str) -> None:
     browser.get(site)
     reached = []
@@ -133,6 +136,7 @@ def check_fits(browser: Chrome, width: int) -> None:
     assert run(browser, overflowing) == []
 
 
+@in_soak
 def test_long_urls_fit_a_telephone(browser: Chrome, site: str) -> None:
     browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
     for width in (TELEPHONE, DESK):  # the window is resized after loading
@@ -140,6 +144,7 @@ def test_long_urls_fit_a_telephone(browser: Chrome, site: str) -> None:
         check_fits(browser, width)
 
 
+@in_soak
 def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     look(chromium, TELEPHONE, "light")
@@ -174,6 +179,7 @@ OWN = [
 ]
 
 
+@in_soak
 def test_pages_fit_and_do_not_violate_wcag(
     chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
 ) -> None:

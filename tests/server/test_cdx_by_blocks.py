@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from catalogue.settings import Settings
 from tests.server.conftest import requests
+from tests.support.amounts import in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.serving import get, serving
 
@@ -64,6 +65,7 @@ def test_pages_are_complete_and_disjoint(servers: dict[str, str], crawl_and_urls
     assert pages["both"] == pages["columnar"]
 
 
+@in_soak
 def test_search_page_shows_captures_of_blocks(
     whole_settings: Settings, servers: dict[str, str], crawl_and_urls: tuple[str, list[str]], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.cdx_oracle import Capture, read_captures
 from tests.support.padded import padded_mirror
 from tests.support.serving import serving
@@ -154,6 +155,7 @@ def toolkit(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Too
         yield made
 
 
+@in_soak
 def test_cdx_toolkit_reads_all_crawls(toolkit: Toolkit, captures: dict[str, list[Capture]]) -> None:
     found = toolkit.iter(f"*.{SITE}", from_ts="2008")
     expected = [each.fields for name in sorted(captures, reverse=True) for each in captures[name]]
@@ -161,11 +163,13 @@ def test_cdx_toolkit_reads_all_crawls(toolkit: Toolkit, captures: dict[str, list
     assert found == expected
 
 
+@in_soak
 def test_cdx_toolkit_reads_all_pages(toolkit: Toolkit, all_captures: list[Capture], crawl: str) -> None:
     assert toolkit.size("*", crawl=[crawl], as_pages=True, pageSize="1") > 1
     assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in all_captures]
 
 
+@in_soak
 def test_cdx_toolkit_ends_without_captures(toolkit: Toolkit, crawl: str) -> None:
     assert toolkit.iter("*.com", crawl=[crawl], pageSize="1", filter=["=status:299"]) == []
     assert toolkit.iter("nosuch.example") == []

@@ -23,6 +23,7 @@ from catalogue.server.memory import Memory
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
+from tests.support.amounts import in_part
 
 KEYS = st.binary(max_size=3).map(lambda key: bytes(byte & 0x7F for byte in key))
 INTERVALS = st.lists(st.tuples(KEYS, KEYS).filter(lambda ends: ends[0] < ends[1]), min_size=1, max_size=4).map(
@@ -103,6 +104,7 @@ def reading(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Te
         yield cat
 
 
+@in_part(2)
 @pytest.mark.parametrize("url", ["*.nosuch.example", "example.com/*", "*.example.com", "*.com"])
 def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
     reading: Catalogue, all_rows: pa.Table, url: str

@@ -6,17 +6,16 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import settings
 
 from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
+from tests.support.amounts import part_of
 from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, find_error, send
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle
 
 IS_MISSING = programs() is None
 pytestmark = pytest.mark.skipif(IS_MISSING, reason=f"{VARIABLE} is not set, or names a folder without pywb")
-SENT = EXCHANGES if settings().max_examples > 100 else EXCHANGES[::3]
-"""``make soak`` sends all."""
+SENT = part_of(EXCHANGES, 9)
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)

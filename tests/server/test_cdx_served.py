@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.amounts import in_part
 from tests.support.cdx_exchanges import EXCHANGES, Exchange, find_error
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle, Page
@@ -20,6 +21,7 @@ def pages_of() -> dict[str, list[Page]]:
     return {}
 
 
+@in_part(3)
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 def test_answers_by_every_rule(
     exchange: Exchange, base: str, oracle: Oracle, known: Known, pages_of: dict[str, list[Page]]

@@ -16,6 +16,7 @@ from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.session import Session
 from catalogue.settings import Settings
+from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.serving import Failing, get, harvested_in_part, serving
@@ -51,6 +52,7 @@ def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list
         assert get(address, f"/{stored}-index?url=example.com/*").status == 200
 
 
+@in_soak
 def test_latest_is_the_newest_listed_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     with serving(tmp_path, settings) as address:
         newest = get(address, "/collinfo.json").json[0]["id"]
@@ -111,6 +113,7 @@ def on_demand(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> I
         yield address, messages
 
 
+@in_part(2)
 @pytest.mark.parametrize(("path", "crawl"), [each for each in CRAWL_OF_PATH.items() if "/plan" not in each[0]])
 def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue[str]], path: str, crawl: str) -> None:
     address, messages = on_demand
@@ -153,6 +156,7 @@ def servers(incomplete_source: Settings) -> Iterator[tuple[str, str]]:
         yield lenient, strict
 
 
+@in_part(2)
 @pytest.mark.parametrize("path", [path for path in PATHS if "/plan" not in path])
 def test_every_api_of_a_strict_server_refuses_incomplete_answers(
     servers: tuple[str, str], crawl: str, whole_crawls: list[str], path: str

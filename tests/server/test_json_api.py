@@ -23,6 +23,7 @@ from catalogue.selection import stored_crawls
 from catalogue.server import application
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
 from tests.support.serving import Answer, get, serving, serving_harvested
@@ -163,6 +164,7 @@ def untaught(
         yield cat, address
 
 
+@in_part(3)
 @pytest.mark.parametrize("url", ["*.example.com", "*", "nowhere.example"])
 def test_plans_agree_with_python(untaught: tuple[Catalogue, str], url: str) -> None:
     cat, address = untaught

@@ -20,6 +20,7 @@ from catalogue.server.service import Service
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING
 from tests.server.conftest import INDEXES, requests
+from tests.support.amounts import in_part, in_soak
 from tests.support.faults import FaultServer
 from tests.support.serving import Answer, get, running, serving
 
@@ -61,6 +62,7 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
             assert other == expected, path
 
 
+@in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_repeated_requests_read_nothing(
     by_index: Path,
@@ -88,6 +90,7 @@ def test_repeated_requests_read_nothing(
             assert not source.log
 
 
+@in_soak
 def test_other_urls_of_a_block_read_nothing(
     by_index: Path,
     whole_mirror: Path,
@@ -129,6 +132,7 @@ def test_changes_of_the_store_are_seen(
         assert len(lines) == 1
 
 
+@in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_memory_is_limited(
     by_index: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], index: str

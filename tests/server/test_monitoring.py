@@ -16,6 +16,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, STATE, Figures
 from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
+from tests.support.amounts import in_part
 from tests.support.metrics import ANSWERS, answers, counted, samples
 from tests.support.serving import get, running, serving, serving_harvested
 from tests.support.web_pages import page
@@ -25,6 +26,7 @@ base = pytest.fixture(scope="module")(serving_harvested)
 PRODUCTION = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text(encoding="utf-8")
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("method", "target", "route", "status"),
     [

@@ -1,7 +1,6 @@
 """Schemathesis sends requests that the OpenAPI document allows and forbids; no answer contradicts the document.
 
-``CATALOGUE_TEST_EXAMPLES`` is the number of generated requests for each path. If it is set, 600 requests derived from
-the document are sent too. See https://schemathesis.readthedocs.io/.
+``make soak`` generates more requests for each path, and sends 600 requests derived from the document, too. See https://schemathesis.readthedocs.io/.
 """
 
 import os
@@ -14,6 +13,7 @@ import pytest
 import catalogue
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
+from tests.support.amounts import COMPLETE, EXAMPLES
 from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +33,7 @@ def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -
     config = tmp_path / "schemathesis.toml"
     config.write_text(SETTINGS)
     program = Path(sys.executable).with_name("schemathesis")
-    many = os.environ.get("CATALOGUE_TEST_EXAMPLES")
-    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 2}"]
+    options = [f"--phases=examples,{'coverage,' if COMPLETE else ''}fuzzing", f"--max-examples={EXAMPLES // 5}"]
     options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
     with serving(tmp_path / "data", settings) as address:
         done = subprocess.run(

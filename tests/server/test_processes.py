@@ -15,6 +15,7 @@ import pytest
 
 import catalogue
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.commands import Command, wait_until
 from tests.support.metrics import samples
 from tests.support.serving import get, serving
@@ -70,6 +71,7 @@ def is_running(number: int) -> bool:
         return False
 
 
+@in_soak
 def test_all_answer(asking: Command, crawl: str) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json&limit=20"
     with started(asking.start) as (process, address):
@@ -88,6 +90,7 @@ def test_all_answer(asking: Command, crawl: str) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+@in_soak
 def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     """All processes receive it; the second one is still importing."""
     with asking.start_anew("serve", "--port", "0", "--workers", "2") as process:

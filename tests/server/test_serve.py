@@ -27,6 +27,7 @@ from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
+from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
@@ -100,6 +101,7 @@ def test_allows_other_origins_and_all_their_headers(base: str, crawl: str, path:
     assert answer.headers["access-control-allow-headers"] == "x-requested-with,authorization"
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     "path",
     [

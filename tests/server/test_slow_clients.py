@@ -19,6 +19,7 @@ import pytest
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from tests.server.test_processes import assert_imported_little
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.serving import get, running, serving
 
@@ -152,6 +153,7 @@ def command_limited_to(soft: int, hard: int, asking: Command) -> Iterator[tuple[
             process.terminate()
 
 
+@in_soak
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
 def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Command, crawl: str) -> None:
     """1,500 silent connections to a server that may open 1,024 files. After a failed accept it tries again."""

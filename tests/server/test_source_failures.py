@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from catalogue.settings import Settings
+from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.metrics import answers, samples
@@ -30,6 +31,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return crawl_of(tmp_path_factory.mktemp("large"), *of_files, row_group_size=1500), keys
 
 
+@in_soak
 def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_path: Path) -> None:
     mirror, keys = large
     reading = replace(settings, source=str(mirror))
@@ -56,6 +58,7 @@ def served_from(source: FaultServer, data: Path, settings: Settings, tmp_path: P
         yield address
 
 
+@in_part(3)
 @pytest.mark.parametrize(
     ("fault", "least"),
     [(Fault(Kind.BLOCKED), 200), (Fault(Kind.RETRY_AFTER, retry_after=90), 60), (Fault(Kind.DISCONNECT), 1)],

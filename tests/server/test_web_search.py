@@ -12,6 +12,7 @@ from warcio.archiveiterator import ArchiveIterator
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.selection import stored_crawls
+from tests.support.amounts import in_part, in_soak
 from tests.support.serving import get
 from tests.support.web_pages import chosen_crawl, page, rows, search, serving_site, terms
 
@@ -51,6 +52,7 @@ def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str)
     assert svg.all("line", class_="mark")
 
 
+@in_soak
 def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -> None:
     def urls(url: str = "example.com/*", **conditions: Any) -> list[str]:
         found = csv.DictReader(
@@ -164,6 +166,7 @@ def test_csv_has_captures_and_their_locations(site: str, harvested: Catalogue, c
     page(get(site, f"/search.csv?url=foo*bar&crawl={crawl}"), 400).one("p", class_="problem")
 
 
+@in_soak
 def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
     stored = stored_crawls(harvested.session)
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
@@ -193,6 +196,7 @@ def test_suggests_wider_patterns_without_captures(site: str, crawl: str) -> None
     assert "No capture matches" in page(search(site, url="nobody.example/a/*")).one("main").text
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("field", "text", "status", "message"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from tests.slow.commands import DATABASE, STORE, WRITERS, World, cut_power, fail, kill, world
 from tests.slow.disk import Call, Image, Replay, full, missing_tools
+from tests.support.amounts import in_part, in_soak
 
 pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools()))
 
@@ -17,6 +18,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
+@in_soak
 def test_every_change_of_a_file_is_recorded(made: World) -> None:
     """SQLite's, DuckDB's, pyarrow's and Python's."""
     for name in ("harvest", "query x.parquet"):
@@ -38,16 +40,19 @@ def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:
     assert Image.of(made.work) == made.state(writer.before)
 
 
+@in_part(2)
 @pytest.mark.parametrize("name", ["harvest", "fetch f.warc.gz", "export ducklake"])
 def test_killed_commands_lose_nothing(made: World, name: str) -> None:
     kill(made, WRITERS[name], Random(name))
 
 
+@in_part(2)
 @pytest.mark.parametrize("name", ["harvest pages", "query parts/", "fetch found"])
 def test_disk_errors_are_reported_with_path_and_cause(made: World, name: str) -> None:
     fail(made, WRITERS[name], Random(name))
 
 
+@in_part(6)
 @pytest.mark.parametrize("name", WRITERS)
 def test_power_cuts_lose_no_synced_data(made: World, name: str) -> None:
     for number in range(2):

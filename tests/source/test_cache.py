@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import RequestedRange, Response
+from tests.support.amounts import EXAMPLES
 from tests.support.caches import (
     DATA,
     LARGE,
@@ -132,7 +133,7 @@ def test_cache_separates_sources_files_and_versions(cache: RangeCache) -> None:
 SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span[0], span[0] + span[1]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=3 * EXAMPLES)
 @given(st.lists(st.tuples(st.booleans(), SPANS), max_size=25))
 def test_cache_joins_entries(steps: list[tuple[bool, tuple[int, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -16,6 +16,7 @@ from catalogue.errors import Blocked, SourceError, SourceUnavailable
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from tests.support.amounts import in_part
 from tests.support.clocks import START, FakeClock
 from tests.support.commands import Command
 from tests.support.crawls import BARE, bare_crawl
@@ -96,6 +97,7 @@ def data(untaught_data: Path, tmp_path: Path) -> Path:
     return Path(copytree(untaught_data, tmp_path / "data"))
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("work", "passing"),
     [(harvest, 2), (query, 3), (fetch, 0), (backfill, 1)],
@@ -144,6 +146,7 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
         assert result == work(cat, crawl, tmp_path / "other", rows)
 
 
+@in_part(2)
 @pytest.mark.parametrize("kind", [Kind.SLOW_DOWN, Kind.DISCONNECT])
 def test_commands_give_up_a_host_that_only_fails(kind: Kind, tmp_path: Path) -> None:
     name = "CC-MAIN-2022-05"

@@ -12,6 +12,7 @@ from catalogue.errors import UnknownCrawl
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support import canaries
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 
 pytestmark = [
@@ -75,6 +76,7 @@ def test_bucket_gives_the_answers_of_the_folder(
         assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
 
 
+@in_soak
 def test_bucket_gives_the_records_of_the_folder(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_bucket_gives_the_records_of_the_folder(
         assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
 
 
+@in_soak
 def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     ]  # fmt: skip
 
 
+@in_soak
 def test_doctor_examines_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     ran = command("doctor", "--json", **aws)

@@ -22,6 +22,7 @@ from catalogue.session import Session
 from catalogue.settings import DEFAULT_SOURCE, Settings, load_settings
 from catalogue.source.observe import hide_credentials
 from tests.support import canaries
+from tests.support.amounts import in_part
 from tests.support.canaries import MARK
 from tests.support.commands import Command
 from tests.support.crawls import BARE, bare_crawl
@@ -240,6 +241,7 @@ def test_commands_follow_no_redirects(
     assert not [exchange for exchange in log if "elsewhere" in exchange.path]
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("host", "status"),
     [("localhost", 0), ("127.0.0.1", 0), ("127.1", 0), ("2130706433", 0), ("0x7f.1", 0)],

@@ -17,6 +17,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, re
 from catalogue.source.cache import RangeCache
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.shared_requests import SharedSource
+from tests.support.amounts import in_part
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.sources import Arrivals, open_http
 
@@ -104,6 +105,7 @@ def test_shared_requests_survive_faults(cache: RangeCache) -> None:
     assert len(wrong) < len(answers)
 
 
+@in_part(3)
 @pytest.mark.parametrize("limit", [300_000, 40_000, 8])
 def test_shared_requests_survive_eviction(tmp_path: Path, limit: int) -> None:
     dice = Random(limit)

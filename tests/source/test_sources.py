@@ -26,6 +26,7 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.s3 import S3Source
+from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 from tests.support.sources import (
     AGENT,
@@ -145,6 +146,7 @@ def test_request_headers(served: Served) -> None:
     assert {exchange.connection for exchange in log} == {0}  # the connection is reused
 
 
+@in_part(2)
 def test_works_in_threads_and_inside_a_running_event_loop(served: Served) -> None:
     async def in_a_notebook() -> bytes:
         return served.source.get(PATH, SUFFIX).body

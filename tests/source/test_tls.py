@@ -24,6 +24,7 @@ from catalogue.settings import Settings
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
+from tests.support.amounts import in_part
 from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer
 from tests.support.sources import DATA, FILES, SUFFIX
@@ -100,6 +101,7 @@ def opened(url: str) -> PoliteSource:
     return open_source(url, Settings(contact="me@example.org"), clock=FakeClock())
 
 
+@in_part(3)
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_honours_certificate_variables(
     server: FaultServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +113,7 @@ def test_honours_certificate_variables(
     assert server.requests == 2
 
 
+@in_part(2)
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the file names of such folders")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
@@ -169,6 +172,7 @@ def test_server_without_tls_is_unreachable() -> None:
         assert server.requests == 0
 
 
+@in_part(3)
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 @pytest.mark.parametrize("content", [None, b"", b"no certificates"])
 def test_rejects_unreadable_certificate_files(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.query.literals import literal
 from catalogue.surt import MACROS, KeyInterval, covers, parse_pattern, url_surtkey
+from tests.support.amounts import in_part
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +181,7 @@ def test_keys_equal_python(sql: duckdb.DuckDBPyConnection, url: str) -> None:
         assert key == url_surtkey(url)
 
 
+@in_part(3)
 @pytest.mark.parametrize("pattern", PLAIN)
 def test_accepts_plain_patterns(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert alike(sql, pattern)
@@ -187,6 +189,7 @@ def test_accepts_plain_patterns(sql: duckdb.DuckDBPyConnection, pattern: str) ->
         assert made(sql, f"surt_key({literal(pattern)})") == url_surtkey(pattern)
 
 
+@in_part(3)
 @pytest.mark.parametrize("pattern", NOT_PLAIN)
 def test_rejects_what_sql_cannot_convert(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert not alike(sql, pattern)

@@ -26,6 +26,7 @@ from catalogue.url_index_2012.lookup import (
     parse_key_prefix,
     url_of,
 )
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.commands import Command
 from tests.support.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
 
@@ -86,7 +87,7 @@ def scanned(items: list[Item], pattern: str) -> list[Capture]:
     return [each for each in captures if matches(pattern, each.url or "")]
 
 
-@settings(max_examples=100)
+@settings(max_examples=5 * EXAMPLES)
 @example(some=["http://example.com/blog"], pattern="example.com/blog:http*", limit=0, size=144, repeats=True)
 @given(
     st.lists(urls, min_size=1, max_size=120),
@@ -145,6 +146,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Item],
         yield items, server
 
 
+@in_part(3)
 @pytest.mark.parametrize(("pattern", "count"), [("h7.example0.com/*", 1), ("*.h7.example6.com", 2), ("none.is/*", 2)])
 def test_takes_three_requests_after_the_root(
     many: tuple[list[Item], LoopbackServer], tmp_path: Path, pattern: str, count: int

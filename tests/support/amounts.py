@@ -1,0 +1,35 @@
+"""How much of the tests runs: a part in ``make test``, everything in ``make soak``."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+EXAMPLES = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "10"))
+"""Random inputs of a test."""
+COMPLETE = EXAMPLES > 100
+"""Whether everything runs."""
+
+in_part = pytest.mark.in_part
+"""The first of a test's parameters, and each n-th after it, run in ``make test``."""
+in_soak = in_part(None)
+"""The test runs in ``make soak`` only."""
+
+
+def part_of(values: Iterable[Any], every: int = 2) -> list[Any]:
+    """Return all values in ``make soak``, else the first and each n-th after it."""
+    return [*values][:: 1 if COMPLETE else every]
+
+
+def skip_the_rest(items: Sequence[pytest.Item]) -> None:
+    """Skip what only ``make soak`` runs."""
+    places: Counter[str] = Counter()
+    for item in items if not COMPLETE else ():
+        if mark := item.get_closest_marker("in_part"):
+            (every,) = mark.args
+            test = item.nodeid.partition("[")[0]
+            if every is None or places[test] % every:
+                item.add_marker(pytest.mark.skip(reason="runs in make soak"))
+            places[test] += 1
