@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster import make_list
 from tests.support.amounts import in_part, in_soak
-from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 
 
@@ -222,11 +220,3 @@ def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, wo
     assert f"harvest --crawl {crawl}" in command(*words).err
     assert done in on_a_terminal(command, *words, typed="y\n")
     assert command(*words).status == 0
-
-
-@in_soak
-def test_offers_to_harvest_for_a_query_of_too_many_blocks(tmp_path: Path) -> None:
-    write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
-    asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
-    seen = on_a_terminal(asks, "query", "*", "--crawl", CRAWL, typed="n\n", columns=1000)
-    assert re.search(rf"too many blocks to read.*Harvesting {CRAWL} takes \d+ requests, [\d.]+ MB, about \d+ s", seen)

@@ -242,7 +242,6 @@ def test_moved_folder_shows_its_blocks(cat: Catalogue, tmp_path: Path, mirror: P
         assert moved.sql("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
 
 
-@in_soak
 def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     write_list(mirror, make_list(2000), OTHER)

@@ -266,7 +266,6 @@ def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> No
             assert taught.sql(f"(FROM {one}) EXCEPT ALL (FROM {other})").fetchall() == []
 
 
-@in_soak
 def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter").write_text("dear")

@@ -4,7 +4,6 @@ import gzip
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -244,20 +243,6 @@ def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...],
         assert again.plan.exact
         assert again.to_arrow() == rows
         assert cat.session.requests - before == again.plan.requests
-
-
-@in_soak
-def test_stored_row_groups_predict_places(
-    columnar: Catalogue, crawls: tuple[str, ...], whole_settings: Settings, tmp_path: Path
-) -> None:
-    """With the list of a miniature, which is read as a whole, the answer alone can be compared."""
-    with catalogue.open(tmp_path / "data", settings=whole_settings) as empty:
-        for crawl in crawls:
-            extents = [*chain(*columnar.session.metadata().extents(crawl).values())]
-            assert sum(rows for _, _, rows in extents) > 0
-            assert all(least <= greatest for least, greatest, _ in extents)
-            one, other = (cat.captures("*.org", crawls=crawl, index="cdx", subsets="all") for cat in (columnar, empty))
-            assert one.to_arrow() == other.to_arrow()
 
 
 def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,32 +61,6 @@ def assert_imported_little(number: int) -> None:
     assert "numpy" in libraries
     assert "duckdb" not in libraries
     assert "pandas" not in libraries
-
-
-def is_running(number: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
-    except OSError:
-        return False
-
-
-@in_soak
-def test_all_answer(asking: Command, crawl: str) -> None:
-    path = f"/{crawl}-index?url=*.example.com&output=json&limit=20"
-    with started(asking.start) as (process, address):
-        (other,) = children(process.pid)
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: get(address, path).body, range(50)))
-        assert len({*answers}) == 1
-        ran = asking("serve", "--port", address.rpartition(":")[2], "--workers", "2")
-        assert ran.status == 2
-        assert "Address already in use" in ran.err
-        assert answers[0]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert not is_running(other)
-        assert process.stderr
-        assert b"Traceback" not in process.stderr.read()
 
 
 @in_soak

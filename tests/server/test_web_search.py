@@ -52,37 +52,6 @@ def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str)
     assert svg.all("line", class_="mark")
 
 
-@in_soak
-def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -> None:
-    def urls(url: str = "example.com/*", **conditions: Any) -> list[str]:
-        found = csv.DictReader(
-            StringIO(search(site, form=".csv", url=url, subset="all", limit=1000, **conditions).text)
-        )
-        return sorted(row["url"] for row in found)
-
-    def expected(url: str = "example.com/*", **conditions: Any) -> list[str]:
-        return sorted(
-            harvested.captures(url, columns=["url"], subsets="all", **conditions).to_arrow().column("url").to_pylist()
-        )
-
-    hosts = "*.example.com"
-    assert urls(hosts, crawl=crawl, status="404") == expected(hosts, crawls=crawl, where="fetch_status = 404")
-    assert urls(crawl=crawl, status="3xx") == expected(crawls=crawl, where="fetch_status // 100 = 3")
-    assert urls(crawl=crawl, mime="Text/") == expected(crawls=crawl, where="content_mime_detected LIKE 'text/%'")
-    html = expected(crawls=crawl, where="content_mime_detected = 'text/html'")
-    assert urls(crawl=crawl, mime="text/html") == html
-    assert html
-    known = harvested.captures("example.com/*", crawls=crawl, columns="content_languages").to_arrow().to_pylist()
-    language = next(row["content_languages"] for row in known if row["content_languages"]).split(",")[0]
-    where = f"list_contains(string_split(content_languages, ','), '{language}')"
-    assert urls(crawl=crawl, lang=language) == expected(crawls=crawl, where=where)
-    captures = harvested.captures("example.com/*", crawls=crawl, columns=["fetch_time"])
-    times = sorted(captures.to_arrow().column("fetch_time").to_pylist())
-    day = f"{times[len(times) // 2]:%Y%m%d}"
-    assert urls(crawl=crawl, from_=day, to=day) == expected(crawls=crawl, from_=day, to=day)
-    assert urls("example.com/", match="prefix", crawl=crawl) == expected(crawls=crawl)
-
-
 def test_searches_several_crawls(site: str, harvested: Catalogue) -> None:
     stored = stored_crawls(harvested.session)
     root = page(search(site, url="example.com", crawl=[f"{stored[-1]}..{stored[1]}", "latest"], limit=1000))
