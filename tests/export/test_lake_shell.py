@@ -13,7 +13,7 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
-from catalogue.export.ducklake_sql import connect_for, missing_in_lake
+from catalogue.export.ducklake_sql import connect_for
 from catalogue.metadata_db.connection import statement
 from catalogue.session import Session
 from catalogue.settings import Settings, install_command
@@ -213,17 +213,3 @@ def test_shell_works_with_another_file_at_its_path(command: Command) -> None:
     ran = command("export", "ducklake", "other.ducklake")  # without a message: no shell attaches it
     assert (ran.status, len(ran.err.splitlines())) == (0, 1)
     assert (command.data / "captures.ducklake").read_text() == "other text"
-
-
-@in_soak
-def test_outdated_lake_is_reported(command: Command, settings: Settings) -> None:
-    """The message names what is missing."""
-    crawl = forget_a_file(command.data)
-    with catalogue.open(command.data, settings=settings) as cat:
-        cat.export_ducklake()
-        assert missing_in_lake(cat.session) is None
-        cat.harvest(crawl, subsets="all")
-        message = f"captures.ducklake does not have what is new in {crawl}; run: catalogue export ducklake"
-        assert message in (missing_in_lake(cat.session) or "")
-        cat.export_ducklake()
-        assert missing_in_lake(cat.session) is None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
@@ -16,7 +15,6 @@ from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.progress import Progress
 from catalogue.settings import Settings
-from catalogue.surt import KeyInterval, exact_interval
 from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
@@ -86,24 +84,6 @@ def test_list_is_a_quarter_of_its_source(cat: Catalogue) -> None:
     cat.harvest(CRAWL, index="cdx")
     (stored,) = (cat.session.data / "blocks").iterdir()
     assert stored.stat().st_size < len(LINES) / 3
-
-
-@in_soak
-def test_stored_list_finds_the_same_blocks(cat: Catalogue) -> None:
-    cat.harvest(CRAWL, index="cdx")
-    stored = cat.session.block_lists.get(CRAWL)
-    assert stored
-    numbers = [0, 1, 4095, 4096, 4097, len(BLOCKS) - 2, len(BLOCKS) - 1]
-    keys = [b"", *(BLOCKS.key(number) for number in numbers), b"zz"]
-    intervals = [exact_interval(key) for key in keys[1:]]
-    intervals += [KeyInterval(start, end) for start, end in [*pairwise(keys), (keys[0], keys[-1])] if start < end]
-    for interval in intervals:
-        assert stored.knows(interval)
-        found, expected = stored.find(interval), BLOCKS
-        places, wanted = found.blocks_for(interval), expected.blocks_for(interval)
-        assert [found.number(place) for place in places] == [expected.number(place) for place in wanted]
-        assert [read[:2] for read in found.reads(places)] == [read[:2] for read in expected.reads(wanted)]
-        assert [found.ends_shard(place) for place in places] == [expected.ends_shard(place) for place in wanted]
 
 
 def large_list() -> bytes:

@@ -1,6 +1,5 @@
 """Clients of a benchmark return the same rows; the summary compares their costs."""
 
-import asyncio
 import gzip
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.clients import ask_cdx, site_ours, site_pyarrow, site_recipe
+from benchmarks.clients import site_ours, site_pyarrow, site_recipe
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, digest
 from benchmarks.proxy import DelayingProxy
 from benchmarks.summary import Measurement, Missing, Result, document
@@ -57,45 +56,6 @@ def test_clients_return_the_rows_of_the_files(client: str, files: dict[str, byte
             actual = ask(site)
             assert digest(actual) == digest(expected)
             assert digest(actual) != digest(expected.slice(1))
-
-
-RESPONSES = {
-    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nsome\r\n\r\nbod",
-    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"6\r\nsome\r\n\r\nA; x=y\r\n0123456789\r\n0\r\n\r\n",
-    "end": b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nsome body",
-}
-
-
-async def request_of(reader: asyncio.StreamReader) -> bytes:
-    """Return the head of the next request; empty if the client has gone."""
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return b""
-
-
-@pytest.mark.parametrize("piece", [1, 1000])
-def test_query_client_parses_all_forms_of_responses(piece: int) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await request_of(reader):
-            response = RESPONSES[head.partition(b"/")[2].partition(b" ")[0].decode()]
-            for start in range(0, len(response), piece):
-                writer.write(response[start : start + piece])
-                await asyncio.sleep(0)
-            if b"Connection: close" in response:
-                break
-        writer.close()
-
-    async def ask() -> tuple[dict[str, float], list[str]]:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            return await ask_cdx.ask([f"http://127.0.0.1:{port}/{name}" for name in (*RESPONSES, "length")], 1, 0.0)
-
-    costs, bodies = asyncio.run(ask())
-    assert bodies == ["some\r\n\r\nbod", "some\r\n0123456789", "some body", "some\r\n\r\nbod"]
-    assert (costs["queries"], costs["failed"], costs["bytes"]) == (4, 1, 47)
 
 
 def test_delaying_proxy_counts_requests(miniature: Miniature) -> None:
