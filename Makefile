@@ -13,7 +13,8 @@ help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
 
 # uv installs in seconds what takes pip a minute. It knows nothing of an index that pip was told of, and not every
-# machine has a wheel of it: there pip does it.
+# machine has a wheel of it: there pip does it. Both trust the certificates of the machine.
+export UV_SYSTEM_CERTS ?= 1
 PIP = $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) || $(PIP) $(1)
 
@@ -119,8 +120,7 @@ $(NEXT): | $(VENV)/tested
 	  $(BIN)/python -m pip install --quiet --no-deps --target $@ duckdb==$(NEXT_DUCKDB)
 
 $(VENV)/compiled: dist/compiled | $(VENV)/tested
-	rm -rf $@
-	$(BIN)/python -m pip install --quiet --no-deps --target $@ $</*.whl
+	rm -rf $@ && $(BIN)/python -m zipfile -e $</*.whl $@
 
 # The same wheel and what it requires, without extras. If the cache of uv has everything, no index is asked.
 $(VENV)/plain: dist/compiled | $(VENV)/tested

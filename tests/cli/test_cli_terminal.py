@@ -123,6 +123,7 @@ def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) ->
     assert "4/4" in seen
 
 
+@in_soak
 def test_shows_the_first_hundred_rows_of_a_large_result(asking: Command) -> None:
     words = ("query", "*.com", "--subset", "all", "--columns", "url", "--yes")
     count = int(asking("query", "*.com", "--subset", "all", "--count", "--yes").out)

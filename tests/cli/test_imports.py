@@ -102,7 +102,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize("commands", COMMANDS, ids=lambda commands: " ".join(commands[0][0]))
 def test_commands_import_only_what_they_need(
     untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]

@@ -105,6 +105,7 @@ def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa
         assert in_order(found.cast(SCHEMA)).equals(expected)
 
 
+@in_soak
 @needs_duckdb
 def test_duckdb_equals_a_full_scan(
     path: Path, all_rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path

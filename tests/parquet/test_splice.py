@@ -61,6 +61,7 @@ def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
     assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
 
 
+@in_soak
 def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
     paths = one_of_each_crawl(mirror)
     assert len(paths) >= 3

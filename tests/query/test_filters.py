@@ -32,7 +32,7 @@ def urls(captures: catalogue.Captures) -> list[str]:
     return sorted(captures.to_arrow().column("url").to_pylist())
 
 
-@in_part(3)
+@in_part(5)
 @pytest.mark.parametrize(
     ("filters", "where"),
     [

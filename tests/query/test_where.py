@@ -16,6 +16,7 @@ import pytest
 from catalogue.errors import QueryError
 from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, connect, parse_where, where_positions
+from tests.support.amounts import in_soak
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 
 connection = pytest.fixture(scope="module")(duckdb_connection)
@@ -124,6 +125,7 @@ TIMES = {
 }
 
 
+@in_soak
 def test_times_are_utc_in_every_time_zone() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ZONES, *TIMES],

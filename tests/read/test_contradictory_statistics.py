@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogue.parquet.thrift import BINARY, LIST, STRUCT
+from tests.support.amounts import EXAMPLES
 from tests.support.footers import Items, Made, field, write
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
 
@@ -65,6 +66,7 @@ EDITS = [all_null, more_nulls_than_values, negative_nulls, counted_once_a_page, 
 Edit = Callable[[Made, int, int], None]
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(
     st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=4),
     st.sampled_from([*PATTERNS]),

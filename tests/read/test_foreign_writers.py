@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogue.errors import BadFooter
@@ -16,7 +16,7 @@ from catalogue.parquet.footer import TRAILER, with_trailer
 from catalogue.parquet.page_index import decode_offset_index
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
-from tests.support.amounts import in_part
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.footers import Items, Made, field, made, write
 from tests.support.mirrors import read_footer
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
@@ -101,6 +101,7 @@ def test_columns_with_names_of_the_index_keep_their_values() -> None:
 TEXTS = st.text(" \t\n*ab#,é", max_size=3)
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(st.lists(TEXTS | st.none(), min_size=1, max_size=12), TEXTS, st.booleans())
 def test_text_keys_are_taken_as_they_are(keys: list[str | None], searched: str, pages: bool) -> None:  # noqa: FBT001
     inorder = sorted(keys, key=lambda key: (key is None, (key or "").encode()))
@@ -276,6 +277,7 @@ def shifted(column: int, first: int, after: int, rows: int) -> bytes:
     return pages_of_all + changed + with_trailer(footer.footer)
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(st.integers(0, 1), st.integers(1, 29), st.sampled_from([-7, 7, 99]), st.booleans(), st.integers(0, ROWS - 1))
 def test_shifted_rows_are_noticed(column: int, page: int, rows: int, pages: bool, row: int) -> None:  # noqa: FBT001
     """All pages from one on, or only that one, claim to begin some rows later or earlier."""

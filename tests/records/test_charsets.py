@@ -80,6 +80,7 @@ def off_standard(charset: str, data: bytes) -> bool:
     )
 
 
+@in_soak
 @without_browser
 def test_decodes_escape_sequences_as_browsers_do(chromium: Chrome) -> None:
     random = Random(1)

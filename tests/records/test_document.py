@@ -274,6 +274,7 @@ def test_extracts_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents
     assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
 
 
+@in_soak
 def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
     total = harvested.captures("*.example.com", crawls=crawl).count()
     assert total
