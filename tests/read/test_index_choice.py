@@ -56,7 +56,7 @@ def test_mixed_answers_equal_those_of_one_index(columnar: Catalogue, mixed: Cata
     rows = columnar.captures("*", crawls=crawls[0], columns=["url", "url_host_name"], index="columnar").to_arrow()
     chance = random.Random(1)
     mixes, found = 0, 0
-    for text in random_patterns(rows, trying().max_examples // 2, seed=5):
+    for text in random_patterns(rows, trying().max_examples, seed=5):
         words: dict[str, Any] = {"columns": READ, "subsets": chance.choice([(), "all", ["robotstxt", "warc"]])}
         words |= chance.choice([{}, {"status": "2xx"}, {"where": "warc_record_length < 2000"}])
         expected = columnar.captures(text, crawls=crawls[:3], index="columnar", **words).to_arrow()

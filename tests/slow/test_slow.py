@@ -75,10 +75,10 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> SyntheticCrawl:
 
 
 def test_both_indexes_return_the_same_rows_in_order(crawl: SyntheticCrawl, tmp_path: Path) -> None:
-    compared = both_indexes.compare_queries(6, 1, tmp_path, crawl)
-    assert compared["rows"] > 500
-    assert compared["empty"] < 5
-    assert compared["known"] > 1
+    compared = both_indexes.compare_queries(12, 1, tmp_path, crawl)
+    assert compared["rows"] > 2000
+    assert compared["empty"] < 8
+    assert compared["known"] > 3
 
 
 @in_soak
