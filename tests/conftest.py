@@ -18,12 +18,13 @@ from filelock import FileLock
 from hypothesis import settings as trying
 
 import catalogue
-from catalogue.demo import Miniature, write_miniature
+from catalogue.demo import Miniature
 from catalogue.settings import Settings
 from tests.support import canaries
 from tests.support.amounts import EXAMPLES, skip_the_rest
 from tests.support.commands import Command
 from tests.support.crawls import write_manifest
+from tests.support.miniatures import written_once
 from tests.support.mirrors import whole_table
 
 _Made = TypeVar("_Made")
@@ -93,7 +94,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], _Mad
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
     """The default miniature, which no test changes."""
-    return once(tmp_path_factory, "miniature", write_miniature)
+    return once(tmp_path_factory, "miniature", written_once)
 
 
 @pytest.fixture(scope="session")

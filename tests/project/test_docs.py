@@ -28,6 +28,7 @@ from catalogue.demo import LoopbackServer, Miniature
 from tests.project.test_layers import ORDER
 from tests.support.amounts import in_part
 from tests.support.commands import ENDLESS, Command, ended, run_here
+from tests.support.miniatures import keep_in
 from tests.support.prefix_indexes import url_key, write_index
 
 ROOT = Path(__file__).parents[2]
@@ -197,9 +198,10 @@ class Pasted(Command):
 
 @in_part(2)
 @pytest.mark.parametrize("served", [False, True])
-def test_readme_transcripts_are_real(source: str, tmp_path: Path, *, served: bool) -> None:
+def test_readme_transcripts_are_real(source: str, miniature: Miniature, tmp_path: Path, *, served: bool) -> None:
     """Either as they stand, or with the address of a server, as ``demo --serve`` prints it."""
     command = Command(Path("data"), source, tmp_path) if served else Pasted(Path("data"), "", tmp_path)
+    keep_in(tmp_path / ".cache/catalogue", miniature)
     assert follow(README, command) >= 7
 
 

@@ -18,10 +18,11 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 import catalogue
-from catalogue.demo.miniature import stored_miniature
+from catalogue.demo import Miniature
 from catalogue.surt import url_surtkeys
 from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions
+from tests.support.miniatures import keep_in
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
@@ -230,8 +231,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def truth(home: Path) -> Truth:
-    mirror = stored_miniature(home / ".cache/catalogue")
+def truth(home: Path, miniature: Miniature) -> Truth:
+    mirror = keep_in(home / ".cache/catalogue", miniature)
     oldest, crawl, newest = sorted(path.name for path in (mirror / "crawl-data").iterdir())
     return Truth(mirror, crawl, (oldest, crawl, newest))
 
