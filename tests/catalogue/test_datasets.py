@@ -73,7 +73,7 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
             typed = patterns(chance, keys)
             intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
             used = [key for key in different if any(covers([each], key.encode()) for each in intervals)]
-            requested = every.filter(pc.field("surt_host_name").isin(used))
+            requested = every.filter(pc.field("surt_host_name").isin(pa.array(used, pa.string())))
             where = chance.choice([None, "hcrank10 > 3", "average < 4 AND crawl = 'CC-MAIN-2024-18'"])
             if where:
                 requested = requested.filter(

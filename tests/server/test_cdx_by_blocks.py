@@ -39,7 +39,7 @@ def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, l
             if one.status == 200:
                 assert str.splitlines(other.text) == str.splitlines(one.text), words
         lines += len(one.text.splitlines())
-    assert lines > settings().max_examples
+    assert lines > 10
 
 
 def test_fields_have_their_names(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
