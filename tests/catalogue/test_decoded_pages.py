@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, part_of
+from tests.support.amounts import in_part, in_soak, part_of
 from tests.support.archives import record_of
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
@@ -59,6 +59,7 @@ def name_of(url: str) -> str:
     return url.rpartition("/")[2]
 
 
+@in_soak
 def test_get_prints_decoded_pages(run: Command, tmp_path: Path) -> None:
     for name in part_of(sorted(READABLE)):
         got = run("get", f"example.com/{name}", "--crawl", CRAWL, "--text")

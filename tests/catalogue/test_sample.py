@@ -152,6 +152,7 @@ def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_
             assert all(a[1] < b[0] for a, b in pairwise(inorder))
 
 
+@in_soak
 def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
     """One page a column for each row, and the requests that the plan says."""
     rows = table([f"com,example)/{number:07}" for number in range(200_000)])

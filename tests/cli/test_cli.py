@@ -225,7 +225,7 @@ def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str
         assert process.wait(60) == 141
 
 
-@in_part(2)
+@in_soak
 @pytest.mark.parametrize(("closed", "printed"), [("<&- >&-", b""), ("<&- 2>&-", b"{")])
 def test_commands_run_with_closed_streams(asking: Command, closed: str, printed: bytes) -> None:
     words = ["sh", "-c", f'"$0" -m catalogue query example.com --limit 1 --quiet {closed}', sys.executable]

@@ -100,6 +100,7 @@ def test_csv_quotes_only_where_needed(tmp_path: Path) -> None:
     assert [row[0] for row in csv.reader(io.StringIO(one)) if row][1:] == [text or "" for text in texts]
 
 
+@in_soak
 def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: str, tmp_path: Path) -> None:
     by_dash = asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv", "-o", "-")
     assert by_dash.out == asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv").out

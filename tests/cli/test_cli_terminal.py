@@ -200,7 +200,7 @@ def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tup
     assert "0 B" not in seen
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize(
     ("words", "done"),
     [

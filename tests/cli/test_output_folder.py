@@ -226,6 +226,7 @@ def test_counts_by_crawl_equal_the_rows(harvested: Catalogue, question: dict[str
     assert sum(counts.values()) == found.count()
 
 
+@in_soak
 def test_counting_by_crawl_costs_the_same_as_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
     with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)

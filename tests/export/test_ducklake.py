@@ -107,6 +107,7 @@ def comparable(definitions: list[tuple[Any, ...]]) -> set[str]:
     return {sql.rstrip(";") for (sql,) in definitions if sql and "inlined_data_1" not in sql}
 
 
+@in_part(2)
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_equal_those_of_the_extension(

@@ -94,6 +94,7 @@ def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, all_rows:
         assert sums(found) == expected, requested.where
 
 
+@in_soak
 def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa.Table, path: Path) -> None:
     where = "url_surtkey >= 'com,e' AND url_surtkey < 'com,f'"  # a few row groups of each era
     some = (pc.field("url_surtkey") >= "com,e") & (pc.field("url_surtkey") < "com,f")

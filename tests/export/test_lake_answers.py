@@ -104,6 +104,7 @@ def stack() -> Iterator[ExitStack]:
         yield entered
 
 
+@in_soak
 def test_opens_only_files_with_matching_bounds(
     lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, files: list[LakeFile], stack: ExitStack
 ) -> None:

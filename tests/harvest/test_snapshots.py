@@ -99,6 +99,7 @@ def test_pull_needs_no_range_support(exported: Path, empty: Catalogue) -> None:
     assert pulled.files == len(empty.files()) > 0
 
 
+@in_soak
 def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None:
     large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
     added: list[Row] = []

@@ -18,7 +18,7 @@ from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
 from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES, in_part, in_soak
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
 SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
@@ -212,6 +212,7 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
     assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
 
 
+@in_soak
 def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) -> None:
     texts = texts_of(some, 40, seed=3)
     right = Oracle(rows.filter(pc.equal(rows["fetch_status"], 200)), some.crawls)

@@ -74,7 +74,7 @@ FILES: dict[str, bytes] = {
 }
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize("name", FILES)
 def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -21,7 +21,7 @@ from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, in_soak
 from tests.support.executors import Recording
 from tests.support.faults import Exchange, Fault, FaultServer, Kind, Request
 
@@ -164,7 +164,7 @@ class Sending(Recording):
         return super().submit(fn, *args, **kwargs)
 
 
-@in_part(2)
+@in_soak
 @pytest.mark.parametrize(("match", "index"), [(Match.EXACT, "columnar"), (Match.DOMAIN, "cdx")])
 def test_other_processes_read(both: Catalogue, some: Oracle, index: str, match: Match, tmp_path: Path) -> None:
     texts = hosts_of(some, 10, seed=9) if match is Match.DOMAIN else texts_of(some, 60, seed=8)

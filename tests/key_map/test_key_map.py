@@ -168,7 +168,7 @@ def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
     return {crawl: untaught.row_groups(crawl) for crawl in stored_crawls(untaught.session)}
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
 def test_layout_agrees_with_the_plan_in_every_era(
     untaught: Catalogue, row_groups: dict[str, pd.DataFrame], pattern: str

@@ -11,7 +11,7 @@ from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.metadata_db.connection import connect
 from catalogue.metadata_db.isolated_sql import SqlRows, run_confined, run_isolated
 from catalogue.settings import Settings
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import Assistant, with_assistant
 
 NOT_ONE_SELECT = "only one statement that reads"
@@ -118,6 +118,7 @@ def test_other_statements_that_read_run(database: Path, sql: str) -> None:
     assert confined(database, sql, 100_000).rows
 
 
+@in_soak
 def test_open_and_damaged_databases_are_errors(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "open.duckdb") as writing:
         writing.execute("CREATE TABLE t AS SELECT 1")

@@ -39,6 +39,7 @@ def body_of(answer: dict[str, Any]) -> str:
     return content[len(start) : len(content) - len(end)]
 
 
+@in_soak
 def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings, page_url: str) -> None:
     async def talk(assistant: Assistant) -> tuple[str, int]:
         parts: list[str] = []

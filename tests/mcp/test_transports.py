@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Request
 from tests.support.miniatures import MODERN, OLD
@@ -110,6 +111,7 @@ class Hanging(Arrivals):
         return super().__call__(request) if f"/{OLD}/indexes" in request.path else None
 
 
+@in_soak
 def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, miniature: Miniature) -> None:
     """At the end the input is closed while a call waits for the source."""
     hanging = Hanging()

@@ -152,6 +152,7 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
     }
 
 
+@in_soak
 def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings, mirror: Path) -> None:
     with catalogue.open(data, settings=settings) as cat:
         first, *others = sorted(cat.files()["crawl"].unique())

@@ -11,7 +11,7 @@ import pytest
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import PageHeader, page_headers
 from catalogue.parquet.splice import PART_BYTES, ChunkPages, NotInflatedError, inflated, parts, splice
-from tests.support.amounts import in_part
+from tests.support.amounts import in_soak
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
 from tests.support.spliced import groups, read, spliced, whole, wide_table
@@ -54,7 +54,7 @@ def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
     assert compared >= 50
 
 
-@in_part(2)
+@in_soak
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_parts_of_a_large_chunk(*, dictionary: bool) -> None:
     rng = Random(1)

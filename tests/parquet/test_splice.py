@@ -145,7 +145,7 @@ def paged(table: pa.Table, **options: Any) -> bytes:
     return write(table, **settings)
 
 
-@in_part(3)
+@in_part(7)
 @pytest.mark.parametrize(
     ("codec", "page", "dictionary", "third"),
     [
@@ -291,6 +291,7 @@ def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: st
     assert reported <= {0, 1} or reported == {None}  # before 2.0 it does not say
 
 
+@in_soak
 def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path) -> None:
     """So what is spliced is a file of the format, not just one that pyarrow makes do with."""
     data = paged(wide, dictionary_pagesize_limit=400, compression="zstd")

@@ -36,7 +36,7 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
     return [rows[number] for _, number in sorted(best.values(), key=lambda each: each[1])]
 
 
-@in_part(2)
+@in_part(3)
 @pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
 def test_equals_a_reference_implementation(
     harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None

@@ -161,7 +161,7 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
     assert after["bytes"] < before["bytes"]
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize("match", list(Match))
 def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, match: Match) -> None:
     for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
@@ -233,6 +233,7 @@ def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: st
     assert in_order(found.to_arrow(), LEAST).equals(in_order(expected, LEAST))
 
 
+@in_soak
 def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> None:
     times = sorted(pc.unique(all_rows.column("fetch_time")).to_pylist())
     columns = [*LEAST, "fetch_time"]

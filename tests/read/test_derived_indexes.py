@@ -88,6 +88,7 @@ def opened(source: Path, data: Path, settings: Settings) -> Iterator[Catalogue]:
         yield cat
 
 
+@in_part(3)
 def test_answers_do_not_change(source: Path, settings: Settings, tmp_path: Path) -> None:
     with opened(source, tmp_path / "data", settings) as cat:
         cat.harvest(CRAWL)

@@ -62,7 +62,7 @@ def cheap(paged_data: Path, settings: Settings, tmp_path_factory: pytest.TempPat
         yield cat
 
 
-@in_part(2)
+@in_part(4)
 @pytest.mark.parametrize("price", PRICES)
 def test_pages_and_chunks_equal_full_scans(
     data: Path, paged_data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str, tmp_path: Path

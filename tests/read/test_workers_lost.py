@@ -213,6 +213,7 @@ def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: LocalCluster) 
         assert cat.backfill().estimate.files == 0
 
 
+@in_soak
 def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> None:
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(6)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False)

@@ -18,7 +18,7 @@ from tests.support.amounts import COMPLETE
 from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
 from tests.support.mirrors import whole_table
 
-SHARE = 3 if COMPLETE else 9
+SHARE = 3 if COMPLETE else 20
 """One of so many records is read."""
 
 

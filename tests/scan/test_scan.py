@@ -118,7 +118,7 @@ CONDITIONS = [
 ]
 
 
-@in_part(3)
+@in_part(5)
 @pytest.mark.parametrize(("condition", "share"), CONDITIONS, ids=lambda value: str(value)[:60])
 def test_conditions_save_requests_and_bytes(
     counted: Counted, everything: tuple[int, int, pl.DataFrame], condition: pl.Expr, share: float

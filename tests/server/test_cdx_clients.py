@@ -175,6 +175,7 @@ def test_cdx_toolkit_ends_without_captures(toolkit: Toolkit, crawl: str) -> None
     assert toolkit.iter("nosuch.example") == []
 
 
+@in_soak
 def test_cdx_toolkit_filters_and_limits(toolkit: Toolkit, captures: dict[str, list[Capture]], crawl: str) -> None:
     expected = [each.fields for each in captures[crawl] if each.fields["status"] == "200"]
     assert len(expected) > 7

@@ -104,7 +104,7 @@ def reading(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Te
         yield cat
 
 
-@in_part(2)
+@in_part(3)
 @pytest.mark.parametrize("url", ["*.nosuch.example", "example.com/*", "*.example.com", "*.com"])
 def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
     reading: Catalogue, all_rows: pa.Table, url: str

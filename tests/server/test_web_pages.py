@@ -22,6 +22,7 @@ from catalogue.selection import crawl_list
 from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
+from tests.support.amounts import in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
 from tests.support.serving import get, running, serving
@@ -181,6 +182,7 @@ def test_overload_has_retry_after(harvested_data: Path, settings: Settings) -> N
         service.close()
 
 
+@in_soak
 def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
     with LoopbackServer(mirror) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache")

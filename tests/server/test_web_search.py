@@ -95,6 +95,7 @@ def test_shows_more_in_another_order_and_in_the_cdx_api(site: str, crawl: str) -
     ]
 
 
+@in_soak
 def test_pages_are_complete(site: str, crawl: str) -> None:
     every = rows(page(search(site, url="example.com/*", crawl=crawl, limit=36)))
     assert len(every) == 36

@@ -73,6 +73,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
             yield opened.source
 
 
+@in_part(2)
 @pytest.mark.parametrize(
     ("requested", "start", "end"),
     [
@@ -96,6 +97,7 @@ def test_reads_ranges_suffixes_and_documents(
     assert source.get("one").body == b"1"
 
 
+@in_part(3)
 def test_rejects_another_version_than_the_pinned_one(source: Source) -> None:
     etag = source.get(PATH, SUFFIX).etag
     for requested in (SUFFIX, BOUNDED, None):

@@ -24,7 +24,7 @@ from catalogue.settings import Settings
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, in_soak
 from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer
 from tests.support.sources import DATA, FILES, SUFFIX
@@ -113,7 +113,7 @@ def test_honours_certificate_variables(
     assert server.requests == 2
 
 
-@in_part(2)
+@in_soak
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the file names of such folders")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
