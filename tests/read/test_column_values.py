@@ -24,6 +24,7 @@ from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
 from catalogue.settings import Settings
 from catalogue.tables.tables_state import TABLES_FOLDER
+from tests.support.amounts import in_part
 from tests.support.footers import write
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
 
@@ -117,6 +118,7 @@ def by_writer(request: pytest.FixtureRequest) -> Iterator[Catalogue]:
         yield cat
 
 
+@in_part(5)
 @pytest.mark.parametrize("where", CONDITIONS)
 def test_rows_equal_a_scan(by_writer: Catalogue, where: str) -> None:
     found = by_writer.captures("*", where=where, columns=COLUMNS)
