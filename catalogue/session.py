@@ -245,6 +245,10 @@ class Session:
             )
         return known
 
+    def forget_tables(self) -> None:
+        """Open the tables again when they are used next, because they show more of the same stored files."""
+        self._snapshot = None
+
     def writable_tables(self) -> Path:
         """Return the folder of the tables; see ``usable_folder``."""
         from catalogue.tables.stored_crawls import usable_folder

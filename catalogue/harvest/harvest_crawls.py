@@ -221,6 +221,7 @@ def _harvest_values(
         return harvest_values(session, crawl, columns, subsets, report)
     finally:
         _update_database(session, values=[crawl], stale=True)
+        session.forget_tables()
 
 
 def _check_index(session: Session, index: str, values: str | Iterable[str]) -> None:

@@ -21,6 +21,7 @@ _LARGEST: Final = 8 << 20
 """Uncompressed bytes of a dictionary page; writers give up dictionaries of over 1 MiB."""
 _BATCH: Final = 4 << 20
 """Uncompressed bytes of pages that are decoded together, which takes a fifth of the time."""
+_WIDTHS: Final = {"INT32": 4, "INT64": 8}
 _INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError, ThriftError, BadPageIndex)
 _Page = tuple[ColumnChunk, bytes]
 
@@ -44,7 +45,7 @@ def missing_bytes(page: bytes, chunk: ColumnChunk) -> int:
 
 
 def dictionary_values(pages: Sequence[_Page]) -> Iterator[pa.Array | None]:
-    """Yield the distinct values of column chunks with the same kind of values, as text or 64-bit integers.
+    """Yield the distinct values of column chunks with values of one kind, as text or 64-bit integers.
 
     Args:
         pages: column chunks with a ``dictionary_page``, and the bytes of that range.
@@ -57,7 +58,9 @@ def dictionary_values(pages: Sequence[_Page]) -> Iterator[pa.Array | None]:
     size = 0
     for chunk, page in pages:
         inflated = _inflated(chunk, page)
-        if waiting and (inflated is None or size + inflated > _BATCH):
+        # Files may have the same column with 32 and with 64 bits.
+        other = waiting and waiting[0][0].column.physical_type != chunk.column.physical_type
+        if waiting and (inflated is None or size + inflated > _BATCH or other):
             yield from _decoded(waiting)
             waiting, size = [], 0
         if inflated is None:
@@ -103,6 +106,10 @@ def _values(pages: Sequence[_Page]) -> Iterator[pa.Array]:
     (values,) = file.read(use_threads=False).combine_chunks().columns
     every = values.cast(kind).combine_chunks()
     every.validate(full=True)
+    if width := _WIDTHS.get(pages[0][0].column.physical_type):
+        sizes = [page_header(page).inflated for _, page in cut]
+        if sizes != [count * width for count in counts]:
+            raise ValueError("a dictionary page has another length than its values")
     start = 0
     for count in counts:
         yield every.slice(start, count)

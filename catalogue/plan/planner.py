@@ -249,7 +249,7 @@ def _cheapest(
     shares = [({key}, 1.0), (decide, selected)]
     others = tuple(read for read in reads if read.chunk.column.name in decide - {key})
     if others and _keys_match(choice, query):
-        if query.counts:
+        if query.counts and not choice.drawn and sum(map(len, choice.rows)) == choice.group.num_rows:
             reads = others
         else:
             shares.append((decide - {key}, selected))

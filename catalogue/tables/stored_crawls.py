@@ -128,12 +128,13 @@ class StoredCrawls:
         checksum, path = self._state(crawl).values, values_path(self._folder, crawl)
         if not checksum:
             return None
-        found = read_values(path, checksum, names)
-        now = read_state(self._folder) if found is None else None
-        if now and crawl in now.crawls and now.crawls[crawl].values == checksum:  # no other process has replaced them
+        if found := read_values(path, checksum, names):
+            return found
+        now = read_state(self._folder)
+        current = now.crawls[crawl].values if now and now.store == self.tables.store and crawl in now.crawls else 0
+        if current == checksum:
             self._repaired(crawl)
-            found = read_values(path, checksum, names)
-        return found
+        return read_values(path, current, names)  # another process may have added some
 
     def _is_valid(self, crawl: str, table: TableFile) -> bool:
         """Return whether another process has made a table of the same files since these were opened."""

@@ -368,3 +368,45 @@ def test_row_groups_with_a_rare_value_take_few_requests() -> None:
         sizes = pq.ParquetFile(BytesIO(write(LONG, row_group_size=1000))).metadata
         keys = sum(sizes.row_group(group).column(0).total_compressed_size for group in range(100))
         assert cat.bytes - received < keys // 20
+
+
+@pytest.mark.parametrize("first", ["int32", "int64"])
+@pytest.mark.parametrize("statistics", [False, True])
+def test_files_may_have_integers_of_different_widths(first: str, statistics: bool) -> None:  # noqa: FBT001
+    second = {"int32": "int64", "int64": "int32"}[first]
+    numbers = {"a": [0, 1, 2] * 100, "b": [0, 9, 5, 7] * 75}
+    files = {
+        f"{name}.parquet": write(
+            pa.table({KEY: [f"{name}{row:03}" for row in range(300)], "number": pa.array(numbers[name], kind)}),
+            write_statistics=statistics,
+        )
+        for name, kind in (("a", first), ("b", second))
+    }
+    with dataset_of(files) as cat:
+        cat.harvest(values="number")
+        for value in range(11):
+            expected = sum(some.count(value) for some in numbers.values())
+            assert cat.captures("*", where=f"number = {value}").count() == expected, value
+
+
+def test_patterns_of_whole_pages_count_as_scans() -> None:
+    """A pattern may cover some pages completely; then keys of other pages do not match."""
+    keys = [f"h{row // 200}" for row in range(2000)]
+    rows = pa.table({KEY: keys, "kind": ["rare" if row % 977 == 5 else f"kind{row % 7}" for row in range(2000)]})
+    data = write(rows, data_page_size=1, write_batch_size=100, use_dictionary=False)
+    with dataset_of({"a.parquet": data}, pages=True) as cat:
+        for host in range(10):
+            for where in ("kind = 'rare'", "kind = 'kind3'", "kind <> 'kind3'"):
+                expected = len(scan(rows, f"k = 'h{host}' AND {where}"))
+                assert cat.captures(f"h{host}", where=where).count() == expected
+                assert cat.captures(f"h{host}", where=where).to_arrow().num_rows == expected
+                assert cat.captures(f"h{host}", where=where, limit=3).count() == min(3, expected)
+
+
+def test_values_of_several_harvests_are_used_at_once() -> None:
+    with dataset_of({"a.parquet": by_pyarrow()}) as cat:
+        cat.harvest(values="kind")
+        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
+        cat.harvest(values="number")
+        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
+        assert cat.captures("*", where="number = 1000").plan.ruled_out == ROWS // GROUP
