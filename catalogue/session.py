@@ -211,8 +211,6 @@ class Session:
     def reload_dataset(self) -> None:
         self.__dict__.pop("dataset", None)
 
-    # Metadata database
-
     @property
     def database_path(self) -> Path:
         """The DuckDB file; a temporary one if the data folder is read-only and its file is out of date."""
