@@ -141,6 +141,7 @@ class Host:
     """Year of the first crawl that the host has."""
 
     def divided(self, rate: float | None, machines: int) -> "Host":
+        """Return the host with the part of its limits that each of several machines may use."""
         quota = self.quota and (max(1, self.quota[0] // machines), self.quota[1])
         return replace(self, rate=rate and rate / machines, quota=quota)
 
