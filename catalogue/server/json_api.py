@@ -66,6 +66,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         "model": Error,
         "description": "The query is invalid or too expensive, or a strict server could not answer it completely.",
     },
+    431: {"model": Error, "description": "The URL and the headers of the request are too long."},
     503: {"model": Error, "description": "Overload, or the source does not answer.", "headers": _RETRY_AFTER},
 }
 
