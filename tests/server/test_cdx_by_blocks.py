@@ -33,7 +33,7 @@ def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, l
     for words in requests(urls, settings().max_examples):
         query = urlencode(words | {"pageSize": "1000"})
         one, *others = (get(address, f"/{crawl}-index?{query}") for address in servers.values())
-        assert one.status in {200, 404}
+        assert one.status in {200, 400, 404}  # some random hosts have a port next to a wildcard
         for other in others:
             assert other.status == one.status, words
             if one.status == 200:
