@@ -64,9 +64,8 @@ class _Use:
 
     def _note_failure(self, error: CatalogueError, now: float) -> None:
         rest = 0.0 if self.is_trusted else _FIRST_REST
-        if isinstance(
-            error, NotFound
-        ):  # a file may be missing; a second one makes a host that has sent none suspicious
+        if isinstance(error, NotFound):
+            # One file may be missing; after a second one, a host that has not sent any rests.
             rest *= self.failures > 0
             self.failures += not self.is_trusted
         else:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
-from catalogue.parquet.arrow_arrays import array_of, integer, numbers, positions, text, texts
+from catalogue.parquet.arrow_arrays import array_of, booleans, integer, integers, positions, text, texts
 from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_values
 from catalogue.parquet.model import ColumnChunk
 from catalogue.tables.file_metadata import FileMetadata
@@ -67,7 +67,8 @@ class ColumnValues:
         """Return which of ``count`` row groups have one of the values, given by position; None for all."""
         lists = self.row_groups if values is None else self.row_groups.take(positions(values))
         found = np.zeros(count, bool)
-        found[numbers(pa.chunked_array([lists.flatten().cast(pa.int64())]))] = True
+        if len(flat := lists.flatten()):
+            found[integers(flat)] = True
         return found
 
 
@@ -92,7 +93,7 @@ class CrawlValues:
             detected = self.columns.get(_DETECTED_TYPE)
             typed = np.zeros(len(self.places), bool)
             if detected:
-                typed = detected.flags(len(self.places), np.flatnonzero(_valid(detected.values)))
+                typed = detected.flags(len(self.places), np.flatnonzero(booleans(detected.values.is_valid())))
             refuted &= typed | self._refuted(query.where_untyped, query)
         return {self.places[number] for number in np.flatnonzero(refuted).tolist()}
 
@@ -117,10 +118,6 @@ class CrawlValues:
 
 def _has_kind(column_type: pa.DataType, kind: str) -> bool:
     return bool(pa.types.is_string(column_type) if kind == TEXT else pa.types.is_integer(column_type))
-
-
-def _valid(values: pa.Array) -> np.ndarray:
-    return np.array(values.is_valid().to_pylist(), bool)
 
 
 def without_unknown(name: str, values: pa.Array) -> pa.Array:
@@ -178,10 +175,9 @@ def _grouped(kind: str, values: pa.StringArray, row_groups: np.ndarray) -> Colum
     encoded = values.dictionary_encode(null_encoding="encode")
     order = pc.sort_indices(encoded.dictionary)  # null at the end
     ranks = np.empty(len(order), np.int64)
-    ranks[numbers(pa.chunked_array([order.cast(pa.int64())]))] = np.arange(len(order))
-    codes = numbers(pa.chunked_array([encoded.indices.cast(pa.int64())]))
+    ranks[integers(order)] = np.arange(len(order))
     span = int(row_groups.max()) + 1
-    pairs = np.unique(ranks[codes] * span + row_groups)
+    pairs = np.unique(ranks[integers(encoded.indices)] * span + row_groups)
     starts = np.searchsorted(pairs // span, np.arange(len(order) + 1))
     return ColumnValues(kind, encoded.dictionary.take(order), _lists(starts, pairs % span))
 
@@ -229,7 +225,7 @@ def read_values(path: Path, checksum: int, names: "Container[str] | None" = None
     places: list[Place] = []
     columns = {}
     for number in range(file.num_row_groups):
-        ((name,),) = [file.read_row_group(number, columns=["column_name"]).column(0).slice(0, 1).to_pylist()]
+        (name,) = file.read_row_group(number, columns=["column_name"]).column(0).slice(0, 1).to_pylist()
         if name is None:
             rows = file.read_row_group(number, columns=["value", "row_groups"]).to_pylist()
             places += [(row["value"], ordinal) for row in rows for ordinal in row["row_groups"]]
