@@ -169,8 +169,9 @@ def _form(schema: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of which nothing is markup."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    """Text whose only markup is code between two backticks, as in docstrings."""
+    parts = re.split("``(.+?)``", " ".join(text.split()))
+    return "".join(f"`{part}`" if at % 2 else _MARKUP.sub(r"\\\1", part) for at, part in enumerate(parts))
 
 
 def _block(text: str, language: str = "text") -> str:
