@@ -26,6 +26,8 @@ REQUESTS_A_SECOND = 100.0
 """A limit for ``catalogue`` alone; without one it prefers many small requests."""
 VALUES = "catalogue, values stored"
 _OURS, _VALUES = "benchmarks.clients.site_ours", "benchmarks.clients.site_values"
+_NARROW = {"URLs": ("url",), "counted": ()}
+"""Columns of further queries with values stored."""
 _PEERS = {
     DUCKDB: "benchmarks.clients.site_duckdb",
     POLARS: "benchmarks.clients.site_polars",
@@ -42,10 +44,12 @@ def main(*, full: bool) -> Iterator[Result]:  # noqa: ARG001 - all benchmarks ha
         types = [Site("rare type", groups * RARE_ROWS, RARE), Site("absent type", 0, NOWHERE)]
         rare = rare_captures(folder).to_pylist() * groups
         expected = {"rare type": digest(rare), "absent type": digest([])}
+        narrow = [Site(f"rare type, {name}", groups * RARE_ROWS, RARE, columns) for name, columns in _NARROW.items()]
+        expected |= {site.domain: digest([{n: row[n] for n in site.columns} for row in rare]) for site in narrow}
         with serving(folder, f"{path_of(CRAWL, 0).rpartition('/')[0]}/usual.parquet") as (server, _):
             task = Queries(server.url, files, types, REQUESTS_A_SECOND)
             turns: dict[str, Turn] = {OURS: partial(task.ask, [_OURS], prepare=True)}
-            turns[VALUES] = partial(_with_values, task)
+            turns[VALUES] = partial(_with_values, replace(task, sites=[narrow[0], *types, *narrow[1:]]))
             if files == FILES_OF_PEERS:
                 for peer, python in pythons.items():
                     turns[peer] = partial(task.ask, within(python, _PEERS[peer]), prepare=False)

@@ -39,6 +39,8 @@ class Site:
     """Number of its rows."""
     mime: str = ""
     """A media type of any domain, as ``content_mime_detected``; ``domain`` is its name in the tables."""
+    columns: Sequence[str] = COLUMNS
+    """Columns of the captures; without any they are counted."""
 
     @property
     def pattern(self) -> str:
@@ -132,8 +134,8 @@ def _answers(task: Task, ask: Ask) -> Iterator[Answer]:
 
 def digest(rows: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     """Return a digest of captures that does not depend on their order."""
-    names = ("url", "warc_filename", "warc_record_offset")
-    captures = rows if isinstance(rows, list) else rows.select(names).to_pylist()
+    captures = rows if isinstance(rows, list) else rows.to_pylist()
+    names = [name for name in ("url", "warc_filename", "warc_record_offset") if captures and name in captures[0]]
     return sha256(
         "\n".join(sorted(" ".join(str(each[name]) for name in names) for each in captures)).encode()
     ).hexdigest()

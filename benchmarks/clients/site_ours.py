@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
+from benchmarks.clients.site_asking import Ask, Site, Task, start
 from benchmarks.paced import LATENCY, RATE
 from catalogue.catalogue import Catalogue
 from catalogue.session import Session
@@ -22,8 +22,9 @@ def ask(task: Task) -> Ask:
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         if not opened:
             opened.append(Catalogue(Session(task.folder / "data", settings_of(task))))
-        mime = site.mime or None
-        return opened[0].captures(site.pattern, crawls=task.crawl, columns=COLUMNS, mime=mime).to_arrow()
+        columns, mime = site.columns or None, site.mime or None
+        found = opened[0].captures(site.pattern, crawls=task.crawl, columns=columns, mime=mime)
+        return found.to_arrow() if site.columns else [{}] * found.count()
 
     return asked
 

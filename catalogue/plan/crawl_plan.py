@@ -109,6 +109,10 @@ class PlannedRowGroup:
     def later(self) -> bool:
         return any(column.later for column in self.columns)
 
+    @property
+    def by_pages(self) -> bool:
+        return any(column.index for column in self.columns)
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:

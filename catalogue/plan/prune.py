@@ -100,14 +100,15 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rar
     if whole.certain and not (rare or drawn or _enough(query, whole)):
         return choice  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
-    missing = tuple(_missing_indexes(indexes, chunks, group.ordinal))
+    with_bounds = not whole.certain or _enough(query, whole)
+    missing = tuple(_missing_indexes(indexes, chunks, group.ordinal, with_bounds=with_bounds))
     try:
-        closer = _by_pages(choice, key, bounds, indexes, with_nulls=query.with_nulls)
+        closer = _by_pages(choice, key, indexes, with_bounds=with_bounds, with_nulls=query.with_nulls)
     except BadPageIndex as error:
         return replace(choice, defect=str(error))
     if not closer.units:
         return closer
-    if missing or not closer.key_index:
+    if missing or closer is choice:
         return replace(closer, missing=missing)
     offset_indexes, defect = _offset_indexes(indexes, chunks, group.num_rows)
     return replace(closer, offset_indexes=offset_indexes, defect=defect)
@@ -143,13 +144,15 @@ def read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -
     return tuple(found)
 
 
-def _missing_indexes(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int) -> Iterator[Part]:
+def _missing_indexes(
+    indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int, *, with_bounds: bool = True
+) -> Iterator[Part]:
     key = chunks[0]
-    if not (indexes.column_index or (key.column_index and key.offset_index)):
+    if with_bounds and not (indexes.column_index or (key.column_index and key.offset_index)):
         return  # positions of pages do not help without bounds
     for chunk in chunks:
         name = chunk.column.name
-        if chunk is key and chunk.column_index and not indexes.column_index:
+        if with_bounds and chunk is key and chunk.column_index and not indexes.column_index:
             yield Part(Purpose.COLUMN_INDEX, ordinal, name, chunk.column_index)
         if chunk.offset_index and name not in indexes.offset_indexes:
             yield Part(Purpose.OFFSET_INDEX, ordinal, name, chunk.offset_index)
@@ -163,27 +166,32 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
     return plan_requests(metadata.file.path, parts, max_gap=max_gap)
 
 
-def _by_pages(choice: Choice, key: ColumnChunk, bounds: Bounds | None, indexes: Indexes, *, with_nulls: bool) -> Choice:
+def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes, *, with_bounds: bool, with_nulls: bool) -> Choice:
+    """Divide a row group into the pages of its key column; where all keys match, their bounds are not needed."""
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
-    if located is None or indexes.column_index is None or key.column_index is None:
+    column_index = indexes.column_index if key.column_index else None
+    if located is None or (column_index is None and with_bounds):
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
-    key_index = decode_column_index(indexes.column_index, key, offset_index)
+    key_index = None if column_index is None else decode_column_index(column_index, key, offset_index)
     units = []
-    first, last = choice.intervals[0].start, choice.intervals[-1].end
-    for page, of_page in enumerate(key_index.bounds):
+    first, last, whole = choice.intervals[0].start, choice.intervals[-1].end, choice.units[0]
+    for page in range(len(offset_index)):
+        rows = offset_index.rows(range(page, page + 1))
+        if key_index is None:
+            units.append(replace(whole, rows=rows))
+            continue
+        of_page = key_index.bounds[page]
         if with_nulls:
-            rows = offset_index.rows(range(page, page + 1))
             units.append(Unit(rows, certain=True, nulls=0, least=of_page.min if of_page else b""))
             continue
         if of_page is None or (of_page.order is Order.UNSIGNED and (of_page.max < first or of_page.min >= last)):
             continue
         if some := choice.intervals.near(of_page):
             nulls = key_index.null_counts[page] if key_index.null_counts and key.null_count is not None else None
-            rows = offset_index.rows(range(page, page + 1))
             is_certain = choice.intervals.contain_all(of_page)
             units.append(Unit(rows, is_certain, nulls, some.least_match(of_page), _greatest(of_page)))
-    if not is_lower_bound(bounds):
+    if not is_lower_bound(key.bounds or indexes.bounds):
         choice = replace(choice, least=min((unit.least for unit in units), default=b""))
     return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
 

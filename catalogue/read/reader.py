@@ -165,7 +165,7 @@ class _Reading:
         After an error, the row groups are tried one by one.
         """
         only = bundle.groups[0]
-        if len(bundle.groups) == 1 and only.read.key_index is None and not only.read.later:
+        if len(bundle.groups) == 1 and not (only.read.by_pages or only.read.later):
             yield only
             return
         try:

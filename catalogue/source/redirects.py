@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from threading import Lock
+from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from catalogue.errors import Blocked, FileChanged, Forbidden, NotFound, SourceError, Unreachable
@@ -13,6 +14,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, differ
 from catalogue.source.http import HttpSource
 from catalogue.source.observe import hide_credentials
+from catalogue.source.rate_limit import Limiter
 from catalogue.source.retry import PoliteSource
 
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -110,21 +112,43 @@ class RedirectingSource(HttpSource):
 
 
 class RedirectedSource(PoliteSource):
-    """A polite source of a host that redirects; requests for addresses count like others."""
+    """A polite source of a host that redirects, which limits addresses and files each by itself."""
 
     inner: RedirectingSource
+
+    def __init__(self, inner: RedirectingSource, limiter: Limiter, addresses: Limiter, **options: Any) -> None:  # noqa: ANN401
+        """Take the limits of requests for files and for addresses, and the options of ``PoliteSource``."""
+        super().__init__(inner, limiter, **options)
+        self._addresses = PoliteSource(inner, addresses, **options)
+
+    @property
+    def requests(self) -> int:
+        return super().requests + self._addresses.requests
+
+    @property
+    def bytes(self) -> int:
+        return super().bytes + self._addresses.bytes
+
+    @property
+    def unavailable_until(self) -> float:
+        return max(super().unavailable_until, self._addresses.unavailable_until)
+
+    def seconds_to_wait(self) -> float:
+        return max(super().seconds_to_wait(), self._addresses.seconds_to_wait())
 
     def _get(
         self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
     ) -> Response:
         place = self.inner.place(path)
         for _ in range(_TRIES):
-            is_known = place.address is not None
-            with nullcontext() if is_known else place.lock, suppress(_Expired):
-                if is_known or place.address is None:
-                    response = super()._get(path, requested, pin, attempts, until)
+            with nullcontext() if place.address else place.lock:
+                if place.address is None:
+                    response = self._addresses._get(path, requested, pin, attempts, until)  # noqa: SLF001 - of this class
                     if not response.redirected:
+                        self._note_honoured(requested, response)
                         return response
+            with suppress(_Expired):
+                return super()._get(path, requested, pin, attempts, until)
         raise Unreachable(f"{self.url}{path}: its signed addresses expire at once")
 
 

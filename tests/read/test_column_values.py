@@ -358,16 +358,34 @@ def test_reads_deciding_columns_before_keys_and_counts_without_keys() -> None:
 
 
 def test_row_groups_with_a_rare_value_take_few_requests() -> None:
-    with expensive_bytes(write(LONG, row_group_size=1000, data_page_size=1000, write_batch_size=50)) as cat:
+    groups, group = 16, 60_000
+    kinds = [f"kind{row % 60}" for row in range(group)] * groups
+    kinds[355_500] = kinds[355_501] = "rare"
+    data = write(
+        pa.table({KEY: [f"key{row:06}" for row in range(groups * group)], "kind": kinds}),
+        row_group_size=group,
+        data_page_size=10_000,
+        write_batch_size=500,
+        write_page_index=True,
+    )
+    sizes = pq.ParquetFile(BytesIO(data)).metadata.row_group(5)
+    keys, deciding = (sizes.column(column).total_compressed_size for column in (0, 1))
+    with expensive_bytes(data) as cat:
         cat.harvest(values="kind")
         found = cat.captures("*", where="kind = 'rare'")
-        assert found.plan.ruled_out == 98
-        requests, received = cat.requests, cat.bytes
-        assert found.to_arrow().num_rows == 3
-        assert cat.requests - requests <= 2 * 6
-        sizes = pq.ParquetFile(BytesIO(write(LONG, row_group_size=1000))).metadata
-        keys = sum(sizes.row_group(group).column(0).total_compressed_size for group in range(100))
-        assert cat.bytes - received < keys // 20
+        assert found.plan.ruled_out == groups - 1
+
+        def cost(read: Callable[[], int]) -> tuple[int, int]:
+            requests, received = cat.requests, cat.bytes
+            assert read() == 2
+            return cat.requests - requests, cat.bytes - received
+
+        # Positions of pages without their bounds, all of the deciding column, the page of the keys and the end pages.
+        requests, received = cost(lambda: found.to_arrow().num_rows)
+        assert (requests, received < keys) == (1 + 1 + 2, True)
+        assert cost(lambda: found.to_arrow().num_rows)[0] == 1 + 2
+        requests, received = cost(found.count)
+        assert (requests, received - deciding in range(20)) == (1, True)
 
 
 @pytest.mark.parametrize("first", ["int32", "int64"])
