@@ -197,7 +197,7 @@ def write_values(path: Path, values: CrawlValues) -> int:
     starts = np.cumsum([0, *paths.values()])
     buffer = BytesIO()
     options = {"use_dictionary": ["column_name", "kind"], "write_statistics": False, "store_schema": False}
-    encoding = {"row_groups.list.element": "DELTA_BINARY_PACKED"}
+    encoding = {"value": "DELTA_BYTE_ARRAY", "row_groups.list.element": "DELTA_BINARY_PACKED"}
     with pq.ParquetWriter(buffer, _FILE, compression="zstd", column_encoding=encoding, **options) as writer:
         writer.write_table(_rows(None, None, texts([*paths]), _lists(starts, ordinals)))
         for name, column in values.columns.items():
