@@ -112,7 +112,7 @@ def _fetch_list(
             closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
             whole_file(list_file(store, crawl)) as output,
         ):
-            lines = io.BufferedReader(_Arriving(pieces))
+            lines = io.BufferedReader(Arriving(pieces))
             directory = write_blocks(output, crawl, parse_file(crawl, lines, end.total_size, shards=shards))
     except FormatError:
         executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
@@ -144,7 +144,7 @@ def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) ->
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 
 
-class _Arriving(io.RawIOBase):
+class Arriving(io.RawIOBase):
     """A file whose contents are yielded piece by piece."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
