@@ -7,7 +7,6 @@ still make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,15 +17,13 @@ from pathlib import Path
 from random import SystemRandom
 from typing import NamedTuple
 
-from catalogue.atomic_files import create, make_folder, named, whole_file
-from catalogue.cdx.block_file import block_count, write_blocks
-from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_file, shards_path
+from catalogue.atomic_files import create, named
+from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, shards_path
 from catalogue.check.compare_files import compare_file
 from catalogue.commoncrawl.crawls import CrawlWords, select_crawls
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_manifest
 from catalogue.errors import (
-    BadCdx,
     BadSnapshot,
     FileChanged,
     FormatError,
@@ -36,7 +33,7 @@ from catalogue.errors import (
     UnknownCrawl,
 )
 from catalogue.formatting import ReprMixin, join_first, plural, several
-from catalogue.harvest.harvest_blocks import Arriving, put_list, usable_list
+from catalogue.harvest.harvest_blocks import put_list, usable_list, write_list
 from catalogue.harvest.snapshot import BLOCKS, MANIFEST, PIECE, SnapshotFile, unpack_manifest
 from catalogue.harvest.tails import undamaged
 from catalogue.parquet.footer import MAGIC, examine_footer, with_trailer
@@ -52,7 +49,7 @@ from catalogue.store.database import Store, encode_indexes
 from catalogue.store.locks import locked
 from catalogue.store.schema import index_key, row_group_of
 from catalogue.store.stored_file import StoredFile, decode, encode, marker
-from catalogue.store.stored_lists import VALUES, blocks_folder, list_file
+from catalogue.store.stored_lists import VALUES
 from catalogue.tables.tables_state import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
@@ -62,6 +59,7 @@ _MAX_INDEXES = 256 << 20
 """Bytes of the page indexes of a file, which are in memory at once."""
 _OVERHEAD = 1000
 """Bytes that a small one takes."""
+_AGAIN = "an export may be running: run the same command again"
 _REASONS = "it is wrong, or was made from another source or before the file was replaced"
 
 
@@ -88,11 +86,9 @@ class Pulled(ReprMixin):
     """What is not stored of these crawls now, in sentences."""
 
     def _line(self) -> str:
-        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{self._lists()}"
+        lists = f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{lists}"
         return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
-
-    def _lists(self) -> str:
-        return f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
 
     def _notes(self) -> Iterator[str]:
         yield from self.missing
@@ -155,13 +151,13 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
             part = ByteRange(start, min(start + MAX_DOCUMENT, file.size))
             try:  # a small file is requested without a range, which every server can answer
                 answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
-            except NotFound as error:
-                raise BadSnapshot("was not found; an export may be running: run the same command again") from error
+            except (NotFound, FileChanged) as error:
+                raise BadSnapshot(f"is not the file of the manifest ({error}); {_AGAIN}") from error
             pin = answer.version
             digest.update(answer.body)
             output.write(answer.body)
     if digest.hexdigest() != file.sha256:
-        raise BadSnapshot("has another digest than in the manifest")
+        raise BadSnapshot(f"has another digest than in the manifest; {_AGAIN}")
 
 
 @dataclass(slots=True)
@@ -210,19 +206,19 @@ class _Pull:
         for value in values:
             with _invalid(value.key):
                 _check_value(file.crawl, value, last)
-            if value.table == "files":
-                has_indexes, last = bool(value.indexes), value.key
-                if seen[has_indexes] in chosen[has_indexes]:
-                    self._compare_file(value)
-                seen[has_indexes] += 1
-                if any(each.dictionaries for each in value.indexes.values()):
-                    documents[VALUES + file.crawl] = encode(marker())
-            elif value.table == "documents":
-                documents[value.key] = encode(value.stored)
-            elif seen != counts or self._has_list(file):
-                break
-            else:
-                return documents, (replace(value.stored, data=b""), self._write_list(file, chain([value], values)))
+                if value.table == "files":
+                    has_indexes, last = bool(value.indexes), value.key
+                    if seen[has_indexes] in chosen[has_indexes]:
+                        self._compare_file(value)
+                    seen[has_indexes] += 1
+                    if any(each.dictionaries for each in value.indexes.values()):
+                        documents[VALUES + file.crawl] = encode(marker())
+                elif value.table == "documents":
+                    documents[value.key] = encode(value.stored)
+                elif seen != counts or self._has_list(file):
+                    break
+                else:
+                    return documents, (value.stored, self._write_list(file.crawl, value.stored, chain([value], values)))
         if seen != counts or not self._has_list(file):
             raise BadSnapshot("does not have the footers, page indexes or blocks that the manifest says")
         return documents, None
@@ -253,55 +249,32 @@ class _Pull:
 
     def _compare_file(self, value: "_Value") -> None:
         path, pin = value.key, FileVersion(value.stored.size, None)
-        try:
-            same, different = compare_file(path, value.stored, value.indexes, self.source, COMMON_CRAWL.key, pin)
-        except (FormatError, NotFound, FileChanged) as error:
-            raise BadSnapshot(f"has {path}, which the source does not have, or not in this version: {error}") from error
+        same, different = compare_file(path, value.stored, value.indexes, self.source, COMMON_CRAWL.key, pin)
         if different or not same:
             what = "page index" if same else "footer"
             raise BadSnapshot(f"has another {what} of {path} than {self.source.url}; {_REASONS}")
         self.pulled.compared += 1
 
-    def _write_list(self, file: SnapshotFile, values: Iterator["_Value"]) -> bytes:
+    def _write_list(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> bytes:
         """Check a list of blocks, compare some pieces with the source, and write it; return the file's directory."""
-        crawl, source = file.crawl, self.source
-        make_folder(blocks_folder(self.store))
-        with whole_file(list_file(self.store, crawl)) as output:
-            try:
-                shards = count_shards(crawl, source.get(shards_path(crawl)).body) if self.compare else None
-                first = next(values)
-                pieces = self._pieces(crawl, first.stored, chain([first], values))
-                lines = io.BufferedReader(Arriving(pieces))
-                directory = write_blocks(output, crawl, parse_file(crawl, lines, first.stored.size, shards=shards))
-                for _ in pieces:
-                    pass
-            except BadCdx as error:
-                raise BadSnapshot(f"is not the list of blocks of {crawl}: {str(error)[:300]}") from error
-            except (NotFound, FileChanged) as error:
-                message = f"has a list of blocks that {source.url} does not have, or not in this version: {error}"
-                raise BadSnapshot(message) from error
-            if block_count(directory) != file.blocks:
-                raise BadSnapshot(f"has {block_count(directory):,} blocks; the manifest says {file.blocks:,}")
+        shards = count_shards(crawl, self.source.get(shards_path(crawl)).body) if self.compare else None
+        directory = write_list(self.store, crawl, self._pieces(crawl, version, values), version.size, shards)
         self.pulled.lists += 1
         self.pulled.compared += self.compare > 0
         return directory
 
     def _pieces(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> Iterator[bytes]:
         """Yield the lines of a list, of which some pieces are compared with the source."""
-        starts, at = range(0, version.size, PIECE), 0
+        starts, at, pin = range(0, version.size, PIECE), 0, FileVersion(version.size, None)
         chosen = SystemRandom().sample(starts, min(self.compare, len(starts)))
         for value in values:
             data, end = value.stored.data, min(at + PIECE, version.size)
             if (value.table, value.key, value.stored.version) != (BLOCKS, list_path(crawl), version.version):
                 raise BadSnapshot(f"has {value.key[:200]!r} in its list of blocks")
-            if len(data) != end - at or not data:
+            if not data or len(data) != end - at:
                 raise BadSnapshot(f"has a list of blocks of other than {version.size:,} bytes")
-            if at in chosen:
-                pin = FileVersion(version.size, None)
-                if self.source.get(list_path(crawl), ByteRange(at, end), pin=pin).body != data:
-                    raise BadSnapshot(
-                        f"has another list of blocks than {self.source.url} from byte {at:,} on; {_REASONS}"
-                    )
+            if at in chosen and self.source.get(list_path(crawl), ByteRange(at, end), pin=pin).body != data:
+                raise BadSnapshot(f"has another list of blocks than {self.source.url} from byte {at:,} on; {_REASONS}")
             at = end
             yield data
 
@@ -365,24 +338,26 @@ def _check_value(crawl: str, value: _Value, last: str) -> None:
     path, stored = value.key, value.stored
     if value.table == "documents" and path == manifest_path(crawl):
         parse_manifest(crawl, stored.data)
-    elif value.table == BLOCKS:
-        if not 0 < stored.size <= MAX_LIST:
-            raise BadSnapshot(f"a list of {stored.size:,} bytes")
+    elif value.table == BLOCKS and 0 < stored.size <= MAX_LIST:
+        pass
     elif value.table == "files" and (file := index_file(path)) and file.crawl == crawl:
-        if path <= last:
-            raise BadSnapshot("twice, or not in the order of paths")
-        if stored.size < len(MAGIC) + len(with_trailer(stored.data)):
-            raise BadSnapshot("a file that is smaller than its footer")
         footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
+        if path <= last or stored.size < len(MAGIC) + len(with_trailer(stored.data)):
+            raise FormatError("it is there twice, not in the order of paths, or smaller than its footer")
         if not value.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
-            raise BadSnapshot("a page index of a row group that the footer does not have")
+            raise FormatError("it has a page index of a row group that its footer does not have")
     else:
-        raise BadSnapshot(f"not a file of {crawl}")
+        raise FormatError(f"it is not a file of {crawl}, or too large")
 
 
 @contextmanager
 def _invalid(path: str) -> Iterator[None]:
     try:
         yield
+    except BadSnapshot:
+        raise
     except FormatError as error:
         raise BadSnapshot(f"has {path[:200]!r}, which is invalid: {error}") from error
+    except (NotFound, FileChanged) as error:
+        what = "which the source does not have, or not in this version"
+        raise BadSnapshot(f"has {path[:200]!r}, {what}: {error}") from error

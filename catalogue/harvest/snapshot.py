@@ -119,14 +119,9 @@ def export(
 
     After each crawl the manifest is replaced, so an export that was killed continues.
 
-    Args:
-        output: a folder, or the URL of one.
-        store: the store.
-        crawls: the paths of the files of each crawl. The list of blocks of a crawl is written if it is stored.
-        removes: whether other crawls of an existing snapshot are removed.
-        missing: says in sentences what was not harvested.
-        cache: the folder of outputs that are remote.
-        report: called with each file.
+    ``crawls`` has the paths of the files of each crawl; its list of blocks is written if it is stored. Other crawls of
+    an existing snapshot stay, or with ``removes`` they are removed. ``missing`` says in sentences what was not
+    harvested. ``report`` is called with each file.
 
     Raises:
         QueryError: if the folder has other files.

@@ -53,7 +53,7 @@ def test_refuses_damaged_files(theirs: Catalogue, place: Path) -> None:
     published(place).write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
     refused(theirs, place, "another digest")
     published(place).unlink()
-    refused(theirs, place, "was not found")
+    refused(theirs, place, "is not the file of the manifest .*run the same command again")
     published(place).write_bytes(whole)
     assert theirs.pull(str(place)).lists == 1
 
@@ -63,14 +63,14 @@ def test_refuses_damaged_files(theirs: Catalogue, place: Path) -> None:
     ("change", "message"),
     [
         (lambda rows: rows[:-1], "is not the start of a complete line"),
-        (lambda rows: rows[1:], "is not the list of blocks of CC-MAIN-2022-33|other than"),
+        (lambda rows: rows[1:], "has a list of blocks of other than|other than"),
         (lambda rows: [*rows[:-2], rows[-1], rows[-2]], "a list of blocks of other than"),
         (lambda rows: [*rows, rows[-1]], "a list of blocks of other than"),
         (lambda rows: [*rows, rows[-1]._replace(table="documents")], "in its list of blocks"),
         (lambda rows: [rows[0], *(row._replace(key="other") for row in rows[1:])], "in its list of blocks"),
         (lambda rows: [rows[0], *map(with_stored(size=7), rows[1:])], "in its list of blocks"),
-        (lambda rows: [*map(with_stored(size=MAX_LIST + 1), rows)], "which is invalid: a list of"),
-        (lambda rows: [*map(with_stored(size=0), rows)], "which is invalid: a list of"),
+        (lambda rows: [*map(with_stored(size=MAX_LIST + 1), rows)], "is not a file of CC-MAIN-2022-33, or too large"),
+        (lambda rows: [*map(with_stored(size=0), rows)], "is not a file of CC-MAIN-2022-33, or too large"),
         (lambda rows: [*map(with_stored(taken="soon"), rows)], "invalid time, size or text"),
         (lambda rows: [*map(with_stored(etag="\x1b[2J"), rows)], "invalid time, size or text"),
         (lambda _: [], "does not have the footers, page indexes or blocks that the manifest says"),
@@ -113,9 +113,6 @@ def test_refuses_invalid_lines(theirs: Catalogue, place: Path, change: Callable[
 
 
 def test_refuses_other_counts_and_pieces(theirs: Catalogue, place: Path) -> None:
-    change_manifest(place, CRAWL, blocks=8999)
-    refused(theirs, place, "has 9,000 blocks; the manifest says 8,999", compare=0)
-    change_manifest(place, CRAWL, blocks=9000)
     change_list(place, pieces=PIECE // 2)  # of which smaller parts would be compared
     refused(theirs, place, "a list of blocks of other than", compare=0)
     change_list(place, pieces=1 << 20)
@@ -176,7 +173,7 @@ def test_refuses_lists_that_differ_from_the_source(theirs: Catalogue, mirror: Pa
 @pytest.mark.parametrize("change", ["larger", "smaller", "gone", "no files", "fewer shards"])
 def test_refuses_lists_of_other_versions(theirs: Catalogue, mirror: Path, place: Path, change: str) -> None:
     listed, shards = mirror / list_path(CRAWL), mirror / shards_path(CRAWL)
-    message = "has a list of blocks that .* does not have, or not in this version"
+    message = "the source does not have, or not in this version"
     match change:
         case "larger":
             listed.write_bytes(LINES + b"x")
@@ -203,4 +200,4 @@ def test_refuses_a_list_of_another_crawl(theirs: Catalogue, mirror: Path, place:
     )
     refused(theirs, place, "ends with shard 299; the crawl has 7 shards|not in this version|has another list of")
     write_list(mirror, make_list(9000, seed=3), OTHER)
-    refused(theirs, place, "has a list of blocks that .* does not have, or not in this version|has another list of")
+    refused(theirs, place, "the source does not have, or not in this version|has another list of")

@@ -234,7 +234,7 @@ def test_survives_mutated_files(exported: Path, place: Path, empty: Catalogue) -
         (
             "indexes",
             lambda row: row._replace(key=row.key.replace("#", "#9")),
-            "a row group that the footer",
+            "a row group that its footer",
         ),
     ],
 )
@@ -248,7 +248,7 @@ def test_refuses_invalid_values(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: rows + [row for row in rows if row.table == "files"], "twice, or not in the order"),
+        (lambda rows: rows + [row for row in rows if row.table == "files"], "twice, not in the order"),
         (lambda rows: [row._replace(key=row.key.replace("CC-MAIN-2", "CC-MAIN-12")) for row in rows], "not a file of"),
         (lambda rows: rows[:3], "does not have the footers, page indexes or blocks that the manifest says"),
         (lambda rows: [row for row in rows if row.table == "documents"], "does not have the footers"),
