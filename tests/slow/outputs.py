@@ -77,7 +77,7 @@ def snapshot(folder: Path) -> Items:
     files = unpack_manifest((place / MANIFEST).read_bytes()).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {"snapshot": sorted((file.crawl, file.footers, file.indexed, file.blocks) for file in files)}
+    return {file.crawl: (file.footers, file.indexed, file.blocks) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:
