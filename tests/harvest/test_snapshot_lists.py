@@ -11,7 +11,7 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import format_blocks, list_path, parse_blocks
 from catalogue.demo import LoopbackServer
-from catalogue.errors import StoreDamaged, StoreLocked
+from catalogue.errors import StoreDamaged
 from catalogue.harvest.snapshot import MANIFEST, PIECE
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -242,16 +242,6 @@ def test_killed_pull_stores_nothing_and_continues(mirror: Path, place: Path, tmp
         assert "1 list of blocks added" in ran.err
     assert [path.name for path in (tmp_path / "data/blocks").iterdir()] == [f"{CRAWL}.parquet"]
     assert not (tmp_path / "data/pulling.part").exists()
-
-
-def test_pull_waits_for_no_other_process(theirs: Catalogue, place: Path, settings: Settings) -> None:
-    with (
-        theirs.session.create_store().harvesting(CRAWL),
-        catalogue.open(theirs.session.data, settings=settings) as other,
-        pytest.raises(StoreLocked, match=f"another process harvests {CRAWL}"),
-    ):
-        other.pull(str(place))
-    assert theirs.session.block_lists.stored == []
 
 
 def test_commands(mirror: Path, tmp_path: Path) -> None:
