@@ -110,8 +110,7 @@ def pull_snapshot(
         there_are = _fetch_manifest(there)
         selected = select_crawls(several(crawls), [*there_are])
         if absent := [crawl for crawl in selected if crawl not in there_are]:
-            has = join_first([*there_are]) or "none"
-            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {has}")
+            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*there_are])}")
         files = [there_are[crawl] for crawl in selected]
         pulled = Pulled(there.url, tuple(selected))
         pull = _Pull(there, session.create_store(), session.source, compare, pulled)
@@ -133,7 +132,9 @@ def pull_snapshot(
 
 def _fetch_manifest(place: PoliteSource) -> dict[str, SnapshotFile]:
     try:
-        return unpack_manifest(place.get(MANIFEST).body)
+        if files := unpack_manifest(place.get(MANIFEST).body):
+            return files
+        raise BadSnapshot("it has no crawls yet; if it is being exported, wait")  # noqa: TRY301
     except NotFound as error:
         message = (
             f"there is no snapshot at {place.url}: {MANIFEST} is missing; if it is being exported, wait; "
