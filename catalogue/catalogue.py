@@ -852,9 +852,10 @@ class Catalogue(ReprMixin):
         crawls: CrawlWords = "all",
         report: Callable[[Progress], None] | None = None,
     ) -> Exported:
-        """Write a snapshot of what is stored: files for each crawl, for ``pull``, and plain Parquet tables.
+        """Write a snapshot of what is stored, a file for each crawl, for ``pull``.
 
-        Written again to the same place, only crawls that have changed are written. Others can harvest at the same time.
+        Written again to the same place, only crawls that have changed are written. With ``crawls``, other crawls of the
+        snapshot stay; else those that are not stored any more are removed. Others can harvest at the same time.
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.

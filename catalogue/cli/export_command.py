@@ -118,9 +118,9 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     """Write a snapshot, which others can store by catalogue pull.
 
     PATH_OR_URL is a local folder, or a URL to which fsspec can write. For each crawl the command writes a file with the
-    footers and page indexes, and one with the list of blocks of the CDX index if it is stored. It also writes the
-    tables files, row_groups and pages for other tools. If you run it again, it writes only the crawls that have
-    changed. It can run during a harvest. It refuses a folder that has a snapshot with other crawls than --crawl.
+    footers and page indexes, and with the list of blocks of the CDX index if it is stored. If you run it again, it
+    writes only the crawls that have changed, and removes those that are not stored any more; with --crawl, others stay.
+    It can run during a harvest. You can stop it at any time; if you run it again, it continues with the next crawl.
 
     \b
     catalogue export snapshot /srv/www/index-footers

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +14,8 @@ from catalogue.export.ducklake import export_lake
 from catalogue.export.ducklake_sql import LAKE_NAME, data_path
 from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural, several
-from catalogue.harvest.publish import publish
-from catalogue.harvest.snapshot import TABLES, SnapshotFile, SnapshotList
-from catalogue.metadata_db.lake_files import LakeFile, lake_files, write_table
+from catalogue.harvest import snapshot
+from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.progress import Progress
 from catalogue.selection import select_stored
 from catalogue.session import Session
@@ -101,33 +99,29 @@ def export_snapshot(
     report: Callable[[Progress], None] | None = None,
 ) -> Exported:
     chosen, files, missing = _stored_files(session, crawls, with_lists=True)
-    harvested, listed = session.metadata().crawls, {*crawls_with_blocks(session.store)}
-    paths: dict[str, list[str]] = {crawl: [] for crawl in chosen if crawl in harvested}
+    paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:
         paths[each.crawl].append(each.path)
-    lists = [crawl for crawl in chosen if crawl in listed]
-    at = Progress("snapshot", listed=len(files) + len(lists), done=0)
+    at = Progress("snapshot", listed=len(files), done=0)
 
-    with session.database() as connection, session.reporting(report, "files") as bar:
+    with session.reporting(report, "files") as bar:
 
-        def written(file: SnapshotFile) -> None:
-            at.done += 1 if isinstance(file, SnapshotList) else file.count
+        def written(file: snapshot.SnapshotFile) -> None:
+            at.done += file.footers
             at.bytes += file.size
             bar(at)
 
-        tables = {view: partial(write_table, connection, view, chosen) for view in TABLES}
-        made = publish(
+        made = snapshot.export(
             place,
             session.store,
             paths,
-            tables,
-            lists=lists,
             removes=several(crawls) == ["all"],
             missing=missing,
             cache=session.settings.cache,
             report=written,
         )
-    return Exported(str(place), chosen, sum(file.count for file in made.files), missing, len(made.blocks))
+    footers, lists = sum(file.footers for file in made), sum(file.blocks > 0 for file in made)
+    return Exported(str(place), chosen, footers, missing, lists)
 
 
 def _stored_files(

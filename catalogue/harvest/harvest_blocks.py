@@ -110,10 +110,8 @@ def _fetch_list(
             named(part),
             resume(part) as file,
             closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
-            whole_file(list_file(store, crawl)) as output,
         ):
-            lines = io.BufferedReader(_Arriving(pieces))
-            directory = write_blocks(output, crawl, parse_file(crawl, lines, end.total_size, shards=shards))
+            directory = write_list(store, crawl, pieces, end.total_size, shards)
     except FormatError:
         executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
         part.unlink(missing_ok=True)
@@ -122,6 +120,21 @@ def _fetch_list(
         executor.shutdown(wait=False, cancel_futures=True)
     put_list(store, crawl, stored_response(end, source), directory)
     return True
+
+
+def write_list(store: Store, crawl: str, pieces: Iterator[bytes], size: int, shards: int | None) -> bytes:
+    """Check the lines of a list and write its file, which is not used before ``put_list``; return its directory.
+
+    Raises:
+        BadCdx: if it is invalid.
+    """
+    make_folder(blocks_folder(store))
+    with whole_file(list_file(store, crawl)) as output:
+        lines = io.BufferedReader(_Arriving(pieces))
+        directory = write_blocks(output, crawl, parse_file(crawl, lines, size, shards=shards))
+        for _ in pieces:
+            raise BadCdx(f"{list_path(crawl)} has more than {size:,} bytes")
+    return directory
 
 
 def put_list(store: Store, crawl: str, value: StoredFile, directory: bytes) -> None:

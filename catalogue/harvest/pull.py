@@ -1,60 +1,66 @@
 """Pull a snapshot into the store: each file of a crawl is checked completely before anything of it is stored.
 
-A digest shows that a file is what its maker wrote, not that it is true. So footers are decoded and summarized here,
-and some footers, page indexes and parts of lists of blocks are compared with the source. Bounds that a backfill found
-cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
+A digest shows that a file is what its maker wrote, not that it is true. So footers and lines of lists of blocks are
+decoded here, and some footers, page indexes and parts of lists are compared with the source. Bounds that a backfill
+found cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
 still make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import Any
+from random import SystemRandom
+from typing import NamedTuple
 
 from catalogue.atomic_files import create, named
+from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, shards_path
 from catalogue.check.compare_files import compare_file
-from catalogue.commoncrawl.crawls import CrawlWords
+from catalogue.commoncrawl.crawls import CrawlWords, select_crawls
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
-from catalogue.formatting import ReprMixin, plural, several
-from catalogue.harvest.harvest_blocks import usable_list
-from catalogue.harvest.snapshot import (
-    CRAWL_LIST,
-    MANIFEST,
-    Row,
-    Snapshot,
-    SnapshotFile,
-    SnapshotList,
-    read_rows,
-    unpack_snapshot,
+from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_manifest
+from catalogue.errors import (
+    BadSnapshot,
+    FileChanged,
+    FormatError,
+    NotFound,
+    QueryError,
+    StoreDamaged,
+    UnknownCrawl,
 )
-from catalogue.harvest.snapshot_lists import store_list
+from catalogue.formatting import ReprMixin, join_first, plural, several
+from catalogue.harvest.harvest_blocks import put_list, usable_list, write_list
+from catalogue.harvest.snapshot import BLOCKS, MANIFEST, PIECE, SnapshotFile, unpack_manifest
 from catalogue.harvest.tails import undamaged
-from catalogue.parquet.footer import MAGIC, TRAILER, examine_footer
+from catalogue.parquet.footer import MAGIC, examine_footer, with_trailer
 from catalogue.parquet.page_index import Indexes
+from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress
 from catalogue.session import Session
 from catalogue.settings import canonical
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
-from catalogue.store.database import Store
+from catalogue.store.database import Store, encode_indexes
 from catalogue.store.locks import locked
-from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, encode, marker
-from catalogue.store.stored_lists import note_values
+from catalogue.store.schema import index_key, row_group_of
+from catalogue.store.stored_file import StoredFile, decode, encode, marker
+from catalogue.store.stored_lists import VALUES
 from catalogue.tables.tables_state import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
-_MAX_TEXT = 1000
-_MAX_FILE = 1 << 50
-_MAX_ROW_GROUP = 999_999
-"""The largest number that a key of the store can have."""
+_MAX_LINE, _MAX_TEXT = 16 << 10, 1000
+_MAX_VALUE, _MAX_FILE = 64 << 20, 1 << 50
+_MAX_INDEXES = 256 << 20
+"""Bytes of the page indexes of a file, which are in memory at once."""
+_OVERHEAD = 1000
+"""Bytes that a small one takes."""
+_AGAIN = "an export may be running: run the same command again"
+_REASONS = "it is wrong, or was made from another source or before the file was replaced"
 
 
 @dataclass(slots=True, repr=False)
@@ -80,11 +86,9 @@ class Pulled(ReprMixin):
     """What is not stored of these crawls now, in sentences."""
 
     def _line(self) -> str:
-        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{self._lists()}"
+        lists = f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{lists}"
         return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
-
-    def _lists(self) -> str:
-        return f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
 
     def _notes(self) -> Iterator[str]:
         yield from self.missing
@@ -103,29 +107,34 @@ def pull_snapshot(
         raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
     session.check_writable()  # before any request
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
-        files = _fetch_manifest(there).select(tuple(several(crawls)))
-        names = tuple(dict.fromkeys(file.crawl for file in files if file.crawl != CRAWL_LIST))
-        pulled = Pulled(there.url, names)
+        there_are = _fetch_manifest(there)
+        selected = select_crawls(several(crawls), [*there_are])
+        if absent := [crawl for crawl in selected if crawl not in there_are]:
+            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*there_are])}")
+        files = [there_are[crawl] for crawl in selected]
+        pulled = Pulled(there.url, tuple(selected))
         pull = _Pull(there, session.create_store(), session.source, compare, pulled)
+        new = set()
         with locked(session.data / "pull.lock", session.data):
-            new = set()
             for done, file in enumerate(files, 1):
                 if pull.add(file, session.data / "pulling.part"):
                     new.add(file.crawl)
                 bar(Progress("pull", listed=len(files), done=done, bytes=there.bytes))
     if new:
-        tables, crawls_with_news = session.data / TABLES_FOLDER, new - {CRAWL_LIST}
-        update_tables(tables, session.store, session.dataset, values=crawls_with_news, notify=session.notify)
-    pulled.unchanged = len(names) - len(new - {CRAWL_LIST})
-    if with_footers := [file.crawl for file in files if file.crawl in names and not isinstance(file, SnapshotList)]:
+        tables = session.data / TABLES_FOLDER
+        update_tables(tables, session.store, session.dataset, values=new, notify=session.notify)
+    pulled.unchanged = len(files) - len(new)
+    if with_footers := sorted(file.crawl for file in files if file.footers):
         shown = session.metadata()
-        pulled.missing = tuple(each for crawl in sorted({*with_footers}) for each in shown.missing(crawl))
+        pulled.missing = tuple(each for crawl in with_footers for each in shown.missing(crawl))
     return pulled
 
 
-def _fetch_manifest(place: PoliteSource) -> Snapshot:
+def _fetch_manifest(place: PoliteSource) -> dict[str, SnapshotFile]:
     try:
-        return unpack_snapshot(place.get(MANIFEST).body)
+        if files := unpack_manifest(place.get(MANIFEST).body):
+            return files
+        raise BadSnapshot("it has no crawls yet; if it is being exported, wait")  # noqa: TRY301
     except NotFound as error:
         message = (
             f"there is no snapshot at {place.url}: {MANIFEST} is missing; if it is being exported, wait; "
@@ -143,13 +152,13 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
             part = ByteRange(start, min(start + MAX_DOCUMENT, file.size))
             try:  # a small file is requested without a range, which every server can answer
                 answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
-            except NotFound as error:
-                raise BadSnapshot("was not found; an export may be running: run the same command again") from error
+            except (NotFound, FileChanged) as error:
+                raise BadSnapshot(f"is not the file of the manifest ({error}); {_AGAIN}") from error
             pin = answer.version
             digest.update(answer.body)
             output.write(answer.body)
     if digest.hexdigest() != file.sha256:
-        raise BadSnapshot("has another digest than in the manifest")
+        raise BadSnapshot(f"has another digest than in the manifest; {_AGAIN}")
 
 
 @dataclass(slots=True)
@@ -162,160 +171,194 @@ class _Pull:
 
     def add(self, file: SnapshotFile, path: Path) -> bool:
         """Check and store a file, completely or not at all; return whether it is new."""
-        note = f"snapshots/{file.crawl}/{file.sha256}"
-        is_list = isinstance(file, SnapshotList)
-        if usable_list(self.store, file.crawl) if is_list else self.store.get("documents", note):
+        store, note = self.store, f"snapshots/{file.crawl}/{file.sha256}"
+        if self._has_list(file) and (not file.footers or store.get("documents", note)):
             return False
-        with named(path):
+        with store.harvesting(file.crawl), named(path):
             try:
                 _fetch(self.place, file, path)
-                if isinstance(file, SnapshotList):
-                    self._store_list(file, path)
-                else:
-                    self._store_file(file, path, note)
+                documents, listed = self._check(file, path)
             except BadSnapshot as error:
                 raise BadSnapshot(f"{self.place.url}{file.name} {error}; nothing of it was stored") from error
+            else:
+                store.add_missing("documents", documents.items())
+                self._store_footers(file, path)
+                if listed:
+                    put_list(store, file.crawl, *listed)
+                store.put("documents", [(note, marker(source=self.place.url))])
             finally:
                 path.unlink(missing_ok=True)
         return True
 
-    def _store_file(self, file: SnapshotFile, path: Path, note: str) -> None:
-        paths: dict[str, None] = {}
-        indexed: set[str] = set()
-        for part in self._parts(file, path):
-            part.check_footers()
-            _add_new(paths, dict.fromkeys(part.files))
-            indexed |= {of for of, _ in part.indexes}
-        self._compare_some(self._parts(file, path), sorted(paths), sorted(indexed))
-        with self.store.harvesting(file.crawl):
-            for part in self._parts(file, path):
-                self._merge(part)
-            self.store.put("documents", [(note, marker(source=self.place.url))])
+    def _has_list(self, file: SnapshotFile) -> bool:
+        return not file.blocks or usable_list(self.store, file.crawl) is not None
 
-    def _store_list(self, file: SnapshotList, path: Path) -> None:
-        version = StoredFile(b"", file.file_size, file.etag, file.last_modified, file.source, file.harvested_at)
-        value = _attributed(version, self.source.url)
-        with self.store.harvesting(file.crawl):
-            if not usable_list(self.store, file.crawl):  # it may have been stored since the first check
-                compared = store_list(file, path, value, store=self.store, source=self.source, compare=self.compare)
-                self.pulled.lists += 1
-                self.pulled.compared += compared
+    def _check(self, file: SnapshotFile, path: Path) -> tuple[dict[str, bytes], tuple[StoredFile, bytes] | None]:
+        """Check a fetched file, compare some of it with the source, and write its list of blocks.
 
-    def _parts(self, file: SnapshotFile, path: Path) -> Iterator["_Part"]:
-        return (_Part(file.crawl, rows, self.source.url) for rows in read_rows(path))
-
-    def _compare_some(self, parts: Iterator["_Part"], paths: Sequence[str], indexed: Sequence[str]) -> None:
-        """Compare random files with the source, and as many that have page indexes."""
-        chance = random.SystemRandom()
-        chosen = set(chance.sample(paths, min(self.compare, len(paths))))
-        needed = max(0, self.compare - len(chosen.intersection(indexed)))
-        others = [path for path in indexed if path not in chosen]
-        chosen |= {*chance.sample(others, min(needed, len(others)))}
-        for part in parts if chosen else ():
-            for path in chosen & part.files.keys():
-                indexes = {n: Indexes.unpack(each.data) for (of, n), each in part.indexes.items() if of == path}
-                self._compare_file(path, part.files[path], indexes)
-        self.pulled.compared += len(chosen)
-
-    def _compare_file(self, path: str, stored: StoredFile, indexes: dict[int, Indexes]) -> None:
-        pin = FileVersion(stored.size, None)
-        try:
-            has_footer, different = compare_file(path, stored, indexes, self.source, COMMON_CRAWL.key, pin)
-        except (FormatError, NotFound, FileChanged) as error:
-            raise BadSnapshot(f"has {path}, which the source does not have, or not in this version: {error}") from error
-        if different or not has_footer:
-            what = "page index" if has_footer else "footer"
-            raise BadSnapshot(
-                f"has another {what} of {path} than {self.source.url}; it is wrong, or was made from another source or "
-                "before the file was replaced"
-            )
-
-    def _merge(self, part: "_Part") -> None:
-        """Add values that are not stored yet; page indexes also to the same version of a stored file."""
-        store = self.store
-        store.add_missing("documents", ((path, encode(each)) for path, each in part.documents.items()))
-        values = {path: encode(each) for path, each in part.files.items()}
-        added = store.add_missing("files", values.items())
-        same = {path for path, each in part.files.items() if path in added or self._has(path, each)}
-        indexes = ((index_key(*key), encode(each)) for key, each in part.indexes.items() if key[0] in same)
-        self.pulled.row_groups += len(store.add_missing("indexes", indexes))
-        for crawl in part.crawls_with_values:
-            note_values(store, crawl)
-        self.pulled.files += len(added)
-        self.pulled.kept += len(values) - len(added)
-
-    def _has(self, path: str, theirs: StoredFile) -> bool:
-        ours = undamaged(self.store, path)
-        return ours is not None and (ours.version, ours.data) == (theirs.version, theirs.data)
-
-
-class _Part:
-    """The values of a row group, checked, and attributed to the source with which they are compared."""
-
-    def __init__(self, crawl: str, rows: Sequence[Row], source: str) -> None:
-        self.documents: dict[str, StoredFile] = {}
-        self.files: dict[str, StoredFile] = {}
-        self.indexes: dict[tuple[str, int], StoredFile] = {}
-        self.crawls_with_values: set[str] = set()
-        for kind, path, row_group, stored in sorted(rows, key=lambda row: row.kind):  # footers before page indexes
-            with _invalid(path):
-                value = _attributed(stored, source)
-                if kind == "page_index":
-                    self._add_index(path, row_group, value)
-                elif kind == "footer":
-                    file = index_file(path)
-                    if file is None or file.crawl != crawl or stored.size < len(MAGIC) + len(stored.data) + TRAILER:
-                        raise BadSnapshot(f"not an index file of {crawl}")
-                    _add_new(self.files, {path: value})
+        Returns:
+            Documents to store, and the version and the directory of the list, without which its file is not used.
+        """
+        counts = [file.footers - file.indexed, file.indexed]
+        chosen = [SystemRandom().sample(range(count), min(self.compare, count)) for count in counts]
+        seen, last = [0, 0], ""
+        documents: dict[str, bytes] = {}
+        values = self._values(path)
+        for value in values:
+            with _invalid(value.key):
+                _check_value(file.crawl, value, last)
+                if value.table == "files":
+                    has_indexes, last = bool(value.indexes), value.key
+                    if seen[has_indexes] in chosen[has_indexes]:
+                        self._compare_file(value)
+                    seen[has_indexes] += 1
+                    if any(each.dictionaries for each in value.indexes.values()):
+                        documents[VALUES + file.crawl] = encode(marker())
+                elif value.table == "documents":
+                    documents[value.key] = encode(value.stored)
+                elif seen != counts or self._has_list(file):
+                    break
                 else:
-                    if path != (COLLINFO if crawl == CRAWL_LIST else manifest_path(crawl)):
-                        raise BadSnapshot("unknown document")
-                    parse_collinfo(stored.data) if path == COLLINFO else parse_manifest(crawl, stored.data)
-                    _add_new(self.documents, {path: value})
+                    return documents, (value.stored, self._write_list(file.crawl, value.stored, chain([value], values)))
+        if seen != counts or not self._has_list(file):
+            raise BadSnapshot("does not have the footers, page indexes or blocks that the manifest says")
+        return documents, None
 
-    def _add_index(self, path: str, row_group: int, value: StoredFile) -> None:
-        file = self.files.get(path)
-        if file is None or value.version != file.version or not 0 <= row_group <= _MAX_ROW_GROUP:
-            raise BadSnapshot("page index without its footer")
-        if written := Indexes.unpack(value.data).written:
-            self.indexes[path, row_group] = replace(value, data=written.pack())
-            if written.dictionaries and (at := index_file(path)):
-                self.crawls_with_values.add(at.crawl)
+    def _values(self, path: Path) -> Iterator["_Value"]:
+        """Decode a fetched file: page indexes come with their footer, without bounds that a backfill found.
 
-    def check_footers(self) -> None:
-        for path, stored in self.files.items():
-            with _invalid(path):
-                examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
+        Raises:
+            BadSnapshot: if it is invalid.
+        """
+        last, size = None, 0
+        for table, key, stored in _read(path, self.source.url):
+            if table != "indexes":
+                if last:
+                    yield last
+                last, size = _Value(table, key, stored, {}), 0
+                continue
+            of, size = row_group_of(key), size + len(stored.data) + _OVERHEAD
+            if not last or not of or (last.table, last.key, last.stored.version) != ("files", of[0], stored.version):
+                raise BadSnapshot(f"has a page index without its footer: {key[:200]!r}")
+            if size > _MAX_INDEXES:
+                raise BadSnapshot(f"has too many page indexes of {of[0][:200]!r}")
+            with _invalid(key):
+                if written := Indexes.unpack(stored.data).written:
+                    last.indexes[of[1]] = written
+        if last:
+            yield last
+
+    def _compare_file(self, value: "_Value") -> None:
+        path, pin = value.key, FileVersion(value.stored.size, None)
+        same, different = compare_file(path, value.stored, value.indexes, self.source, COMMON_CRAWL.key, pin)
+        if different or not same:
+            what = "page index" if same else "footer"
+            raise BadSnapshot(f"has another {what} of {path} than {self.source.url}; {_REASONS}")
+        self.pulled.compared += 1
+
+    def _write_list(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> bytes:
+        """Check a list of blocks, compare some pieces with the source, and write it; return the file's directory."""
+        shards = count_shards(crawl, self.source.get(shards_path(crawl)).body) if self.compare else None
+        directory = write_list(self.store, crawl, self._pieces(crawl, version, values), version.size, shards)
+        self.pulled.lists += 1
+        self.pulled.compared += self.compare > 0
+        return directory
+
+    def _pieces(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> Iterator[bytes]:
+        """Yield the lines of a list, of which some pieces are compared with the source."""
+        starts, at, pin = range(0, version.size, PIECE), 0, FileVersion(version.size, None)
+        chosen = SystemRandom().sample(starts, min(self.compare, len(starts)))
+        for value in values:
+            data, end = value.stored.data, min(at + PIECE, version.size)
+            if (value.table, value.key, value.stored.version) != (BLOCKS, list_path(crawl), version.version):
+                raise BadSnapshot(f"has {value.key[:200]!r} in its list of blocks")
+            if not data or len(data) != end - at:
+                raise BadSnapshot(f"has a list of blocks of other than {version.size:,} bytes")
+            if at in chosen and self.source.get(list_path(crawl), ByteRange(at, end), pin=pin).body != data:
+                raise BadSnapshot(f"has another list of blocks than {self.source.url} from byte {at:,} on; {_REASONS}")
+            at = end
+            yield data
+
+    def _store_footers(self, file: SnapshotFile, path: Path) -> None:
+        """Add footers that are not stored yet; page indexes also to the same version of a stored file."""
+        store, pulled = self.store, self.pulled
+        added = store.add_missing("files", ((each.key, encode(each.stored)) for each in self._footers(path)))
+        same = (each for each in self._footers(path) if each.key in added or self._has(each))
+        indexes = ((each.key, encode_indexes(each.indexes, each.stored)) for each in same)
+        keys = ((index_key(path, ordinal), data) for path, of_path in indexes for ordinal, data in of_path.items())
+        pulled.row_groups += len(store.add_missing("indexes", keys))
+        pulled.files += len(added)
+        pulled.kept += file.footers - len(added)
+
+    def _footers(self, path: Path) -> Iterator["_Value"]:
+        values = takewhile(lambda value: value.table != BLOCKS, self._values(path))
+        return (value for value in values if value.table == "files")
+
+    def _has(self, value: "_Value") -> bool:
+        ours = undamaged(self.store, value.key)
+        return ours is not None and (ours.version, ours.data) == (value.stored.version, value.stored.data)
 
 
-def _add_new(found: dict[str, Any], more: Mapping[str, Any]) -> None:
-    if twice := found.keys() & more.keys():
-        raise BadSnapshot(f"has {min(twice)!r} twice")
-    found |= more
+class _Value(NamedTuple):
+    """A stored value, with the page indexes of a footer by row group."""
+
+    table: str
+    key: str
+    stored: StoredFile
+    indexes: dict[int, Indexes]
+
+
+def _read(path: Path, source: str) -> Iterator[tuple[str, str, StoredFile]]:
+    """Decode a file value by value, attributed to the source with which they are compared."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_MAX_LINE):
+                table, key, length = json.loads(line)
+                if not 0 < typed(length, int) <= _MAX_VALUE:
+                    raise ValueError(f"a length of {length}")  # noqa: TRY301
+                yield typed(table, str), typed(key, str), _attributed(decode(file.read(length)), source)
+    except (ValueError, TypeError, RecursionError, StoreDamaged) as error:
+        raise BadSnapshot(f"is damaged or has another form: {str(error)[:200]}") from error
+
+
+def _attributed(stored: StoredFile, source: str) -> StoredFile:
+    texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
+    is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
+    try:
+        is_past = datetime.fromisoformat(stored.taken) <= datetime.now(UTC) + timedelta(days=1)
+    except (ValueError, OverflowError, TypeError):  # TypeError: without a zone
+        is_past = False
+    if not is_past or not is_plain or not 0 <= stored.size <= _MAX_FILE:
+        raise ValueError("invalid time, size or text")
+    # An ETag of another source has no meaning.
+    etag = stored.etag if canonical(stored.source) == canonical(source) else None
+    return replace(stored, source=source, etag=etag, note="")
+
+
+def _check_value(crawl: str, value: _Value, last: str) -> None:
+    path, stored = value.key, value.stored
+    if value.table == "documents" and path == manifest_path(crawl):
+        parse_manifest(crawl, stored.data)
+    elif value.table == BLOCKS and 0 < stored.size <= MAX_LIST:
+        pass
+    elif value.table == "files" and (file := index_file(path)) and file.crawl == crawl:
+        footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
+        if path <= last or stored.size < len(MAGIC) + len(with_trailer(stored.data)):
+            raise FormatError("it is there twice, not in the order of paths, or smaller than its footer")
+        if not value.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
+            raise FormatError("it has a page index of a row group that its footer does not have")
+    else:
+        raise FormatError(f"it is not a file of {crawl}, or too large")
 
 
 @contextmanager
 def _invalid(path: str) -> Iterator[None]:
     try:
         yield
-    except (FormatError, StoreDamaged) as error:
+    except BadSnapshot:
+        raise
+    except FormatError as error:
         raise BadSnapshot(f"has {path[:200]!r}, which is invalid: {error}") from error
-
-
-def _attributed(stored: StoredFile, source: str) -> StoredFile:
-    _check_value(stored)
-    # An ETag of another source has no meaning.
-    etag = stored.etag if canonical(stored.source) == canonical(source) else None
-    return replace(stored, source=source, etag=etag)
-
-
-def _check_value(stored: StoredFile) -> None:
-    latest = datetime.now(UTC) + timedelta(days=1)
-    texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
-    is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
-    try:
-        is_past = datetime.fromisoformat(stored.taken) <= latest
-    except (ValueError, OverflowError, TypeError):  # TypeError: without a zone
-        is_past = False
-    if not is_past or not is_plain or not 0 <= stored.size <= _MAX_FILE:
-        raise BadSnapshot("invalid time, size or text")
+    except (NotFound, FileChanged) as error:
+        what = "which the source does not have, or not in this version"
+        raise BadSnapshot(f"has {path[:200]!r}, {what}: {error}") from error

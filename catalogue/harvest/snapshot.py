@@ -1,283 +1,233 @@
-"""The format of a snapshot: a manifest, which lists its files, and files with the stored values of a crawl.
+"""Snapshots: a manifest, which lists its files, and a file with the stored values of each crawl.
 
 ::
 
-    snapshot.json                                    the manifest
-    crawls/CC-MAIN-2022-05.<contents>.zst            what is stored of a crawl
-    crawls/crawls.<contents>.zst                     the list of crawls
-    blocks/CC-MAIN-2022-05.<contents>.idx.gz         the list of blocks of the crawl's CDX index; see snapshot_lists
-    tables/files.parquet, row_groups.parquet, pages.parquet
+    snapshot.json                                the manifest
+    crawls/CC-MAIN-2022-05.values                what is stored of a crawl
 
-The file of a crawl is a stream of values: a line of JSON with ``length`` and ``digest``, then so many bytes. It needs
-no Parquet library, which a file from outside could crash.
+The file of a crawl is a stream of values: a line of JSON with table, key and length, then so many bytes as the store
+has them; see ``store/stored_file.py``. First is the manifest of the crawl. Its footers follow in the order of their
+paths, each with its page indexes. Last are the lines of the list of blocks, in pieces of ``PIECE`` bytes. The stream
+needs no Parquet library, which a file from outside could crash.
 """
 
 import hashlib
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import get_type_hints
 
-from catalogue.cdx.cluster import MAX_LIST
-from catalogue.commoncrawl.crawls import check_crawl_name, newest_first, select_crawls
-from catalogue.errors import BadSnapshot, UnknownCrawl
-from catalogue.formatting import join_first
+from catalogue.atomic_files import create, named
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.cluster import format_blocks, list_path
+from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
+from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.errors import BadSnapshot, QueryError, StoreDamaged
+from catalogue.output.open_output import open_folder
+from catalogue.output.targets import Target
 from catalogue.parquet.thrift import typed
-from catalogue.store.stored_file import StoredFile
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from catalogue.plan.block_lists import open_list
+from catalogue.settings import package_version
+from catalogue.store.database import Store, encode_indexes
+from catalogue.store.schema import index_key, row_group_of
+from catalogue.store.stored_file import encode
+from catalogue.store.stored_lists import LISTS
 
 MANIFEST = "snapshot.json"
-FORMAT = "catalogue snapshot"
-VERSION = 3
-CRAWL_LIST = "crawls"
-"""Stands for the crawl in the name of the file with the list of crawls."""
-TABLES = ("files", "row_groups", "pages")
-
-_MAX_FILE = 4 << 30
+FORMAT, VERSION = "catalogue snapshot", 4
+BLOCKS = "blocks"
+"""Stands for a table in the lines before pieces of a list."""
+PIECE = 64 << 10
+_PART = ".growing"
 _HEX = re.compile("[0-9a-f]{64}")
-_CRAWL_FILE = re.compile(r"crawls/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.zst")
-_LIST_FILE = re.compile(r"blocks/([A-Za-z0-9-]+)\.[0-9a-f]{32}\.idx\.gz")
-_TABLE_FILE = re.compile(rf"tables/({'|'.join(TABLES)})\.parquet")
-
-_KINDS = ("manifest", "footer", "page_index")
-NO_ROW_GROUP = -1
-_PART_BYTES, _PART_ROWS = 16 << 20, 10_000
-"""Values that are read at a time, and somewhat more: those of a file stay together."""
-_MAX_BYTES, _MAX_ROWS = 256 << 20, 100_000
-"""Values of a file of the source, which are in memory at once."""
-_MAX_LINE, _PIECE = 16 << 10, 1 << 20
-_LEVEL = 3
-_LARGEST_WINDOW = {int(zstd.DecompressionParameter.window_log_max): 23}
-"""8 MB, what the level has."""
+_MAX_FILE = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """A file of a snapshot."""
+    """The file of a crawl in a snapshot."""
 
-    name: str
+    crawl: str
     size: int
     sha256: str
-    count: int
-    """Footers in the file of a crawl, blocks in a list of blocks, rows in a table."""
+    contents: str
+    """A digest of the stored values: with the same, the file is not written again."""
+    footers: int
+    indexed: int
+    """Footers with page indexes."""
+    blocks: int
+    """Blocks in the list of the CDX index; 0 without a list."""
 
     @property
-    def crawl(self) -> str:
-        return crawl_of(self.name) or ""
+    def name(self) -> str:
+        return f"crawls/{self.crawl}.values"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotList(SnapshotFile):
-    """The complete list of blocks of a crawl's CDX index in a snapshot."""
-
-    file_size: int
-    """Bytes of the list at its source, as of the decompressed file."""
-    etag: str | None
-    last_modified: str | None
-    source: str
-    harvested_at: str
+def pack_manifest(files: Iterable[SnapshotFile], missing: Sequence[str] = ()) -> bytes:
+    """Return the text of ``snapshot.json``; ``missing`` says in sentences what was not harvested."""
+    made = {"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "made_by": package_version()}
+    about = {"format": FORMAT, "version": VERSION, **made, "missing": missing, "files": [*map(asdict, files)]}
+    return json.dumps(about, indent=1).encode() + b"\n"
 
 
-_AnyFile = TypeVar("_AnyFile", bound=SnapshotFile)
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The manifest of a snapshot."""
-
-    made_at: str
-    """ISO 8601, UTC."""
-    made_by: str
-    """Version of the package."""
-    missing: tuple[str, ...]
-    """What was not harvested of these crawls, in sentences."""
-    files: tuple[SnapshotFile, ...]
-    tables: tuple[SnapshotFile, ...]
-    blocks: tuple[SnapshotList, ...] = ()
-    """Earlier versions neither write nor read them."""
-
-    @property
-    def crawls(self) -> tuple[str, ...]:
-        return tuple(newest_first({file.crawl for file in (*self.files, *self.blocks)} - {CRAWL_LIST}))
-
-    def select(self, words: Sequence[str]) -> tuple[SnapshotFile, ...]:
-        """Return the files and lists of selected crawls, newest first, after the file of the list of crawls."""
-        selected = select_crawls(words, self.crawls)
-        if absent := [crawl for crawl in selected if crawl not in self.crawls]:
-            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first(self.crawls) or 'none'}")
-        files = (*self.files, *self.blocks)
-        return tuple(file for crawl in (CRAWL_LIST, *selected) for file in files if file.crawl == crawl)
-
-    def pack(self) -> bytes:
-        """Return the text of ``snapshot.json``."""
-        return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1).encode() + b"\n"
-
-
-def crawl_of(name: str) -> str | None:
-    """Return the crawl of a file or list by its name; None if none has such a name."""
-    if found := _CRAWL_FILE.fullmatch(name) or _LIST_FILE.fullmatch(name):
-        with suppress(UnknownCrawl):
-            is_crawl_list = found[1] == CRAWL_LIST and found.re == _CRAWL_FILE
-            return CRAWL_LIST if is_crawl_list else check_crawl_name(found[1])
-    return None
-
-
-def unpack_snapshot(data: bytes) -> Snapshot:
-    """Decode a ``snapshot.json`` from outside.
+def unpack_manifest(data: bytes) -> dict[str, SnapshotFile]:
+    """Return the files in a ``snapshot.json`` from outside by crawl, newest first.
 
     Raises:
         BadSnapshot: if it is invalid or has another version.
     """
     try:
-        fields = json.loads(data)
-        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        manifest = json.loads(data)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise ValueError("it has another format")  # noqa: TRY301
-        version = fields["version"]
-        if version != VERSION:
-            next_step = "upgrade this tool" if isinstance(version, int) and version > VERSION else "export it again"
-            message = f"it has version {repr(version)[:100]}, and this tool reads version {VERSION}; {next_step}"
-            raise BadSnapshot(message)
-        return _checked(fields)
+        version = manifest["version"]
+        files = {file.crawl: file for file in map(_file, manifest["files"])} if version == VERSION else {}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, BadSnapshot):
-            raise
         raise BadSnapshot(f"its {MANIFEST} is invalid: {str(error)[:100]}") from error
+    if version != VERSION:
+        next_step = "upgrade this tool" if isinstance(version, int) and version > VERSION else "export it again"
+        message = f"it has version {repr(version)[:100]}, and this tool reads version {VERSION}; {next_step}"
+        raise BadSnapshot(message)
+    return {crawl: files[crawl] for crawl in newest_first(files)}
 
 
-def _checked(fields: dict[str, Any]) -> Snapshot:
-    fields = {"blocks": []} | fields
-    if not all(isinstance(fields[name], list) for name in ("missing", "files", "tables", "blocks")):
-        raise TypeError("missing, files, tables or blocks is not a list")
-    files, tables = (tuple(map(_file, fields[name])) for name in ("files", "tables"))
-    blocks = tuple(map(_list, fields["blocks"]))
-    snapshot = Snapshot(fields["made_at"], fields["made_by"], tuple(fields["missing"]), files, tables, blocks)
-    if not all(typed(text, str).isprintable() for text in (snapshot.made_at, snapshot.made_by, *snapshot.missing)):
-        raise ValueError("a text has control characters")
-    names = [each.name for each in files if not (each.crawl and _CRAWL_FILE.fullmatch(each.name))]
-    names += [each.name for each in blocks if not (each.crawl and _LIST_FILE.fullmatch(each.name))]
-    if names := [*names, *(each.name for each in tables if not _TABLE_FILE.fullmatch(each.name))]:
-        raise ValueError(f"file name {names[0]!r}")
-    if any(len({each.crawl for each in kind}) < len(kind) for kind in (files, blocks)):
-        raise ValueError("a crawl has two files, or two lists")
-    return snapshot
-
-
-def _file(fields: dict[str, Any]) -> SnapshotFile:
-    return _valid(SnapshotFile(fields["name"], fields["size"], fields["sha256"], fields["count"]))
-
-
-def _list(fields: dict[str, Any]) -> SnapshotList:
-    found = _valid(SnapshotList(**{name: fields[name] for name in get_type_hints(SnapshotList)}))
-    texts = [text for text in (found.etag, found.last_modified) if text is not None]
-    for text in (found.source, found.harvested_at, *texts):
-        typed(text, str)
-    if not 0 < typed(found.file_size, int) <= MAX_LIST:
-        raise ValueError(f"file_size of {found.name[:50]!r}")
-    return found
-
-
-def _valid(file: _AnyFile) -> _AnyFile:
-    name, sha256 = typed(file.name, str), typed(file.sha256, str)
-    if not _HEX.fullmatch(sha256) or not 0 < typed(file.size, int) <= _MAX_FILE or typed(file.count, int) < 0:
-        raise ValueError(f"sha256, size or count of {name[:50]!r}")
+def _file(fields: dict[str, object]) -> SnapshotFile:
+    file = SnapshotFile(**fields)  # type: ignore[arg-type]
+    for name, kind in get_type_hints(SnapshotFile).items():
+        typed(getattr(file, name), kind)
+    check_crawl_name(file.crawl)
+    numbers_fit = 0 < file.size <= _MAX_FILE and 0 <= file.indexed <= file.footers and file.blocks >= 0
+    if not _HEX.fullmatch(file.sha256) or not numbers_fit:
+        raise ValueError(f"sha256, size or a count of {file.crawl}")
     return file
 
 
-class Row(NamedTuple):
-    """One stored value."""
+def export(
+    output: str | Path,
+    store: Store,
+    crawls: Mapping[str, Sequence[str]],
+    *,
+    removes: bool,
+    missing: Sequence[str],
+    cache: Path,
+    report: Callable[[SnapshotFile], None] = lambda _: None,
+) -> list[SnapshotFile]:
+    """Write a snapshot, or update one: files of crawls without changes are kept.
 
-    kind: str
-    path: str
-    row_group: int
-    stored: StoredFile
+    After each crawl the manifest is replaced, so an export that was killed continues.
 
-    def line(self) -> bytes:
-        """Return the line before the bytes of the value."""
-        stored = self.stored
-        fields = {
-            "kind": self.kind,
-            "path": self.path,
-            "row_group": self.row_group,
-            "file_size": stored.size,
-            "etag": stored.etag,
-            "last_modified": stored.last_modified,
-            "source": stored.source,
-            "harvested_at": stored.taken,
-            "length": len(stored.data),
-            "digest": hashlib.sha256(stored.data).hexdigest(),
-        }
-        return json.dumps(fields).encode() + b"\n"
-
-
-def write_rows(path: Path, files: Iterable[list[Row]]) -> tuple[str, int]:
-    """Write a file; rows of one file of the source are together, its footer first.
-
-    Returns:
-        A digest of the rows, and the number of footers.
-    """
-    digest, footers = hashlib.blake2b(digest_size=16), 0
-    with zstd.open(path, "wb", level=_LEVEL) as output:
-        for row in chain.from_iterable(files):
-            line = row.line()
-            output.write(line + row.stored.data)
-            digest.update(line)
-            footers += row.kind == "footer"
-    return digest.hexdigest(), footers
-
-
-def read_rows(path: Path) -> Iterator[list[Row]]:
-    """Decode a file from outside, some megabytes at a time.
+    ``crawls`` has the paths of the files of each crawl; its list of blocks is written if it is stored. Other crawls of
+    an existing snapshot stay, or with ``removes`` they are removed. ``missing`` says in sentences what was not
+    harvested. ``report`` is called with each file.
 
     Raises:
-        BadSnapshot: if it is invalid.
+        QueryError: if the folder has other files.
+        StoreLocked: if another process writes to it.
+        OutputFailed: if it cannot be written to.
+        DiskFailed: if this machine's disk cannot be written to.
+        StoreDamaged: if a stored value or list is damaged.
     """
+    with open_folder(output, cache) as place, named(place.staging):
+        part, before = place.staging / _PART, _previous(place, output)
+        files = {crawl: file for crawl, file in before.items() if crawl in crawls or not removes}
+        try:
+            _put_manifest(place, part, files, missing)
+            for crawl in before.keys() - files.keys():
+                place.remove(before[crawl].name)
+            for crawl, paths in crawls.items():
+                file, contents = files.get(crawl), _contents(store, crawl, paths)
+                if file is None or file.contents != contents or place.size(file.name) != file.size:
+                    counts = _write(part, store, crawl, paths)
+                    if not any(counts):
+                        continue
+                    with part.open("rb") as written:
+                        digest = hashlib.file_digest(written, "sha256").hexdigest()
+                    file = files[crawl] = SnapshotFile(crawl, part.stat().st_size, digest, contents, *counts)
+                    place.put(part, file.name)
+                    _put_manifest(place, part, files, missing)
+                report(file)
+        finally:
+            part.unlink(missing_ok=True)
+    return [file for crawl, file in files.items() if crawl in crawls]
+
+
+def _previous(place: Target, output: str | Path) -> dict[str, SnapshotFile]:
+    """Return the files of the snapshot in a folder; none if it is empty."""
+    if place.size(MANIFEST) is None:
+        if place.exists("") and not (place.staging / _PART).exists():
+            raise QueryError(f"{output} has other files; choose another name for the snapshot")
+        return {}
     try:
-        with zstd.open(path, options=_LARGEST_WINDOW) as file:
-            yield from _parts(file)
-    except (zstd.ZstdError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadSnapshot(f"is damaged or has another form: {str(error)[:200]}") from error
+        return unpack_manifest(place.download(MANIFEST).read_bytes())
+    except BadSnapshot as error:
+        what = "is not the manifest of a snapshot, or has another version; choose another name"
+        raise QueryError(f"{place.label(MANIFEST)} {what}") from error
 
 
-def _parts(file: zstd.ZstdFile) -> Iterator[list[Row]]:
-    rows: list[Row] = []
-    size = 0
-    while line := file.readline(_MAX_LINE):
-        row = _row(json.loads(line), file)
-        if row.kind != "page_index" and (size >= _PART_BYTES or len(rows) >= _PART_ROWS):
-            yield rows
-            rows, size = [], 0
-        rows.append(row)
-        size += len(row.stored.data)
-        if size > _MAX_BYTES or len(rows) > _MAX_ROWS:
-            raise ValueError(f"too many page indexes of {row.path[:100]!r}")
-    yield rows
+def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile], missing: Sequence[str]) -> None:
+    with create(part) as file:
+        file.write(pack_manifest(files.values(), missing))
+    place.put(part, MANIFEST)
 
 
-def _row(fields: dict[str, Any], file: zstd.ZstdFile) -> Row:
-    kind, path, length = typed(fields["kind"], str), typed(fields["path"], str), typed(fields["length"], int)
-    etag, last_modified = (each and typed(each, str) for each in (fields["etag"], fields["last_modified"]))
-    source, taken = (typed(fields[name], str) for name in ("source", "harvested_at"))
-    if kind not in _KINDS or not 0 <= length <= _MAX_BYTES:
-        raise ValueError(f"unknown kind {kind[:20]!r}, or a length of {length}")
-    data = _read(file, length)
-    if hashlib.sha256(data).hexdigest() != fields["digest"]:
-        raise ValueError(f"another digest of {path[:100]!r}")
-    stored = StoredFile(data, typed(fields["file_size"], int), etag or None, last_modified or None, source, taken)
-    return Row(kind, path, typed(fields["row_group"], int), stored)
+def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
+    """Return a digest of what is stored of a crawl, by the digests of its values."""
+    keys = {
+        "documents": [manifest_path(crawl), LISTS + crawl],
+        "files": paths,
+        "indexes": [key for path in paths for key in store.index_keys(path)],
+    }
+    versions = [sorted(store.versions(table, of_table).items()) for table, of_table in keys.items()]
+    return hashlib.blake2b(repr(versions).encode(), digest_size=16).hexdigest()
 
 
-def _read(file: zstd.ZstdFile, length: int) -> bytes:
-    """Return the next bytes, read in pieces, since a false length would demand any amount of memory."""
-    data = bytearray()
-    while len(data) < length and (piece := file.read(min(length - len(data), _PIECE))):
-        data += piece
-    return bytes(data)
+def _write(part: Path, store: Store, crawl: str, paths: Sequence[str]) -> tuple[int, int, int]:
+    """Write the file of a crawl; return the numbers of footers, of those with page indexes, and of blocks."""
+    footers, indexed, blocks = set(), set(), open_list(store, crawl)
+    with create(part) as file:
+        for table, key, value in _values(store, crawl, paths, blocks):
+            file.write(json.dumps([table, key, len(value)]).encode() + b"\n" + value)
+            if table == "files":
+                footers.add(key)
+            elif of := row_group_of(key):
+                indexed.add(of[0])
+    return len(footers), len(indexed), len(blocks or ())
+
+
+def _values(
+    store: Store, crawl: str, paths: Sequence[str], blocks: StoredList | None
+) -> Iterator[tuple[str, str, bytes]]:
+    manifest = manifest_path(crawl)
+    if paths and (document := store.get("documents", manifest)):
+        yield "documents", manifest, encode(document)
+    for path in sorted(paths):
+        if stored := store.get("files", path):
+            yield "files", path, encode(stored)
+            ordinals = [of[1] for key in store.index_keys(path) if (of := row_group_of(key))]
+            found = sorted(store.indexes(path, ordinals, stored).items())
+            indexes = {ordinal: written for ordinal, each in found if (written := each.written)}
+            for ordinal, value in encode_indexes(indexes, stored).items():
+                yield "indexes", index_key(path, ordinal), value
+    if blocks and (listed := store.get("documents", LISTS + crawl)):
+        for piece in _pieces(blocks, listed.size):
+            yield BLOCKS, list_path(crawl), encode(replace(listed, data=piece))
+
+
+def _pieces(blocks: StoredList, size: int) -> Iterator[bytes]:
+    """Yield the lines of a stored list, as they are in ``cluster.idx``."""
+    rest, written = b"", 0
+    for part in blocks.parts():
+        rest += format_blocks(part)
+        complete = len(rest) - len(rest) % PIECE
+        yield from (rest[start : start + PIECE] for start in range(0, complete, PIECE))
+        rest, written = rest[complete:], written + complete
+    if written + len(rest) != size:
+        raise StoreDamaged(
+            f"the stored list of blocks of {blocks.crawl} has {written + len(rest):,} bytes instead of {size:,}; "
+            f"run: catalogue harvest --crawl {blocks.crawl} --index cdx --refresh"
+        )
+    if rest:
+        yield rest

@@ -1,4 +1,4 @@
-"""Index files as table formats describe them, and rows of views for snapshots.
+"""Index files as table formats describe them.
 
 DuckLake and Iceberg compare text by bytes. A missing bound means unknown.
 """
@@ -6,16 +6,12 @@ DuckLake and Iceberg compare text by bytes. A missing bound means unknown.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from catalogue.atomic_files import room
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.errors import DiskFailed
-from catalogue.metadata_db.connection import quoted
 from catalogue.parquet.model import NESTED, arrow_type, wider
 from catalogue.query.literals import literals
 from catalogue.surt import shared_prefix
@@ -125,26 +121,6 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
     while rows := answer.fetchmany(_AT_ONCE):
         files += (_lake_file(dict(zip(names, row, strict=True)), shared) for row in rows)
     return files
-
-
-def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
-    """Write the rows of a view of some crawls to a Parquet file; return their number.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-    """
-    order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
-    copy = (
-        f"COPY (SELECT * FROM {view} WHERE crawl IN {literals(crawls)} ORDER BY {order}) "  # noqa: S608
-        f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
-    )
-    try:
-        return int(connection.execute(copy).fetchall()[0][0])
-    except duckdb.IOException as error:  # else it would be taken for the catalogue's
-        first = (str(error).splitlines() or [""])[0]
-        raise DiskFailed(
-            f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
-        ) from error
 
 
 def _lake_file(row: dict[str, Any], schemas: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:

@@ -1,6 +1,5 @@
 """Lists of blocks in snapshots: exported and pulled."""
 
-import gzip
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import format_blocks, list_path, parse_blocks
 from catalogue.demo import LoopbackServer
-from catalogue.errors import QueryError, StoreDamaged, StoreLocked
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST
+from catalogue.errors import StoreDamaged
+from catalogue.harvest.snapshot import MANIFEST, PIECE
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.stored_lists import LISTS, list_file
@@ -35,12 +34,10 @@ from tests.support.snapshot_lists import (
     settings,
     theirs,
 )
-from tests.support.snapshots import manifest_of
+from tests.support.snapshots import files_of, read_rows
 from tests.support.warm import Forked
 
 __all__ = ["exported", "mine", "mirror", "place", "settings", "theirs"]  # fixtures
-
-PIECE = 64 << 10
 
 
 # ---- the same list ----
@@ -49,9 +46,11 @@ PIECE = 64 << 10
 def test_pulled_list_is_the_exported_one(mine: Catalogue, theirs: Catalogue, mirror: Path, tmp_path: Path) -> None:
     place = tmp_path / "mine.snapshot"
     mine.export_snapshot(place)
-    (listed,) = manifest_of(place).blocks
-    assert (listed.crawl, listed.count, listed.file_size) == (CRAWL, 9000, len(LINES))
-    assert gzip.decompress(published(place).read_bytes()) == LINES
+    (listed,) = files_of(place).values()
+    assert (listed.crawl, listed.footers, listed.blocks) == (CRAWL, 0, 9000)
+    rows = read_rows(published(place))
+    assert b"".join(row.stored.data for row in rows) == LINES
+    assert {(row.table, row.key, row.stored.size) for row in rows} == {("blocks", list_path(CRAWL), len(LINES))}
     with LoopbackServer(place) as server:
         pulled = theirs.pull(server.url)
         assert [exchange.path for exchange in server.log] == [MANIFEST, listed.name]
@@ -86,9 +85,9 @@ def test_pulled_lists_answer_queries(whole_mirror: Path, tmp_path: Path) -> None
         mine.harvest(harvested)
         exported = mine.export_snapshot(tmp_path / "snapshot")
         assert (exported.lists, {*exported.crawls}) == (2, {both, listed, harvested})
-        snapshot = manifest_of(tmp_path / "snapshot")
-        assert {file.crawl for file in snapshot.files} == {CRAWL_LIST, both, harvested}
-        assert {file.crawl for file in snapshot.blocks} == {both, listed}
+        snapshot = files_of(tmp_path / "snapshot")
+        assert {crawl for crawl, file in snapshot.items() if file.footers} == {both, harvested}
+        assert {crawl for crawl, file in snapshot.items() if file.blocks} == {both, listed}
         pulled = theirs.pull(str(tmp_path / "snapshot"))
         assert (pulled.lists, pulled.files, pulled.missing) == (2, exported.files, ())
         assert stored_crawls(theirs.session) == stored_crawls(mine.session)
@@ -100,11 +99,11 @@ def test_pulled_lists_answer_queries(whole_mirror: Path, tmp_path: Path) -> None
         assert theirs.pull(str(tmp_path / "snapshot")).unchanged == 3
         only = theirs.export_snapshot(tmp_path / "selected", crawls=harvested)
         assert (only.lists, only.crawls) == (0, (harvested,))
-        with pytest.raises(QueryError, match=f"also has .*{both}.*, which would be removed"):
-            mine.export_snapshot(tmp_path / "snapshot", crawls=harvested)
-        assert manifest_of(tmp_path / "snapshot") == snapshot
         mine.forget(listed)
-        assert listed not in mine.export_snapshot(tmp_path / "snapshot").crawls  # of all that is stored
+        assert mine.export_snapshot(tmp_path / "snapshot", crawls=harvested).crawls == (harvested,)
+        assert files_of(tmp_path / "snapshot") == snapshot
+        mine.export_snapshot(tmp_path / "snapshot")
+        assert {*files_of(tmp_path / "snapshot")} == {both, harvested}
 
 
 def test_stored_lists_stay(mirror: Path, theirs: Catalogue, place: Path) -> None:
@@ -172,34 +171,26 @@ def test_formatted_lines_are_those_of_the_list() -> None:
 # ---- export ----
 
 
-def inodes(place: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_ino for path in place.glob("blocks/*")}
-
-
 @in_soak
 def test_export_writes_only_changed_lists(mine: Catalogue, mirror: Path, place: Path) -> None:
+    def inodes() -> dict[str, int]:
+        return {path.stem: path.stat().st_ino for path in place.glob("crawls/*")}
+
     write_list(mirror, OTHERS, OTHER)
     mine.harvest(OTHER, index="cdx")
     mine.export_snapshot(place)
-    before = inodes(place)
-    assert {name.partition(".")[0] for name in before} == {CRAWL, OTHER}
+    before = inodes()
     mine.export_snapshot(place)
-    assert inodes(place) == before
+    assert inodes() == before
     write_list(mirror, make_list(1000), OTHER)
     mine.harvest(OTHER, index="cdx", refresh=True)
     mine.export_snapshot(place)
-    (changed,) = before.keys() - inodes(place).keys()
-    assert changed.startswith(OTHER)
-    assert len(inodes(place)) == 2
-    assert {name: before[name] for name in before.keys() - {changed}}.items() <= inodes(place).items()
-    assert {each.crawl: each.count for each in manifest_of(place).blocks} == {CRAWL: 9000, OTHER: 1000}
-    mine.forget(OTHER)
-    mine.export_snapshot(place)
-    assert [each.crawl for each in manifest_of(place).blocks] == [CRAWL]
-    assert len(inodes(place)) == 1
+    assert inodes()[CRAWL] == before[CRAWL]
+    assert {crawl: file.blocks for crawl, file in files_of(place).items()} == {CRAWL: 9000, OTHER: 1000}
 
 
 def test_truncated_published_lists_are_written_again(mine: Catalogue, place: Path) -> None:
+    mine.export_snapshot(place)
     whole = published(place).read_bytes()
     published(place).write_bytes(whole[:-1])
     mine.export_snapshot(place)
@@ -212,7 +203,7 @@ def test_export_refuses_damaged_lists(mine: Catalogue, tmp_path: Path) -> None:
     path.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
     with pytest.raises(StoreDamaged, match=f"catalogue harvest --crawl {CRAWL} --index cdx --refresh"):
         mine.export_snapshot(tmp_path / "new")
-    assert not (tmp_path / "new" / MANIFEST).exists()
+    assert files_of(tmp_path / "new") == {}
 
 
 def test_export_refuses_lists_of_another_size(mine: Catalogue, tmp_path: Path) -> None:
@@ -251,16 +242,6 @@ def test_killed_pull_stores_nothing_and_continues(mirror: Path, place: Path, tmp
         assert "1 list of blocks added" in ran.err
     assert [path.name for path in (tmp_path / "data/blocks").iterdir()] == [f"{CRAWL}.parquet"]
     assert not (tmp_path / "data/pulling.part").exists()
-
-
-def test_pull_waits_for_no_other_process(theirs: Catalogue, place: Path, settings: Settings) -> None:
-    with (
-        theirs.session.create_store().harvesting(CRAWL),
-        catalogue.open(theirs.session.data, settings=settings) as other,
-        pytest.raises(StoreLocked, match=f"another process harvests {CRAWL}"),
-    ):
-        other.pull(str(place))
-    assert theirs.session.block_lists.stored == []
 
 
 def test_commands(mirror: Path, tmp_path: Path) -> None:

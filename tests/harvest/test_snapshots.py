@@ -1,9 +1,7 @@
 """Export and pull of snapshots."""
 
 import hashlib
-import json
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,18 +12,15 @@ from random import Random
 from shutil import copytree
 from threading import Thread
 
-import duckdb
 import pytest
 from filelock import FileLock
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.manifests import index_file
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadSnapshot, DiskFailed, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
-from catalogue.harvest.publish import publish
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, read_rows, unpack_snapshot, write_rows
-from catalogue.metadata_db.lake_files import write_table
+from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
+from catalogue.harvest.snapshot import MANIFEST, pack_manifest
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -36,20 +31,18 @@ from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.snapshots import (
     PATTERNS,
+    Row,
     empty,
     exported,
+    files_of,
     indexes_in,
-    manifest_of,
     place,
+    read_rows,
     replace_file,
     taught,
     values_of,
+    write_rows,
 )
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 
@@ -62,18 +55,19 @@ def names(place: Path) -> list[str]:
 
 
 def test_pull_stores_what_was_exported(taught: Catalogue, exported: Path, settings: Settings, tmp_path: Path) -> None:
-    files = manifest_of(exported).files
+    files = files_of(exported).values()
     with LoopbackServer(exported) as server, catalogue.open(tmp_path / "data", settings=settings) as cat:
         pulled = cat.pull(server.url)
-        assert pulled.files == sum(file.count for file in files) == len(taught.files())
+        assert pulled.files == sum(file.footers for file in files) == len(taught.files())
         assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), stored_crawls(taught.session))
-        least = sum(min(3, file.count) for file in files)
+        least = sum(min(3, file.footers) for file in files)
         assert least <= pulled.compared == cat.requests <= 2 * least
         assert [exchange.path for exchange in server.log] == [MANIFEST, *(file.name for file in files)]
         theirs, ours = values_of(taught), values_of(cat)
-        theirs["documents"] = {key: value for key, value in theirs["documents"].items() if "requested/" not in key}
+        theirs["documents"] = {key: value for key, value in theirs["documents"].items() if "crawl-data/" in key}
         indexes = {key: written for key, each in indexes_in(theirs).items() if (written := each.written)}
         assert indexes_in(ours) == indexes
+        assert 0 < sum(file.indexed for file in files) < pulled.files
         assert 0 < pulled.row_groups == len(indexes) < len(theirs["indexes"])
         assert ours | {"indexes": {}} == theirs | {"indexes": {}}
         one, other = (each.sql("FROM files ORDER BY ALL").to_arrow_table() for each in (cat, taught))
@@ -105,29 +99,25 @@ def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None
     added: list[Row] = []
 
     def add(path: Path) -> None:
-        rows = [row for part in read_rows(path) for row in part]
-        last = max((row for row in rows if row.kind == "footer"), key=lambda row: row.path)
-        added.append(Row("page_index", last.path, 9999, replace(last.stored, data=large.pack())))
-        write_rows(path, [[*rows, *added]])
+        rows = read_rows(path)
+        index = next(row for row in rows if row.table == "indexes")
+        added.append(index._replace(stored=replace(index.stored, data=large.pack())))
+        write_rows(path, [added[0] if row == index else row for row in rows])
 
-    replace_file(place, add)
-    file = max(manifest_of(place).files, key=lambda each: each.size)
+    file = max(files_of(place).values(), key=lambda each: each.indexed)
+    replace_file(place, add, file.crawl)
     with LoopbackServer(place) as server:
         empty.pull(server.url, crawls=file.crawl, compare=0)
         ranges = [exchange.range for exchange in server.log if exchange.path == file.name]
-        assert ranges == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{file.size - 1}"]
+        assert ranges == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{files_of(place)[file.crawl].size - 1}"]
     (row,) = added
-    store = empty.session.create_store()
-    stored = store.get("files", row.path)
-    assert stored
-    assert store.indexes(row.path, [9999], stored) == {9999: large}
+    assert indexes_in(values_of(empty))[row.key] == large
 
 
 def test_pull_selects_crawls(exported: Path, empty: Catalogue) -> None:
-    crawls = manifest_of(exported).crawls
+    crawls = (*files_of(exported),)
     assert empty.pull(str(exported), crawls=crawls[-1], compare=0).crawls == crawls[-1:]
     assert stored_crawls(empty.session) == [crawls[-1]]
-    assert COLLINFO in values_of(empty)["documents"]
     with pytest.raises(UnknownCrawl, match="does not have CC-MAIN-1999-01"):
         empty.pull(str(exported), crawls="CC-MAIN-1999-01")
     empty.pull(str(exported), crawls="latest", compare=0)
@@ -135,7 +125,7 @@ def test_pull_selects_crawls(exported: Path, empty: Catalogue) -> None:
 
 
 def test_pull_keeps_stored_values(exported: Path, empty: Catalogue) -> None:
-    crawl = manifest_of(exported).crawls[0]
+    crawl = next(iter(files_of(exported)))
     empty.pull(str(exported), crawls=crawl, compare=0)
     store = empty.session.create_store()
     same, other, removed, *_ = sorted(values_of(empty)["files"])
@@ -156,20 +146,20 @@ def test_pull_keeps_stored_values(exported: Path, empty: Catalogue) -> None:
 
 
 def test_pull_continues_after_a_missing_file(place: Path, empty: Catalogue) -> None:
-    *_, last = files = manifest_of(place).files
+    *_, last = files = [*files_of(place).values()]
     data = (place / last.name).read_bytes()
     (place / last.name).unlink()
     with pytest.raises(BadSnapshot, match="run the same command again"):
         empty.pull(str(place), compare=0)
-    assert len(empty.files()) == sum(file.count for file in files) - last.count
+    assert len(empty.files()) == sum(file.footers for file in files) - last.footers
     (place / last.name).write_bytes(data)
     with LoopbackServer(place) as server:
-        assert empty.pull(server.url).files == last.count
+        assert empty.pull(server.url).files == last.footers
         assert [exchange.path for exchange in server.log] == [MANIFEST, last.name]
 
 
 def test_pull_waits_for_no_other_process(exported: Path, empty: Catalogue) -> None:
-    crawl = manifest_of(exported).crawls[0]
+    crawl = next(iter(files_of(exported)))
     with (
         empty.session.create_store().harvesting(crawl),
         catalogue.open(empty.session.data, settings=empty.session.settings) as other,
@@ -189,82 +179,75 @@ def test_export_writes_only_changed_crawls(untaught_data: Path, settings: Settin
     place = tmp_path / "snapshot"
 
     def inodes() -> dict[str, int]:
-        return {str(path.relative_to(place)): path.stat().st_ino for path in place.glob("crawls/*")}
+        return {path.stem: path.stat().st_ino for path in place.glob("crawls/*")}
 
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
-        newest, *_, oldest = stored_crawls(cat.session)
+        newest, *_, oldest = crawls = stored_crawls(cat.session)
         cat.export_snapshot(place)
         before = inodes()
-        assert before.keys() == {file.name for file in manifest_of(place).files}
-        (place / ".growing-left").mkdir()  # of an export that was killed
-        (place / "crawls" / f"{oldest}.{'0' * 32}.zst").write_bytes(b"left")
-        (place / "crawls" / "README").write_text("ours")
+        assert [*before] != [*files_of(place)] == crawls
         cat.harvest(newest, pages=True)
-        cat.captures("example.com/*").to_arrow()  # derives page indexes, which are not exported
+        (place / files_of(place)[oldest].name).write_bytes(b"cut off")
+        assert cat.export_snapshot(place).crawls == tuple(crawls)
+        after = inodes()
+        assert {crawl for crawl in crawls if before[crawl] != after[crawl]} == {newest, oldest}
+        cat.forget(oldest)
+        cat.export_snapshot(place, crawls=newest)
+        assert ([*files_of(place)], inodes()) == (crawls, after)
         cat.export_snapshot(place)
-        changed = {name for name in before.keys() ^ inodes().keys() if name != "crawls/README"}
-        assert {name.split("/")[1].split(".")[0] for name in changed} == {newest}
-        assert {name: before[name] for name in before.keys() - changed}.items() <= inodes().items()
-        for crawl in stored_crawls(cat.session):
-            if crawl != oldest:
-                cat.forget(crawl)
-        cat.export_snapshot(place)
-        assert manifest_of(place).crawls == (oldest,)
-        tables = [f"tables/{table}.parquet" for table in ("files", "pages", "row_groups")]
-        assert names(place) == sorted(
-            ["crawls/README", *(file.name for file in manifest_of(place).files), MANIFEST, *tables]
-        )
+        assert oldest not in files_of(place)
+        assert names(place) == sorted([MANIFEST, *(file.name for file in files_of(place).values())])
 
 
 def test_export_continues_an_unfinished_one(
     taught: Catalogue, empty: Catalogue, exported: Path, tmp_path: Path
 ) -> None:
-    def fail(_: Path) -> int:
-        raise ZeroDivisionError
-
-    place, crawl = tmp_path / "snapshot", stored_crawls(taught.session)[0]
-    with Store(taught.session.data / "footers.sqlite") as store, pytest.raises(ZeroDivisionError):
-        publish(
-            place,
-            store,
-            {crawl: list(taught.files(crawl)["path"])},
-            {"files": fail},
-            missing=(),
-            cache=tmp_path / "cache",
-        )
-    assert any(name.startswith(f"crawls/{crawl}.") for name in names(place))
+    place, last = tmp_path / "snapshot", stored_crawls(taught.session)[-1]
+    place.mkdir()
+    (place / ".growing").write_bytes(b"left by a process that was killed")
     with pytest.raises(BadSnapshot, match=r"there is no snapshot at .* is missing; if it is being exported, wait"):
         empty.pull(str(place))
+    store = taught.session.store
+    [key] = store.keys("documents", f"crawl-data/{last}/")
+    document = store.get("documents", key)
+    assert document
+    connection = sqlite3.connect(taught.session.data / "footers.sqlite", isolation_level=None)
+    with closing(connection):
+        assert len(taught.files())
+        damage(connection, "documents", key)
+        with pytest.raises(StoreDamaged):
+            taught.export_snapshot(place)
+    finished = {*files_of(place)}
+    assert finished == {*files_of(exported)} - {last} != set()
+    times = {path: path.stat().st_mtime_ns for path in place.glob("crawls/*")}
+    store.put("documents", [(key, document)])
     taught.export_snapshot(place)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
     assert names(place) == names(exported)
+    assert empty.pull(str(place), compare=0).missing == ()
 
 
 def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> None:
-    snapshot = manifest_of(exported)
-    assert unpack_snapshot(snapshot.pack()) == snapshot
-    for file in (*snapshot.files, *snapshot.tables):
+    stored, found = values_of(taught), set()
+    for file in files_of(exported).values():
         data = (exported / file.name).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
-    stored, found = values_of(taught)["files"], set()
-    for path in exported.glob("crawls/*.zst"):
-        with zstd.open(path) as stream:
-            for line in stream:
-                fields = json.loads(line)
-                data = stream.read(fields["length"])
-                assert hashlib.sha256(data).hexdigest() == fields["digest"]
-                if fields["kind"] == "footer":
-                    found.add(fields["path"])
-                    value = decode(stored[fields["path"]])
-                    expected = (value.size, value.etag, value.last_modified, value.source, value.taken, value.data)
-                    names = ("file_size", "etag", "last_modified", "source", "harvested_at")
-                    assert (*(fields[name] for name in names), data) == expected
-    assert found == stored.keys()
-    for table in snapshot.tables:
-        name = table.name.removeprefix("tables/").removesuffix(".parquet")
-        path = exported / table.name
-        assert duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(table.count,)] != [(0,)]  # noqa: S608
-        for one, other in ((name, f"'{path}'"), (f"'{path}'", name)):
-            assert taught.sql(f"(FROM {one}) EXCEPT ALL (FROM {other})").fetchall() == []
+        rows = read_rows(exported / file.name)
+        assert rows[0].key == f"crawl-data/{file.crawl}/cc-index-table.paths.gz"
+        assert {index_file(row.key).crawl for row in rows if row.table == "files"} == {file.crawl}  # type: ignore[union-attr]
+        assert sum(row.table == "files" for row in rows) == file.footers
+        assert len({row.key.partition("#")[0] for row in rows if row.table == "indexes"}) == file.indexed
+        for row in rows:
+            if row.table != "indexes":
+                assert row.stored == decode(stored[row.table][row.key])
+                found.add(row.key)
+    assert found >= stored["files"].keys()
+
+
+def test_pull_refuses_snapshots_without_crawls(empty: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_bytes(pack_manifest([]))
+    with pytest.raises(BadSnapshot, match="has no crawls yet; if it is being exported, wait"):
+        empty.pull(str(tmp_path))
 
 
 def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
@@ -280,11 +263,6 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     assert names(tmp_path / "mine") == ["letter", MANIFEST]
     with FileLock(tmp_path / "new.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         taught.export_snapshot(tmp_path / "new")
-    with (
-        taught.connect() as connection,
-        pytest.raises(DiskFailed, match=r"nowhere/part cannot be written: .* make room"),
-    ):
-        write_table(connection, "files", stored_crawls(taught.session), tmp_path / "nowhere" / "part")
 
 
 @pytest.fixture
@@ -294,10 +272,10 @@ def connection(taught: Catalogue) -> Iterator[sqlite3.Connection]:
         yield opened
 
 
-def damage(connection: sqlite3.Connection, table: str) -> str:
+def damage(connection: sqlite3.Connection, table: str, like: str = "c%/%") -> str:
     """Flip a bit of a value; returns its key."""
-    query = f"SELECT key, value FROM {table} WHERE key LIKE 'c%' AND key != '{COLLINFO}' ORDER BY key DESC LIMIT 1"  # noqa: S608
-    key, value = connection.execute(query).fetchone()
+    query = f"SELECT key, value FROM {table} WHERE key LIKE ? ORDER BY key DESC LIMIT 1"  # noqa: S608
+    key, value = connection.execute(query, [like]).fetchone()
     connection.execute(f"UPDATE {table} SET value = ? WHERE key = ?", [value[:-1] + bytes([value[-1] ^ 1]), key])  # noqa: S608
     return str(key)
 
@@ -338,7 +316,7 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     files = made.json()["files"]
     expected = {"place": str(place), "crawls": [crawl], "files": files, "lists": 0, "complete": True, "missing": []}
     assert made.json() == expected
-    assert [file.crawl for file in manifest_of(place).files] == [CRAWL_LIST, crawl]
+    assert [*files_of(place)] == [crawl]
     ran = command("pull", str(place))
     assert ran.status == 0
     assert f"1 crawl: {files} footers added, 0 stored before; page indexes of " in ran.err

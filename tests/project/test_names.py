@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, is_path, parse_path_list
 from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo
 from catalogue.errors import CatalogueError
-from catalogue.harvest.snapshot import Snapshot, crawl_of, unpack_snapshot
+from catalogue.harvest.snapshot import SnapshotFile, pack_manifest, unpack_manifest
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -66,16 +67,12 @@ def _in_collinfo(name: str) -> bool:
 
 
 def _in_snapshot(name: str) -> bool:
-    reported = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
-    about = {"size": 1, "sha256": "0" * 64, "count": 1}
-    file = {"name": f"crawls/CC-MAIN-2022-05.{'0' * 32}.zst", **about}
-    table = {"name": "tables/files.parquet", **about}
-    assert unpack_snapshot(json.dumps(reported | {"files": [file], "tables": [table]}).encode())
-    parts = (name, f"crawls/{name}.{'0' * 32}.zst", f"crawls/CC-MAIN-2022-05.{name}.zst")
-    changes = [{"files": [file | {"name": each}]} for each in parts] + [{"files": [file | {"sha256": name}]}]
-    changes += [{"tables": [table | {"name": each}]} for each in (name, f"tables/{name}.parquet")]
-    unpack = _refused(lambda data: unpack_snapshot(data.encode()))
-    return all(unpack(json.dumps(reported | change)) for change in changes)
+    """Return whether a manifest that has a name as a crawl, as a digest or as a path is refused."""
+    file = SnapshotFile("CC-MAIN-2022-05", 1, "0" * 64, "", 1, 0, 0)
+    assert unpack_manifest(pack_manifest([file]))
+    unpack = _refused(lambda data: unpack_manifest(data.encode()))
+    others = (replace(file, crawl=name), replace(file, sha256=name))
+    return all(unpack(pack_manifest([each]).decode()) for each in others)
 
 
 DOORS: dict[str, Callable[[str], bool]] = {
@@ -91,7 +88,6 @@ DOORS: dict[str, Callable[[str], bool]] = {
     "archive below its root": _refused(lambda name: capture_of(_row(f"crawl-data/{name}"))),
     "name of a table": _refused(check_name),
     "manifest of a table": _refused(lambda name: define_dataset("hosts", "host", manifest=name)),
-    "file of a snapshot": lambda name: not crawl_of(f"crawls/{name}"),
     "snapshot": _in_snapshot,
 }
 """Functions that read names, and return whether a name is refused."""

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from catalogue.harvest.snapshot import MANIFEST, unpack_snapshot
+from catalogue.harvest.snapshot import MANIFEST, unpack_manifest
 from catalogue.store.stored_file import decode
 
 Items = Mapping[str, object]
@@ -74,11 +74,10 @@ def snapshot(folder: Path) -> Items:
     place = folder / "snapshot"
     if not (place / MANIFEST).exists():
         return {}
-    manifest = unpack_snapshot((place / MANIFEST).read_bytes())
-    for file in manifest.files:
+    files = unpack_manifest((place / MANIFEST).read_bytes()).values()
+    for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    tables = {table.name: _rows((place / table.name).read_bytes()) for table in manifest.tables}
-    return {"snapshot": sorted((file.crawl, file.count) for file in manifest.files), **tables}
+    return {file.crawl: (file.footers, file.indexed, file.blocks) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:

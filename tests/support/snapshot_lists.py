@@ -1,8 +1,7 @@
 """Snapshots of a list of blocks, and how to change them."""
 
-import hashlib
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
@@ -11,11 +10,11 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import MANIFEST
+from catalogue.harvest.snapshot import PIECE
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.block_lists import CRAWL, OTHER, write_list
-from tests.support.snapshots import manifest_of
+from tests.support.snapshots import files_of, read_rows, replace_file, write_rows
 
 __all__ = ["CRAWL", "OTHER"]
 LINES = make_list(9000)
@@ -66,17 +65,18 @@ def place(exported: Path, tmp_path: Path) -> Path:
     return Path(copytree(exported, tmp_path / "snapshot"))
 
 
-def change_list(place: Path, data: bytes | None = None, **fields: object) -> None:
-    """Change the published list and its entry, with a manifest that fits."""
-    manifest = json.loads((place / MANIFEST).read_bytes())
-    (entry,) = manifest["blocks"]
-    if data is not None:
-        (place / entry["name"]).write_bytes(data)
-        entry |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    entry |= fields
-    (place / MANIFEST).write_text(json.dumps(manifest))
+def change_list(place: Path, lines: bytes | None = None, *, pieces: int = PIECE, **fields: object) -> None:
+    """Change the published list: its lines, and fields of its version."""
+
+    def change(path: Path) -> None:
+        rows = read_rows(path)
+        data = b"".join(row.stored.data for row in rows) if lines is None else lines
+        version = replace(rows[0].stored, size=len(data), **fields)  # type: ignore[arg-type]
+        parts = [data[start : start + pieces] for start in range(0, len(data), pieces)]
+        write_rows(path, [rows[0]._replace(stored=replace(version, data=part)) for part in parts])
+
+    replace_file(place, change)
 
 
 def published(place: Path) -> Path:
-    (listed,) = manifest_of(place).blocks
-    return place / listed.name
+    return place / files_of(place)[CRAWL].name

@@ -3,23 +3,24 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copytree
+from typing import NamedTuple
 
 import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import MANIFEST, Row, Snapshot, read_rows, unpack_snapshot, write_rows
+from catalogue.harvest.snapshot import MANIFEST, SnapshotFile, unpack_manifest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.store.stored_file import decode
+from catalogue.store.stored_file import StoredFile, decode, encode
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
@@ -83,28 +84,53 @@ def indexes_in(values: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
     return {key: Indexes.unpack(decode(value).data) for key, value in values["indexes"].items()}
 
 
-def manifest_of(place: Path) -> Snapshot:
-    return unpack_snapshot((place / MANIFEST).read_bytes())
+def files_of(place: Path) -> dict[str, SnapshotFile]:
+    """Return the files of a snapshot by crawl, newest first."""
+    return unpack_manifest((place / MANIFEST).read_bytes())
+
+
+class Row(NamedTuple):
+    """A value in the file of a crawl."""
+
+    table: str
+    key: str
+    stored: StoredFile
+
+
+def read_rows(path: Path) -> list[Row]:
+    rows = []
+    with path.open("rb") as file:
+        for line in file:
+            table, key, length = json.loads(line)
+            rows.append(Row(table, key, decode(file.read(length))))
+    return rows
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    values = ((table, key, encode(stored)) for table, key, stored in rows)
+    path.write_bytes(b"".join(json.dumps([*names, len(value)]).encode() + b"\n" + value for *names, value in values))
+
+
+def change_manifest(place: Path, of: str, **fields: object) -> None:
+    manifest = json.loads((place / MANIFEST).read_bytes())
+    next(file for file in manifest["files"] if file["crawl"] == of).update(fields)
+    (place / MANIFEST).write_text(json.dumps(manifest))
 
 
 def replace_file(place: Path, change: Callable[[Path], object], crawl: str | None = None) -> None:
     """Change a crawl's file, by default that of the newest, with a manifest that fits."""
-    snapshot = manifest_of(place)
-    file = next(file for file in snapshot.files if file.crawl == (crawl or snapshot.crawls[0]))
+    file = files_of(place)[crawl or next(iter(files_of(place)))]
     path = place / file.name
     change(path)
     data = path.read_bytes()
-    fields = json.loads((place / MANIFEST).read_bytes())
-    fields["files"][snapshot.files.index(file)] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (place / MANIFEST).write_text(json.dumps(fields))
+    change_manifest(place, file.crawl, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def replace_rows(place: Path, change: Callable[[Row], Row], crawl: str | None = None, kind: str = "") -> None:
-    """Change the rows of a kind, or all rows, of a crawl's file."""
+def replace_rows(place: Path, change: Callable[[Row], Row], table: str, crawl: str | None = None) -> None:
+    """Change the rows of a table in a crawl's file."""
 
     def changed(path: Path) -> None:
-        rows = [change(row) if kind in {"", row.kind} else row for part in read_rows(path) for row in part]
-        write_rows(path, [rows])
+        write_rows(path, [change(row) if row.table == table else row for row in read_rows(path)])
 
     replace_file(place, changed, crawl)
 
