@@ -42,6 +42,7 @@ OPTIONS: dict[str, list[Any]] = {
     "latest": [True],
     "unique": ["url", "digest"],
 }
+VALUES = ["fetch_status", "content_mime_detected", "content_languages"]
 JOINS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -112,7 +113,7 @@ def states(
     )
     folders = {
         "footers of pages": harvested("pages"),
-        "values": harvested("values", subsets="all", values="all"),
+        "values": harvested("values", subsets="all", values=VALUES),
         "all footers": Path(copytree(whole_data, folder / "footers")),
         "footers of some crawls": harvested("some", crawls=crawls[-1], subsets="all"),
         "interrupted harvest": harvested("interrupted", torn, subsets="all"),
