@@ -1,22 +1,26 @@
 """The notebooks run as they stand, in a kernel whose event loop is running; they show outputs of the miniature."""
 
 import ast
+import asyncio
 import json
 import os
 import re
 import runpy
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 import catalogue
 from catalogue.demo import Miniature
-from tests.support.amounts import in_part
+from tests.support.amounts import in_soak
 from tests.support.lakes import needs_extensions
 from tests.support.miniatures import keep_in
 
@@ -73,18 +77,7 @@ def kernel(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> It
     manager.shutdown_kernel(now=True)
 
 
-def execute(notebook: Any, kernel: KernelManager, folder: Path, *, allow_errors: bool = False) -> None:
-    begin = f"%reset -f\nimport os\nos.chdir({str(folder)!r})\ndel os"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))  # type: ignore[no-untyped-call]
-    client = NotebookClient(notebook, km=kernel, timeout=120, allow_errors=allow_errors)
-    try:
-        client.execute()
-    finally:
-        if client.kc:
-            client.kc.stop_channels()
-
-
-@in_part(9)
+@in_soak
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
@@ -92,7 +85,14 @@ def execute(notebook: Any, kernel: KernelManager, folder: Path, *, allow_errors:
 )
 def test_notebooks_run(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     notebook, code = read(path)
-    execute(notebook, kernel, tmp_path)
+    begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\ndel os"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))  # type: ignore[no-untyped-call]
+    client = NotebookClient(notebook, km=kernel, timeout=120)
+    try:
+        client.execute()
+    finally:
+        if client.kc:
+            client.kc.stop_channels()
     outputs = [output for cell in code for output in cell.outputs]
     shown = [output for output in outputs if output.output_type == "execute_result"]
     assert len(shown) >= 4
@@ -101,8 +101,34 @@ def test_notebooks_run(path: Path, kernel: KernelManager, tmp_path: Path) -> Non
     assert not [output for output in outputs if output.get("name") == "stderr"]
 
 
-CELLS = """
-import catalogue
+@pytest.fixture
+def run_cells(
+    miniature: Miniature, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[list[str]], list[Any]]]:
+    """Run cells in IPython, while an event loop runs as in a kernel; return their values and errors."""
+    keep_in(tmp_path / "cache", miniature)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CATALOGUE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setattr(sys, "displayhook", sys.displayhook)
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+
+    async def run(sources: list[str]) -> list[Any]:
+        done = [shell.run_cell(source) for source in sources]
+        return [each.error_before_exec or each.error_in_exec or each.result for each in done]
+
+    yield lambda sources: asyncio.run(run(sources))
+    shell.reset()
+
+
+def test_first_notebook_runs(run_cells: Callable[[list[str]], list[Any]]) -> None:
+    _, code = read(PATHS[0])
+    values = run_cells([cell.source for cell in code])
+    assert not [each for each in values if isinstance(each, BaseException)]
+    assert len([each for each in values if each is not None]) >= 4
+
+
+CELLS = """import catalogue
 cat = catalogue.open("magic", source="demo")
 cat.harvest("CC-MAIN-2022-05")
 %load_ext catalogue
@@ -135,23 +161,16 @@ del cat, other
 """
 
 
-def test_cells_of_sql_run(kernel: KernelManager, tmp_path: Path) -> None:
-    cells = [nbformat.v4.new_code_cell(cell.strip("\n")) for cell in CELLS.split("---\n")]  # type: ignore[no-untyped-call]
-    notebook = nbformat.v4.new_notebook(cells=[*cells])  # type: ignore[no-untyped-call]
-    execute(notebook, kernel, tmp_path, allow_errors=True)
-    results = [
-        output.data["text/plain"] for cell in cells for output in cell.outputs if output.output_type == "execute_result"
-    ]
-    assert "CC-MAIN-2022-05" in results[0]
-    good, captures, expected = ast.literal_eval(results[3])
+def test_cells_of_sql_run(run_cells: Callable[[list[str]], list[Any]]) -> None:
+    _, crawls, counts, few, (good, captures, expected), *errors = run_cells(CELLS.split("---\n"))
+    assert crawls["crawl"].tolist() == ["CC-MAIN-2022-05"]
     assert 0 < good == expected <= captures
-    assert [result.split()[-1] for result in results[1:3]] == [str(captures), str(good)]
-    errors = [output.evalue for cell in cells for output in cell.outputs if output.output_type == "error"]
-    assert errors == [
+    assert (counts["captures"].tolist(), few["captures"].tolist()) == ([captures], [good])
+    assert [str(error) for error in errors] == [
         "there is no catalogue nothing; write cat = catalogue.open(), then %%catalogue",
         "no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls",
-        errors[2],
+        str(errors[2]),
         "there are several catalogues: cat, other; name one, such as: %%catalogue cat",
         "there is no catalogue; write cat = catalogue.open(), then %%catalogue",
     ]
-    assert 'Referenced column "nothing" not found' in errors[2]
+    assert 'Referenced column "nothing" not found' in str(errors[2])
