@@ -101,7 +101,9 @@ def states(
     for path in index_paths(torn)[::3]:
         path.write_bytes(b"torn")
 
-    def harvested(name: str, source: Path = whole_mirror, **options: Any) -> Path:
+    def harvested(name: str, source: Path = whole_mirror, start: Path | None = None, **options: Any) -> Path:
+        if start:
+            copytree(start, folder / name)
         with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
             cat.harvest(options.pop("crawls", "all"), **options)
         return folder / name
@@ -113,7 +115,7 @@ def states(
     )
     folders = {
         "footers of pages": harvested("pages"),
-        "values": harvested("values", subsets="all", values=VALUES),
+        "values": harvested("values", start=whole_data, subsets="all", values=VALUES),
         "all footers": Path(copytree(whole_data, folder / "footers")),
         "footers of some crawls": harvested("some", crawls=crawls[-1], subsets="all"),
         "interrupted harvest": harvested("interrupted", torn, subsets="all"),

@@ -24,7 +24,7 @@ from tests.support.miniatures import NEWEST, OLD
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import quick
 
-QUESTION: dict[str, Any] = {"patterns": "*.com", "crawls": NEWEST, "subsets": "all"}
+QUESTION: dict[str, Any] = {"patterns": "*.com", "crawls": NEWEST, "subsets": "all", "columns": "url, fetch_time"}
 INDEXES = ("columnar", "cdx")
 
 
