@@ -13,7 +13,6 @@ from catalogue.source.byte_ranges import (
     coalesce,
     content_range,
     parse_content_range,
-    range_header,
     resolve,
     without,
 )
@@ -42,12 +41,6 @@ def test_range_has_length_order_and_containment() -> None:
 
 
 # The text of RFC 9110, section 14
-
-
-def test_range_header_includes_the_last_byte() -> None:
-    assert range_header(ByteRange(0, 1)) == "bytes=0-0"
-    assert range_header(ByteRange(500, 1000)) == "bytes=500-999"
-    assert range_header(SuffixRange(500)) == "bytes=-500"
 
 
 def test_parses_content_range_as_half_open() -> None:
@@ -103,16 +96,6 @@ def test_rejects_ranges_outside_of_the_file() -> None:
 # Merging
 
 
-def test_merges_ranges_within_gap_and_length() -> None:
-    near, far = [ByteRange(0, 10), ByteRange(15, 20)], [ByteRange(0, 10), ByteRange(16, 20)]
-    assert coalesce(near, max_gap=5, max_length=100) == [ByteRange(0, 20)]
-    assert coalesce(far, max_gap=5, max_length=100) == far
-    assert coalesce(near, max_gap=5, max_length=20) == [ByteRange(0, 20)]
-    assert coalesce(near, max_gap=5, max_length=19) == near
-    assert coalesce([ByteRange(10, 20), ByteRange(0, 10)], max_gap=0, max_length=20) == [ByteRange(0, 20)]
-    assert coalesce([], max_gap=5, max_length=100) == []
-
-
 @given(st.lists(RANGES, max_size=20), st.integers(0, 50), st.integers(1, 400))
 def test_merged_ranges_cover_all_and_waste_nothing(ranges: list[ByteRange], max_gap: int, max_length: int) -> None:
     merged = coalesce(ranges, max_gap=max_gap, max_length=max_length)
@@ -140,8 +123,3 @@ def test_without_leaves_all_other_bytes(ranges: list[ByteRange], used: list[Byte
         assert pieces == sorted(pieces)
         found = [place for piece in pieces for place in range(piece.start, piece.end)]
         assert found == [place for place in range(each.start, each.end) if place not in removed]
-
-
-def test_without_leaves_one_piece_for_each_gap() -> None:
-    used = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
-    assert without([ByteRange(10, 100)], used) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]
