@@ -101,18 +101,19 @@ def states(
     for path in index_paths(torn)[::3]:
         path.write_bytes(b"torn")
 
-    def harvested(name: str, source: Path = whole_mirror, start: Path | None = None, **options: Any) -> Path:
-        if start:
-            copytree(start, folder / name)
-        with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
-            cat.harvest(options.pop("crawls", "all"), **options)
-        return folder / name
-
     crawls = newest_first(
         entry["id"]
         for entry in json.loads((whole_mirror / COLLINFO).read_text(encoding="utf-8"))
         if entry["id"] > "CC-MAIN-2013"
     )
+
+    def harvested(name: str, source: Path = whole_mirror, start: Path | None = None, **options: Any) -> Path:
+        if start:
+            copytree(start, folder / name)
+        with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
+            cat.harvest(options.pop("crawls", crawls[::2]), **options)
+        return folder / name
+
     folders = {
         "footers of pages": harvested("pages"),
         "values": harvested("values", start=whole_data, subsets="all", values=VALUES),

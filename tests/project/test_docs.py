@@ -204,7 +204,7 @@ def test_readme_transcripts_are_real(source: str, miniature: Miniature, tmp_path
     assert follow(README, command) >= 7
 
 
-@in_part(5)
+@in_part(8)
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],
