@@ -5,7 +5,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import UnknownCrawl
@@ -27,6 +26,8 @@ BUCKET = "commoncrawl-test"
 @pytest.fixture(scope="module")
 def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
     """An S3 server with the mirror in a bucket."""
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer  # noqa: PLC0415 - slow to import
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
