@@ -35,8 +35,8 @@ EXCERPT = 2000
 
 _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of error pages and captive portals; no file of a source has one."""
-_PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml|error)\b", re.IGNORECASE)
-"""The start of an error page."""
+_PAGE = re.compile(rb"\s*<(?:!doctyp|(?:html|head|body|\?xml|error)\b)", re.IGNORECASE)
+"""The start of an error page, also within the eight bytes of a short range."""
 _LENGTH = re.compile("[0-9]{1,18}")
 _LONGEST_PAUSE = 1800.0
 """Seconds that are waited at most for a quota."""

@@ -20,12 +20,18 @@ from tests.support.commands import Command
 COLUMNAR = ("--index", "columnar")
 
 
-@pytest.fixture
-def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
-    """All crawls are listed, and all but the second are stored."""
-    data = copytree(untaught_data, tmp_path / "data")
+@pytest.fixture(scope="module")
+def all_but_one(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("ranges") / "data"))
     with catalogue.open(data, settings=settings) as opened:
         opened.forget(stored_crawls(opened.session)[1])
+    return data
+
+
+@pytest.fixture
+def cat(all_but_one: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    """All crawls are listed, and all but the second are stored."""
+    with catalogue.open(copytree(all_but_one, tmp_path / "data"), settings=settings) as opened:
         yield opened
 
 

@@ -42,6 +42,7 @@ OPTIONS: dict[str, list[Any]] = {
     "latest": [True],
     "unique": ["url", "digest"],
 }
+VALUES = ["fetch_status", "content_mime_detected", "content_languages"]
 JOINS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -100,19 +101,22 @@ def states(
     for path in index_paths(torn)[::3]:
         path.write_bytes(b"torn")
 
-    def harvested(name: str, source: Path = whole_mirror, **options: Any) -> Path:
-        with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
-            cat.harvest(options.pop("crawls", "all"), **options)
-        return folder / name
-
     crawls = newest_first(
         entry["id"]
         for entry in json.loads((whole_mirror / COLLINFO).read_text(encoding="utf-8"))
         if entry["id"] > "CC-MAIN-2013"
     )
+
+    def harvested(name: str, source: Path = whole_mirror, start: Path | None = None, **options: Any) -> Path:
+        if start:
+            copytree(start, folder / name)
+        with catalogue.open(folder / name, settings=replace(own, source=str(source))) as cat:
+            cat.harvest(options.pop("crawls", crawls[::2]), **options)
+        return folder / name
+
     folders = {
         "footers of pages": harvested("pages"),
-        "values": harvested("values", subsets="all", values="all"),
+        "values": harvested("values", start=whole_data, subsets="all", values=VALUES),
         "all footers": Path(copytree(whole_data, folder / "footers")),
         "footers of some crawls": harvested("some", crawls=crawls[-1], subsets="all"),
         "interrupted harvest": harvested("interrupted", torn, subsets="all"),

@@ -184,22 +184,6 @@ def test_command_reports_changes_by_its_status(answered: Answered) -> None:
     assert "other.jsonl has " in ran.err
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        {"receipt": 2},
-        {"receipt": 1, "ranges": 1},
-        [],
-        {"receipt": 1, "ranges": 0, "query": 3, "answer": {}, "created": "", "incomplete": []},
-    ],
-)
-def test_rejects_other_files(tmp_path: Path, head: object) -> None:
-    line = f"{json.dumps(head)}\n".encode()
-    (tmp_path / "r").write_bytes(line + f'{{"sha256": "{hashlib.sha256(line).hexdigest()}"}}\n'.encode())
-    with pytest.raises(BadReceipt):
-        read_receipt(tmp_path / "r")
-
-
 def sealed(*lines: str) -> bytes:
     """Return a receipt of these lines."""
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -212,6 +196,14 @@ HEAD = (
 )
 HUGE = f'"end": 1, "size": 1{"0" * 400}'
 RANGE = f'{{"path": "a", "start": 0, {HUGE}, "etag": null, "sha256": "{"0" * 64}", "reason": "", "source": ""}}'
+VALID = RANGE.replace(HUGE, '"end": 1, "size": 1')
+WRONG = {
+    '"start": 0': '"start": -1',
+    '"end": 1,': '"end": 99,',
+    '"path": "a"': '"path": "../x"',
+    "0" * 64: "0",
+    '"source": ""': '"source": null',
+}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +215,9 @@ RANGE = f'{{"path": "a", "start": 0, {HUGE}, "etag": null, "sha256": "{"0" * 64}
         [HEAD.replace("{}", f'{{"x": {"[" * 100_000}{"]" * 100_000}}}')],
         [HEAD.replace("{}", '{"x": "\\ud800"}')],
         *([HEAD.replace('"a"', f'"{name}"')] for name in ("\\u0000", "", ".", "../a", "\\ud800")),
+        *([head] for head in ('{"receipt": 2}', '{"receipt": 1, "ranges": 1}', "[]")),
+        [HEAD.replace('"query": {}', '"query": 3')],
+        *([HEAD.replace("RANGES", "1"), VALID.replace(right, wrong)] for right, wrong in WRONG.items()),
         [HEAD.replace("RANGES", "1"), RANGE],
         [HEAD.replace("RANGES", "1"), RANGE.replace('"end": 1,', f'"end": 1{"0" * 400},')],
     ],
@@ -240,7 +235,7 @@ def test_malformed_receipts_are_reported(command: Command, lines: list[str]) -> 
 def test_text_of_a_receipt_is_no_command_and_does_not_change_the_terminal(command: Command) -> None:
     """A stranger has chosen the source and the name of the answer."""
     source, name = "https://a.example/'; touch made; '\x1b[2J\n", "a\x1b[2J"
-    read = RANGE.replace(HUGE, '"end": 1, "size": 1').replace('"source": ""', f'"source": {json.dumps(source)}')
+    read = VALID.replace('"source": ""', f'"source": {json.dumps(source)}')
     head = HEAD.replace("RANGES", "1").replace('"file": "a"', f'"file": {json.dumps(name)}')
     head = head.replace('"sha256": ""', f'"sha256": "{hashlib.sha256(b"a").hexdigest()}"')
     (command.home / "r").write_bytes(sealed(head, read))
@@ -283,33 +278,3 @@ def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("wrong", [{"start": -1}, {"end": 99}, {"path": "../x"}, {"sha256": "0"}, {"source": None}])
-def test_rejects_invalid_ranges(tmp_path: Path, wrong: dict[str, object]) -> None:
-    read = {"path": "a", "start": 0, "end": 1, "size": 1, "etag": None, "sha256": "0" * 64, "reason": "", "source": ""}
-    answer = {"file": "a", "bytes": 1, "sha256": "0" * 64}
-    head = {"receipt": 1, "ranges": 1, "query": {}, "answer": answer, "created": "", "incomplete": []}
-    for ranges, valid in ((read, True), (read | wrong, False)):
-        lines = "".join(f"{json.dumps(each)}\n" for each in (head, ranges)).encode()
-        (tmp_path / "r").write_bytes(lines + f'{{"sha256": "{hashlib.sha256(lines).hexdigest()}"}}\n'.encode())
-        if valid:
-            assert read_receipt(tmp_path / "r").bytes == 1
-        else:
-            with pytest.raises(BadReceipt):
-                read_receipt(tmp_path / "r")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["query", "example.com", "--receipt", "r"], "--receipt needs one output file"),
-        (["query", "example.com", "--receipt", "r.csv", "-o", "r.csv"], "need different files"),
-        (["get", "example.com", "--receipt", "r"], "--receipt needs one output file"),
-        (["verify", "missing"], "missing cannot be read"),
-    ],
-)
-def test_command_rejects_invalid_options(command: Command, words: list[str], message: str) -> None:
-    ran = command(*words)
-    assert (ran.status, ran.out) == (2, "")
-    assert message in ran.err

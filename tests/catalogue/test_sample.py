@@ -322,25 +322,3 @@ def test_command_reports_too_few_captures(asking: Command, crawl: str) -> None:
     ran = asking("sample", "-n", "10", "--crawl", crawl, "--where", "fetch_status = 999", "--per", "host")
     assert (ran.status, ran.out) == (1, "")
     assert re.search(r"only 0 of 10 captures were found, among all [\d,]+ rows", ran.err)
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["-n", "0"], "-n"),
-        (["-n", "5", "--fetch", "warc"], "no output; add one, such as -o"),
-        (["-n", "5", "--fetch", "warc", "--format", "csv", "-o", "x.warc.gz"], "leave out --format or --fetch"),
-        (["-n", "5", "--fetch", "text", "-o", "x.warc.gz"], "ends in .jsonl"),
-        (["-n", "5", "-o", "x.unknown"], "add --format"),
-        (["-n", "5", "--json"], "use --format jsonl"),
-        (["-n", "5", "--max-size", "1MB"], "need --fetch"),
-        (["-n", "5", "--max", "2"], "--max needs --per"),
-        (["-n", "5", "--fetch", "warc", "--main-content", "-o", "x.warc.gz"], "warc has no texts"),
-        (["-n", "5", "--urls-file", "/dev/null"], "a query needs a pattern"),
-        (["-n", "500", "--max-requests", "0"], "narrow the query, or add --yes"),
-    ],
-)
-def test_command_rejects_invalid_options(asking: Command, words: list[str], what: str) -> None:
-    ran = asking("sample", *words)
-    assert (ran.status, ran.out) == (2, "")
-    assert what in ran.err

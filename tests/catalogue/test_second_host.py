@@ -17,13 +17,14 @@ from catalogue.receipt import read_receipt
 from catalogue.settings import Host, Settings
 from tests.conftest import once
 from tests.support import canaries
+from tests.support.amounts import in_part
 from tests.support.commands import Command, Ran
 from tests.support.faults import Fault, FaultServer, Kind, Request, Script, always
 from tests.support.miniatures import NEWEST, OLD
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import quick
 
-QUESTION: dict[str, Any] = {"patterns": "*.com", "crawls": NEWEST, "subsets": "all"}
+QUESTION: dict[str, Any] = {"patterns": "*.com", "crawls": NEWEST, "subsets": "all", "columns": "url, fetch_time"}
 INDEXES = ("columnar", "cdx")
 
 
@@ -99,24 +100,31 @@ UNSEEN = {Kind.FLIPPED_BIT, Kind.OTHER_OBJECT, Kind.CHANGED_ETAG, Kind.EMPTY}
 """Faults that a host makes without being found out by HTTP, or that look as if the file had changed."""
 
 
+@in_part(3)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("faulty", ["first", "second"])
 def test_wrong_host_changes_no_row_and_costs_two_requests(
-    index: str, kind: Kind, miniature: Miniature, answers: dict[str, pa.Table], least: dict[str, int], tmp_path: Path
+    faulty: str,
+    index: str,
+    kind: Kind,
+    miniature: Miniature,
+    answers: dict[str, pa.Table],
+    least: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     """A redirect is not counted: there is one for each file."""
     fault = always(quick(kind, retry_after=600, hold=0.05, interval=0.01))
-    for faulty in ("first", "second"):
-        given: dict[str, Any] = {"script": fault} if faulty == "first" else {"faults": fault}
-        with both(miniature.folder, **given) as (server, other):
-            hosts = (Host("first", server.url), other.rules)
-            try:
-                rows, requests = ask(hosts[:: 1 if faulty == "first" else -1], tmp_path / faulty, index)
-            except CatalogueError:
-                assert kind in UNSEEN  # checks of footers, pages or blocks have found it
-            else:
-                assert rows.equals(answers[index])
-                assert kind in UNSEEN or requests - other.redirecting.requests <= least[index] + 2
+    given: dict[str, Any] = {"script": fault} if faulty == "first" else {"faults": fault}
+    with both(miniature.folder, **given) as (server, other):
+        hosts = (Host("first", server.url), other.rules)
+        try:
+            rows, requests = ask(hosts[:: 1 if faulty == "first" else -1], tmp_path, index)
+        except CatalogueError:
+            assert kind in UNSEEN  # checks of footers, pages or blocks have found it
+        else:
+            assert rows.equals(answers[index])
+            assert kind in UNSEEN or requests - other.redirecting.requests <= least[index] + 2
 
 
 def test_host_breaks_in_the_middle_of_a_question(

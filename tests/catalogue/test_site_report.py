@@ -62,20 +62,6 @@ def test_cost_is_approved_before_anything_is_read(harvested: Catalogue, crawl: s
     assert len(plans) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["a*"], "'a*' is not a site; use a host, such as example.com"),
-        (["example.com", "--crawl", "all"], "a report needs one crawl"),
-        (["https://"], "is not a site"),
-    ],
-)
-def test_refuses_what_is_no_site_or_no_crawl(asking: Command, words: list[str], message: str) -> None:
-    refused = asking("site", *words)
-    assert refused.status == 2
-    assert message in refused.err
-
-
 def test_prints_a_report(asking: Command, crawl: str) -> None:
     shown = asking("site", "example.com", "--crawl", crawl)
     assert shown.status == 0

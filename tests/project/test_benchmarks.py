@@ -2,9 +2,7 @@
 
 import gzip
 from collections.abc import Callable
-from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +11,6 @@ import pytest
 
 from benchmarks.clients import site_ours, site_pyarrow, site_recipe
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, digest
-from benchmarks.proxy import DelayingProxy
-from benchmarks.summary import Measurement, Missing, Result, document
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import Miniature
 from tests.support.amounts import in_part
@@ -56,41 +52,3 @@ def test_clients_return_the_rows_of_the_files(client: str, files: dict[str, byte
             actual = ask(site)
             assert digest(actual) == digest(expected)
             assert digest(actual) != digest(expected.slice(1))
-
-
-def test_delaying_proxy_counts_requests(miniature: Miniature) -> None:
-    path = manifest_path(CRAWL)
-    with FaultServer(miniature.folder) as server, DelayingProxy(server.url, latency=0.0) as proxy:
-        for _ in range(2):
-            connection = HTTPConnection(urlsplit(proxy.url).netloc)
-            connection.request("GET", f"/{path}")
-            assert connection.getresponse().read() == (miniature.folder / path).read_bytes()
-            connection.close()
-        assert proxy.requests == 2
-        assert proxy.bytes > 2 * (miniature.folder / path).stat().st_size
-        proxy.reset()
-        assert (proxy.requests, proxy.bytes) == (0, 0)
-
-
-def test_summary_compares_all_results() -> None:
-    results: list[Result] = [
-        Measurement("one job", "another", 30, 8e6, 1.0, 0.5, 200_000_000),
-        Measurement("one job", "catalogue", 10, 2e6, 2.0, 0.5, 100_000_000),
-        Measurement("other job", "catalogue", 0, 0, 0.1, 0.1, 100_000_000),
-        Measurement("other job", "another", 7, 1e6, 0.4, 0.1, 100_000_000),
-        Missing("other job", "third", "Traceback:\nthird cannot be installed"),
-    ]
-    text = document("2026-11-22", results, {"fourth": "it broke"}, "\n### A table\n")
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert [(row[0], row[-3:]) for row in cells[2:]] == [
-        ("**one job**", ["", "", ""]),
-        ("another", ["3", "4", "0.5"]),
-        ("catalogue", ["", "", ""]),
-        ("**other job**", ["", "", ""]),
-        ("catalogue", ["", "", ""]),
-        ("another", ["", "", "4"]),  # no ratio to zero
-        ("third", ["-", "-", "-"]),
-    ]
-    assert "third: third cannot be installed\n" in text
-    assert "`fourth` failed: it broke\n" in text
-    assert text.endswith("### A table\n")

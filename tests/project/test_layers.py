@@ -11,63 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "catalogue"
 
-ORDER = [
-    "same_name",
-    "errors",
-    "formatting",
-    "atomic_files",
-    "resource_limits",
-    "settings",
-    "progress",
-    "surt",
-    "source",
-    "commoncrawl",
-    "parquet",
-    "query",
-    "cdx",
-    "demo",
-    "store",
-    "tables",
-    "metadata_db",
-    "plan",
-    "read",
-    "session",
-    "key_map",
-    "selection",
-    "reports",
-    "records",
-    "captures",
-    "find_captures",
-    "sample",
-    "output",
-    "join",
-    "check",
-    "harvest",
-    "get_page",
-    "site_report",
-    "receipt",
-    "scan",
-    "url_index_2012",
-    "export",
-    "doctor",
-    "catalogue",
-    "sql_magic",
-    "server",
-    "mcp_server",
-    "cli",
-]
+ORDER = re.findall(r"^\| `(\w+)` \|", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
 PURE = ["errors", "formatting", "surt", "commoncrawl", "parquet"]
 IMPURE_MODULES = {
-    "asyncio",
-    "os",
-    "pathlib",
-    "socket",
-    "sqlite3",
-    "subprocess",
-    "tempfile",
-    "threading",
-    "time",
-    "urllib",
+    *("asyncio", "os", "pathlib", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib"),
 }
 
 HOMES = {
@@ -86,15 +33,8 @@ HOMES = {
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
     "fsspec": {"output", "source"},
-    "pandas": {
-        "read",
-        "captures",
-        "sample",
-        "output",
-        "join",
-        "reports",
-        "catalogue",
-    },  # all but the first for types only
+    # All but the first for types only.
+    "pandas": {"read", "captures", "sample", "output", "join", "reports", "catalogue"},
     "h11": {"server"},
     "mcp": {"mcp_server"},
     "mcp_types": {"mcp_server"},

@@ -9,15 +9,13 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from io import BytesIO
 from pathlib import Path
 from random import Random
 from time import process_time
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +43,7 @@ from catalogue.source.checks import RequestedRange, Response
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from catalogue.tables.file_metadata import FileMetadata
 from tests.support.crawls import CRAWL, index_path, write_manifest
+from tests.support.executors import Recording
 from tests.support.footers import confused, trimmed, write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
 from tests.support.mutators import GENTLE, MUTATORS, damage
@@ -94,18 +93,6 @@ class Memory:
 
     def close(self) -> None:
         pass
-
-
-class _Inline(Executor):
-    """Runs each function at once: threads change nothing here and take a fifth of the time."""
-
-    def submit(self, function: Callable[..., Any], /, *args: object, **named: object) -> Future[Any]:
-        future = Future[Any]()
-        try:
-            future.set_result(function(*args, **named))
-        except CatalogueError as error:
-            future.set_exception(error)
-        return future
 
 
 @dataclass(frozen=True)
@@ -243,7 +230,7 @@ class _Reading:
         if plan.indexes:
             plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
-        batches = read(plan, source, _Inline(), ReadEvents(self.warnings.append))
+        batches = read(plan, source, Recording(), ReadEvents(self.warnings.append))
         return pa.Table.from_batches(batches, plan.schema).select([*names])
 
 

@@ -62,8 +62,8 @@ Step = Callable[[], None]
 class _Steps:
     """Steps that a random generator chooses; each fails if its result is not that of the files."""
 
-    def __init__(self, mirror: Path, server: FaultServer, folder: Path) -> None:
-        self._mirror, self._server = mirror, server
+    def __init__(self, mirror: Path, server: FaultServer, folder: Path, records: int) -> None:
+        self._mirror, self._server, self._records = mirror, server, records
         self.folder, self._everything = folder / "step", folder / "everything"
         self._rows = whole_table(mirror)
         self._scan = Scan(self._rows)
@@ -81,7 +81,7 @@ class _Steps:
 
     def choose(self, random: Random) -> list[Step]:
         crawls = [random.choice(self.crawls) for _ in range(3)]
-        archived = self._archived(400, random)
+        archived = self._archived(self._records, random)
         patterns = [random.choice(_OLD_URLS), f"{random.choice(HOSTS)}{random.choice(PATHS)}*"]
         patterns += [f"*.{random.choice(HOSTS[:6])}"]
         queries = [self._query(random, "all"), *(self._query(random, random.choice(self.crawls)) for _ in range(3))]
@@ -265,7 +265,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     others = threading.enumerate()  # of earlier tests
     before = _in_use(others)
     with FaultServer(files, script=choose_fault) as server:
-        steps = _Steps(mirror, server, folder)
+        steps = _Steps(mirror, server, folder, min(400, count // 3))
 
         def do(step: Step) -> int:
             steps.folder.mkdir()
@@ -283,16 +283,18 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
             steps.folder.mkdir()
             chosen = steps.choose(random)
             rmtree(steps.folder)
-            plain = {id(step): do(step) for step in {id(step): step for step in chosen}.values()}
+            plain: dict[Step, int] = {}
             random.shuffle(chosen)
             until = min(count, requests + _POOL)
             for number in counting():
                 if requests >= until:
                     break
                 step = chosen[number % len(chosen)]
+                if step not in plain:
+                    plain[step] = do(step)
                 script[0] = seeded(random.getrandbits(60), _SHARE, faults)
                 requests += do(step)
-                needed += plain[id(step)]
+                needed += plain[step]
                 script[0] = None
                 if number % len(chosen) == 0:
                     memory.append(_memory())

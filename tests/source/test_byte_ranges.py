@@ -13,7 +13,6 @@ from catalogue.source.byte_ranges import (
     coalesce,
     content_range,
     parse_content_range,
-    range_header,
     resolve,
     without,
 )
@@ -42,12 +41,6 @@ def test_range_has_length_order_and_containment() -> None:
 
 
 # The text of RFC 9110, section 14
-
-
-def test_range_header_includes_the_last_byte() -> None:
-    assert range_header(ByteRange(0, 1)) == "bytes=0-0"
-    assert range_header(ByteRange(500, 1000)) == "bytes=500-999"
-    assert range_header(SuffixRange(500)) == "bytes=-500"
 
 
 def test_parses_content_range_as_half_open() -> None:
@@ -140,8 +133,3 @@ def test_without_leaves_all_other_bytes(ranges: list[ByteRange], used: list[Byte
         assert pieces == sorted(pieces)
         found = [place for piece in pieces for place in range(piece.start, piece.end)]
         assert found == [place for place in range(each.start, each.end) if place not in removed]
-
-
-def test_without_leaves_one_piece_for_each_gap() -> None:
-    used = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
-    assert without([ByteRange(10, 100)], used) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]

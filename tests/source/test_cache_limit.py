@@ -26,13 +26,13 @@ from tests.support.caches import (
     files,
     got,
     large_cache,
-    line,
     put,
     right,
     run_script,
     size,
     the_file,
 )
+from tests.support.processes import line
 
 folder = pytest.fixture(cache_folder)
 cache = pytest.fixture(large_cache)

@@ -217,6 +217,12 @@ def test_accepts_forms_of_other_servers(status: int, headers: dict[str, str]) ->
     assert (response.body, response.start, response.total_size) == (b"x" * 10, 10, 100)
 
 
+def test_recognizes_pages_in_short_ranges() -> None:
+    headers = right(100, ByteRange(0, 8), content_type="text/html")
+    with pytest.raises(UnexpectedHtml):
+        read(request(ByteRange(0, 8)), 206, headers, Body(b"<!DOCTYP"))
+
+
 def test_gzip_files_may_be_named_as_gzip() -> None:
     headers = right(content_encoding="gzip")
     assert Request(f"{WHERE}.gz", BOUNDED, None).read(206, headers, Body(b"x" * 10)).body == b"x" * 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Blocked, SourceUnavailable
+from catalogue.errors import SourceUnavailable
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from tests.support.clocks import START, FakeClock
 
@@ -95,26 +95,6 @@ def test_slower_process_keeps_its_rate(tmp_path: Path) -> None:
 # ---- blocks ----
 
 
-def test_block_pauses_twice_and_then_raises() -> None:
-    clock = FakeClock()
-    limiter = Limiter(POLICY, clock=clock)
-    pauses = [limiter.blocked(limiter.acquire()), limiter.blocked(limiter.acquire())]
-    with pytest.raises(Blocked, match="Run the same command again after") as raised:
-        limiter.blocked(limiter.acquire())
-    assert pauses == [300.0, 900.0]
-    assert clock.waits == [300.0, 900.0]
-    assert raised.value.exit_status == 75
-    assert isinstance(raised.value, PermissionError)
-    with pytest.raises(Blocked):
-        limiter.acquire()  # without a request
-    assert clock.waits == [300.0, 900.0]
-    clock.advance(900.0)
-    with pytest.raises(Blocked):
-        limiter.blocked(limiter.acquire())
-    with pytest.raises(Blocked):
-        limiter.acquire()
-
-
 def test_simultaneous_403s_are_one_block() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
@@ -125,18 +105,6 @@ def test_simultaneous_403s_are_one_block() -> None:
     limiter.succeeded(requested[3])  # a response to an earlier request does not end the block
     assert limiter.state.blocks == 1
     assert limiter.acquire() == START + 300.0
-
-
-def test_successful_probe_ends_the_block_at_half_the_rate() -> None:
-    clock = FakeClock()
-    limiter = Limiter(POLICY, clock=clock)
-    for _ in range(2):
-        limiter.blocked(limiter.acquire())
-    limiter.succeeded(limiter.acquire())
-    assert limiter.rate == 2.5
-    start = clock.now()
-    assert [limiter.acquire() - start for _ in range(4)] == pytest.approx([0.0, 0.4, 0.8, 1.2])
-    assert limiter.blocked(limiter.acquire()) == 300.0  # counts as the first block again
 
 
 def test_only_one_client_probes(tmp_path: Path) -> None:

@@ -170,16 +170,6 @@ def test_gives_up_a_host_that_only_throttles() -> None:
     assert source.requests <= 200 + 8
 
 
-def test_gives_up_after_too_many_throttling_answers() -> None:
-    source = source_of(GOOD, Throttled("x"), policy=Policy())
-    read = (source.get("x") for _ in range(5000))
-    with pytest.raises(SourceUnavailable, match="throttles too many requests"):
-        list(read)
-    throttled = source.requests // 2
-    assert throttled - 1 <= 0.1 * source.requests + 500 < throttled + 1
-    assert source.requests <= 1.1 * 1000 + 500
-
-
 @pytest.mark.parametrize(("failures", "given_up"), [(18, False), (19, True)])
 def test_gives_up_after_nine_of_ten_requests_failed(failures: int, *, given_up: bool) -> None:
     source = source_of(*[Unreachable("x")] * failures, *[GOOD] * (20 - failures), policy=Policy(), attempts=100)

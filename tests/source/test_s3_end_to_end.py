@@ -5,7 +5,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import UnknownCrawl
@@ -16,6 +15,7 @@ from tests.support.amounts import in_soak
 from tests.support.commands import Command
 
 pytestmark = [
+    in_soak,  # the server takes seconds to start; tests.source.test_sources has an S3 server of its own
     # The AWS SDK leaves sockets and event loops to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -26,6 +26,8 @@ BUCKET = "commoncrawl-test"
 @pytest.fixture(scope="module")
 def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
     """An S3 server with the mirror in a bucket."""
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer  # noqa: PLC0415 - slow to import
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -76,7 +78,6 @@ def test_bucket_gives_the_answers_of_the_folder(
         assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
 
 
-@in_soak
 def test_bucket_gives_the_records_of_the_folder(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +89,6 @@ def test_bucket_gives_the_records_of_the_folder(
         assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
 
 
-@in_soak
 def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +113,6 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     assert names == [f"crawls/{newest}.values", "snapshot.json"]
 
 
-@in_soak
 def test_doctor_examines_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     ran = command("doctor", "--json", **aws)

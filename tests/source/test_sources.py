@@ -97,16 +97,6 @@ def test_reads_ranges_suffixes_and_documents(
     assert source.get("one").body == b"1"
 
 
-@in_part(3)
-def test_rejects_another_version_than_the_pinned_one(source: Source) -> None:
-    etag = source.get(PATH, SUFFIX).etag
-    for requested in (SUFFIX, BOUNDED, None):
-        with pytest.raises(FileChanged, match=r"part 0\.parquet"):
-            source.get(PATH, requested, pin=FileVersion(300_000, '"another"'))
-        with pytest.raises(FileChanged, match="300,000 bytes"):
-            source.get(PATH, requested, pin=FileVersion(299_999, etag))
-
-
 def test_errors_name_the_file(source: Source) -> None:
     with pytest.raises(NotFound, match=r"none\.parquet does not exist") as missing:
         source.get("none.parquet", SUFFIX)

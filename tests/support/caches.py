@@ -1,10 +1,8 @@
 """A source with a cache on disk, and other processes that use the same cache."""
 
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
@@ -12,6 +10,7 @@ from catalogue.errors import SourceUnavailable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
 from catalogue.source.cache import RangeCache
 from catalogue.source.checks import RequestedRange, Response
+from tests.support import processes
 
 URL = "https://example.org/"
 
@@ -105,16 +104,5 @@ folder = Path(sys.argv[1])
 """
 
 
-@contextmanager
-def run_script(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", SCRIPT + script, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    return process.stdout.readline().strip()
+def run_script(folder: Path, script: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return processes.run_script(folder, SCRIPT + script)

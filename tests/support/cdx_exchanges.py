@@ -5,49 +5,24 @@ plain pywb 2.10, without the patches of Common Crawl's server, are noted.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPConnection
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
+from tests.support import serving
 from tests.support.cdx_known import Known
 from tests.support.cdx_oracle import JSON_TYPE, TYPES, Answer, Capture, Oracle, Page, parameters
 
 # ---- answers ----
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer of a server."""
-
-    status: int
-    headers: Mapping[str, str]
-    """By name in lower case."""
-    body: bytes
-
-    @property
-    def type(self) -> str:
-        return self.headers.get("content-type", "")
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines(keepends=True)
+Reply = serving.Answer
 
 
 def send(base: str, path: str) -> Reply:
     """Send a GET request; redirects are not followed, and nothing is inflated."""
-    connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
-    try:
-        connection.request("GET", path, headers={"Accept-Encoding": "identity"})
-        answer = connection.getresponse()
-        return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
-    finally:
-        connection.close()
+    return serving.get(base, path, Accept_Encoding="identity")
 
 
 Send = Callable[[str, str], Reply]

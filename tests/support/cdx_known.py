@@ -58,7 +58,7 @@ class _The(dict[str, str]):
 
 def known(crawl: str, captures: Sequence[Capture]) -> Known:
     """Choose values of a crawl."""
-    plain = [capture for capture in captures if _is_plain(capture)]
+    plain = [capture for capture in captures if is_plain(capture)]
     by_key = {key: [*each] for key, each in groupby(captures, lambda capture: capture.key)}
     host = _well_known(captures)
     tld = Counter(capture.key.partition(",")[0] for capture in plain).most_common(1)[0][0]
@@ -105,7 +105,7 @@ def known_of(crawl: str, oracle: Oracle) -> Known:
     return known(crawl, oracle.captures)
 
 
-def _is_plain(capture: Capture) -> bool:
+def is_plain(capture: Capture) -> bool:
     try:
         return plain_key(capture.fields["url"]) == capture.key and not capture.key[0].isdigit()
     except ValueError:

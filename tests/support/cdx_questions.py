@@ -8,6 +8,7 @@ from random import Random
 from urllib.parse import urlencode
 
 from tests.support.cdx_exchanges import Reply, check_pages, requested_page, send
+from tests.support.cdx_known import is_plain
 from tests.support.cdx_oracle import Capture, Oracle, Page, parameters, plain_key
 
 _MIMES = ("text/html", "application/pdf", "unk", "html")
@@ -118,13 +119,6 @@ class Questions:
 def _plain_urls(oracle: SiteOracle) -> Iterator[list[str]]:
     """Yield the plain URLs of each site that has only ASCII URLs."""
     for captures in oracle.sites.values():
-        plain = [capture.fields["url"] for capture in captures if not capture.key[:1].isdigit() and _is_plain(capture)]
+        plain = [capture.fields["url"] for capture in captures if is_plain(capture)]
         if plain and all(capture.fields["url"].isascii() for capture in captures):
             yield plain
-
-
-def _is_plain(capture: Capture) -> bool:
-    try:
-        return plain_key(capture.fields["url"]) == capture.key
-    except ValueError:
-        return False

@@ -26,13 +26,14 @@ class Archived:
     """Of its archive in the source, if it is another one than in the line; ``-`` if it is not there."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields of its line; None leaves one out."""
+    time: str = f"{TIME:%Y%m%d%H%M%S}"
 
     @property
     def line(self) -> str:
         known = {"url": self.url, "mime": "text/html", "status": "200", "length": str(len(self.member)), "offset": "0"}
         every = known | {"filename": self.filename} | self.fields
         fields = {name: value for name, value in every.items() if value is not None}
-        return f"{url_surtkey(self.url)} {TIME:%Y%m%d%H%M%S} {json.dumps(fields)}"
+        return f"{url_surtkey(self.url)} {self.time} {json.dumps(fields)}"
 
 
 def write_source(folder: Path, captures: Iterable[Archived], crawl: str = CRAWL) -> str:

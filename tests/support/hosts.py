@@ -28,7 +28,6 @@ def host_keys(seed: int) -> list[str]:
 
 def write_hosts(folder: Path) -> pa.Table:
     """Write a host index of two crawls with different schemas; return its rows."""
-    folder.mkdir(parents=True)
     tables, paths = [], []
     for crawl in CRAWLS:
         for number in range(3):
@@ -41,26 +40,15 @@ def write_hosts(folder: Path) -> pa.Table:
                     "hcrank10": pa.array([len(key) % 7 + number for key in keys], rank),
                     "surt_host_name": keys,
                     "average": pa.array([len(key) / 2 for key in keys], pa.float32() if number else pa.float64()),
+                    **({"only_here": [key.encode() for key in keys]} if number == 2 else {}),
                 }
             )
-            if number == 2:
-                rows = rows.append_column("only_here", pa.array([key.encode() for key in keys]))
             pq.write_table(rows, path, row_group_size=90, data_page_size=300, write_page_index=number != 1)
             paths.append(path.relative_to(folder))
-            columns = {"only_here": pa.nulls(len(rows), pa.binary())} if number != 2 else {}
-            tables.append(
-                pa.table(
-                    {
-                        "hcrank10": rows["hcrank10"].cast(pa.int64()),
-                        "surt_host_name": rows["surt_host_name"],
-                        "average": rows["average"].cast(pa.float64()),
-                        "only_here": rows["only_here"] if number == 2 else columns["only_here"],
-                        "crawl": pa.array([crawl] * len(rows)),
-                    }
-                )
-            )
+            tables.append(rows.append_column("crawl", pa.array([crawl] * len(rows))))
     (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
-    return pa.concat_tables(tables)
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    return rows.select(["hcrank10", "surt_host_name", "average", "only_here", "crawl"])
 
 
 def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:

@@ -4,8 +4,28 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+
+@contextmanager
+def run_script(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Python code with a path as its argument; it is killed at the end."""
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2]
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
 
 
 def children() -> set[int]:

@@ -35,6 +35,14 @@ class Answer:
         return self.body.decode()
 
     @property
+    def type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines(keepends=True)
+
+    @property
     def json(self) -> Any:
         return json.loads(self.body)
 

@@ -4,17 +4,19 @@ import hashlib
 import json
 import sqlite3
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
+from tests.support import processes
+from tests.support.processes import line
 
+__all__ = ["line"]
 CRAWL = "CC-MAIN-2022-05"
 
 
@@ -75,22 +77,8 @@ def ready(what="ready"):
 """
 
 
-@contextmanager
-def run_script(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", SCRIPT + script, str(path)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2]
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    return process.stdout.readline().strip()
+def run_script(path: Path, script: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return processes.run_script(path, SCRIPT + script)
 
 
 def digest(path: Path) -> str:
