@@ -3,22 +3,17 @@
 import json
 import logging
 import os
-import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
-import anyio.lowlevel
 import mcp_types as types
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
@@ -121,42 +116,23 @@ _SHUTDOWN_SECONDS = 1
 PATH = "/mcp"
 
 
+class _Input(anyio.AsyncFile[str]):
+    """Lines whose reading can be cancelled; the official transport would end at Ctrl-C only after another line."""
+
+    async def readline(self) -> str:
+        return await anyio.to_thread.run_sync(self.wrapped.readline, abandon_on_cancel=True)
+
+
 def serve_stdio(calls: Calls) -> None:
-    """Serve one client on the standard streams; a signal is raised again at the end.
+    """Serve one client on the standard streams until it closes them; a signal ends it by KeyboardInterrupt."""
 
-    Raises:
-        BrokenPipeError: if the client does not read any more.
-    """
-    received: list[int] = []
-
-    async def stop_on_signal(scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                received.append(number)
-                scope.cancel()
-
-    async def serve() -> None:
+    async def serve(lines: TextIO) -> None:
         server = server_of(calls)
-        async with calls, anyio.create_task_group() as group:
-            group.start_soon(stop_on_signal, group.cancel_scope)
-            async with standard_streams() as (messages, answers):
-                await server.run(messages, answers, server.create_initialization_options())
-            group.cancel_scope.cancel()
+        async with calls, stdio_server(_Input(lines)) as (messages, answers):
+            await server.run(messages, answers, server.create_initialization_options())
 
-    with _restored_handlers():
-        anyio.run(serve)
-    if received:
-        signal.raise_signal(received[0])
-
-
-@contextmanager
-def _restored_handlers() -> Iterator[None]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    # Closing it would wait for the thread that reads.
+    anyio.run(serve, open(0, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
 
 
 def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *, ready: Callable[[str], None]) -> None:
@@ -208,102 +184,3 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another --port") from error
-
-
-_READ = 1 << 16
-_WRITTEN = 4096
-"""Bytes that can be written to a pipe that is writable, without a wait."""
-_LAST_SECONDS = 1.0
-"""Time for the last answers, if the client does not read them."""
-
-
-@asynccontextmanager
-async def standard_streams() -> AsyncIterator[
-    tuple[ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]
-]:
-    """Yield streams of messages; what others print goes to the standard error.
-
-    Raises:
-        BrokenPipeError: if the client does not read any more.
-    """
-    sys.stdout.flush()
-    written = os.dup(1)
-    os.dup2(2, 1)
-    to_server, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-    broken: list[OSError] = []
-    all_written = anyio.Event()
-
-    async def write() -> None:
-        try:
-            async with from_server:
-                async for answer in from_server:
-                    line = answer.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await _write(written, f"{line}\n".encode())
-        except BrokenPipeError as error:
-            broken.append(error)
-            group.cancel_scope.cancel()
-        all_written.set()
-
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_read, 0, to_server, answers)
-            group.start_soon(write)
-            async with messages, answers:
-                yield messages, answers
-            with anyio.move_on_after(_LAST_SECONDS):
-                await all_written.wait()
-            group.cancel_scope.cancel()
-    finally:
-        os.dup2(written, 1)
-        os.close(written)
-    if broken:
-        raise broken[0]
-
-
-async def _read(
-    descriptor: int, messages: ObjectSendStream[SessionMessage | Exception], answers: ObjectSendStream[SessionMessage]
-) -> None:
-    async with messages:
-        rest = b""
-        while data := await _readable(descriptor):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in filter(bytes.strip, lines):
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    await answers.send(SessionMessage(_error(line)))
-                else:
-                    await messages.send(SessionMessage(message))
-
-
-def _error(line: bytes) -> types.JSONRPCError:
-    number = None
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        error = types.ErrorData(code=types.PARSE_ERROR, message="the line is not JSON in UTF-8")
-    else:
-        if isinstance(value, dict) and type(value.get("id")) in {int, str}:
-            number = value["id"]
-        why = "the line is not one message of JSON-RPC 2.0, or contains a lone surrogate"
-        error = types.ErrorData(code=types.INVALID_REQUEST, message=why)
-    return types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
-
-
-async def _readable(descriptor: int) -> bytes:
-    try:
-        await anyio.wait_readable(descriptor)
-    except PermissionError:  # a file, which can always be read
-        await anyio.lowlevel.checkpoint()
-    return os.read(descriptor, _READ)
-
-
-async def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            await anyio.wait_writable(descriptor)
-        except PermissionError:  # a file
-            await anyio.lowlevel.checkpoint()
-        left = left[os.write(descriptor, left[:_WRITTEN]) :]
