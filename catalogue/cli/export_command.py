@@ -1,6 +1,5 @@
 """``catalogue export`` and ``catalogue pull``."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +37,7 @@ def export() -> None:
 )
 @json_option
 @common
-def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
+def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> int:
     """Write a DuckLake, for DuckDB 1.5 and later.
 
     The DuckLake is a database with one table of all captures; the index files stay at the source. PATH is the file to
@@ -75,7 +74,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
                 problem = attach(connection, lake_path(catalogue.session), catalogue.session.settings.source)
             if problem:
                 options.say(f"catalogue sql cannot read it yet: {problem}")
-        _show_result(options, exported, json_=json_)
+        return _show_result(options, exported, json_=json_)
 
 
 @export.command()
@@ -84,7 +83,7 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 @click.option("--location", metavar="URL", help="URL from which engines read the files.  [default: the source]")
 @json_option
 @common
-def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
+def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> int:
     """Write an Iceberg table, for Spark, pyiceberg and others.
 
     The table has all captures; the index files stay at the source. PATH is the folder to write. Engines open only the
@@ -106,7 +105,7 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
     """
     with options.opened() as catalogue:
         exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
-    _show_result(options, exported, json_=json_)
+    return _show_result(options, exported, json_=json_)
 
 
 @export.command()
@@ -114,7 +113,7 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 @crawl_option
 @json_option
 @common
-def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
+def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> int:
     """Write a snapshot, which others can store by catalogue pull.
 
     PATH_OR_URL is a local folder, or a URL to which fsspec can write. For each crawl the command writes a file with the
@@ -128,10 +127,10 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     """
     with options.opened() as catalogue, resumable():
         exported = catalogue.export_snapshot(place, crawls=crawls or "all")
-    _show_result(options, exported, json_=json_)
+    return _show_result(options, exported, json_=json_)
 
 
-def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
+def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
     if json_:
         as_json(asdict(exported) | {"complete": exported.complete})
     else:
@@ -140,8 +139,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
         options.say(f"{exported.place}: {plural(exported.files, 'file')}{lists} of {crawls}")
         for problem in exported.missing:
             options.say(f"it is incomplete: {problem}")
-    if not exported.complete:
-        sys.exit(1)
+    return int(not exported.complete)
 
 
 @click.command(cls=Command)
@@ -159,7 +157,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
 )
 @json_option
 @common
-def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
+def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> int:
     """Store a snapshot that somebody else exported.
 
     PATH_OR_URL is a folder or an address. Values that are stored already are not replaced. You can stop the command at
@@ -176,16 +174,12 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     if json_:
         as_json(asdict(pulled))
     else:
-        added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before"
-        pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
-        lists = f"; {plural(pulled.lists, 'list')} of blocks added" if pulled.lists else ""
-        compared = f"{pulled.compared:,} compared with the source"
-        crawl_count = plural(len(pulled.crawls), "crawl")
-        if pulled.unchanged == len(pulled.crawls):
-            options.say(f"{crawl_count}: nothing new since the last pull")
-        else:
-            options.say(f"{crawl_count}: {added}; {pages}{lists}; {compared}")
+        news = "nothing new since the last pull"
+        if pulled.unchanged != len(pulled.crawls):
+            lists = f"; {plural(pulled.lists, 'list')} of blocks added" if pulled.lists else ""
+            news = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before; page indexes of "
+            news += f"{plural(pulled.row_groups, 'row group')}{lists}; {pulled.compared:,} compared with the source"
+        options.say(f"{plural(len(pulled.crawls), 'crawl')}: {news}")
         for problem in pulled.missing:
             options.say(f"the store is incomplete: {problem}")
-    if pulled.missing:
-        sys.exit(1)
+    return int(bool(pulled.missing))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.messages import warn
+from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     RECORD_FORMATS,
     Budget,
@@ -111,10 +111,8 @@ class RecordOutput:
             where = f" in {', '.join(done.files)}" if done.files else "; no file was written" * (self.output != "-")
             others = f", which also has {done.others:,} of other queries" if done.others else ""
             options.say(f"{plural(done.records, 'record')}{where}{others}")
-            for reason in [*done.failed.values(), *done.unusable]:
-                warn(f"not fetched: {reason}")
-            for reason in done.undecoded.values():
-                warn(f"not decoded: {reason}")
+            report_incomplete("not fetched", [*done.failed.values(), *done.unusable])
+            report_incomplete("not decoded", done.undecoded.values())
         return not (done.failed or done.unusable or done.undecoded)
 
 
@@ -166,7 +164,7 @@ def fetch(
     budget: Budget,
     json_: bool,
     **parameters: Any,
-) -> None:
+) -> int:
     """Fetch archived pages as WARC, text, metadata or payloads.
 
     Each record is checked against the index. A ledger next to the output lists the finished records, so after an
@@ -210,10 +208,7 @@ def fetch(
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
         complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
-    for problem in missing:
-        warn(f"the captures may be incomplete: {problem}")
-    if missing or not complete:
-        sys.exit(1)
+    return report_incomplete("the captures may be incomplete", missing) or int(not complete)
 
 
 def record_columns(form: str) -> list[str]:

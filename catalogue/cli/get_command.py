@@ -1,31 +1,46 @@
-"""``catalogue get``."""
+"""``catalogue get`` and ``catalogue site``."""
 
+import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from catalogue.cli.app import Command, Common, common
-from catalogue.cli.messages import warn
-from catalogue.cli.options import check_folder, confirm, crawls_option, receipt_option, recorder_for, yes_option
+from catalogue.cli.messages import report_incomplete, warn
+from catalogue.cli.options import (
+    Budget,
+    budget_options,
+    check_folder,
+    combine,
+    confirm,
+    crawls_option,
+    json_option,
+    max_requests_option,
+    receipt_option,
+    recorder_for,
+    yes_option,
+)
 from catalogue.cli.tables import as_json
 from catalogue.errors import NotArchived, QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
+    from catalogue.plan.plan import ReadPlan
     from catalogue.records.page import Page
+    from catalogue.site_report import SiteReport
 
-_FORMS = ("text", "markdown", "links", "headers", "record")
+_FORMS = {
+    "text": "Print the text of the page.",
+    "markdown": "Print the page as Markdown.",
+    "links": "Print the absolute URLs of its links, one per line.",
+    "headers": "Print the status line and the headers of the HTTP response.",
+    "record": "Print the WARC record, gzipped, as it is in the archive.",
+}
 _TEXTS = ("text/", "application/xhtml", "application/json", "application/xml", "application/javascript")
-"""Media types that a terminal can show."""
 _MAX_REQUESTS = 20
-
-
-def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(f"--{name}", name, is_flag=True, help=description)
 
 
 @click.command(cls=Command)
@@ -34,11 +49,7 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
     "--at", metavar="TIME", help="The capture nearest to this time: 2022, 2022-08 or 20220815.  [default: newest]"
 )
 @crawls_option("Crawls to search: 2022-05, a year, A..B or latest; comma-separated or repeated.  [default: all]")
-@_form_option("text", "Print the text of the page.")
-@_form_option("markdown", "Print the page as Markdown.")
-@_form_option("links", "Print the absolute URLs of its links, one per line.")
-@_form_option("headers", "Print the status line and the headers of the HTTP response.")
-@_form_option("record", "Print the WARC record, gzipped, as it is in the archive.")
+@combine(*(click.option(f"--{name}", is_flag=True, help=text) for name, text in _FORMS.items()))
 @click.option(
     "--json",
     "json_",
@@ -56,13 +67,7 @@ def _form_option(name: str, description: str) -> Callable[[Callable[..., Any]], 
 )
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
-@click.option(
-    "--max-requests",
-    type=int,
-    default=_MAX_REQUESTS,
-    show_default=True,
-    help="Ask before making more requests than this.",
-)
+@max_requests_option(_MAX_REQUESTS)
 @yes_option
 @common
 def get(  # noqa: PLR0913 - an option each
@@ -79,7 +84,7 @@ def get(  # noqa: PLR0913 - an option each
     max_requests: int,
     yes: bool,
     **forms: bool,
-) -> None:
+) -> int:
     """Print an archived page.
 
     It searches crawls from the newest to the oldest, until one has the page. It needs no harvest. It prints the status
@@ -112,17 +117,25 @@ def get(  # noqa: PLR0913 - an option each
     _describe(page, options)
     problems = _problems(page, form, json_=json_)
     if json_:
-        _json(page, form, path, [*page.notes, *problems], main_content=main_content)
+        content = _json(page, form, [*page.notes, *problems], main_content=main_content)
     else:
-        _write(_content(page, form, main_content=main_content), page, form, path)
+        content = _content(page, form, main_content=main_content)
+    if path:
+        from catalogue.atomic_files import named, whole_file
+
+        with named(path), whole_file(path) as file:
+            file.write(content)
+    elif json_ or not sys.stdout.isatty():
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    else:
+        _show(content, page, form)
     if recorder and receipt and path:
         recorder.write(receipt, path, query, page.notes)
-    for note in page.notes:
-        warn(f"the search may be incomplete: {note}")
+    status = report_incomplete("the search may be incomplete", page.notes)
     for problem in problems:
         warn(problem)
-    if page.notes or problems:
-        sys.exit(1)
+    return status or int(bool(problems))
 
 
 def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
@@ -185,20 +198,16 @@ def _extracted(page: "Page", form: str, *, main_content: bool) -> str:
     return found
 
 
-def _write(content: bytes, page: "Page", form: str, path: Path | None) -> None:
-    if path:
-        _save(content, path)
-    elif not sys.stdout.isatty():
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    elif form == "record" or not (form or (page.record.mime or "").startswith(_TEXTS)):
+def _show(content: bytes, page: "Page", form: str) -> None:
+    if form == "record" or not (form or (page.record.mime or "").startswith(_TEXTS)):
         what = "a gzipped record" if form else page.record.mime or "of unknown type"
         raise QueryError(f"this is {what}, which terminals cannot show; add --save FILE")
-    else:
-        click.echo(printable_lines(page.html if not form else content.decode(errors="replace")))
+    click.echo(printable_lines(page.html if not form else content.decode(errors="replace")))
 
 
-def _json(page: "Page", form: str, path: Path | None, incomplete: list[str], *, main_content: bool) -> None:
+def _json(page: "Page", form: str, incomplete: list[str], *, main_content: bool) -> bytes:
+    from catalogue.formatting import to_json
+
     capture, record = page.capture, page.record
     described: dict[str, object] = {
         "url": page.url,
@@ -228,18 +237,50 @@ def _json(page: "Page", form: str, path: Path | None, incomplete: list[str], *, 
         described["links"] = page.links
     elif form:
         described[form] = _extracted(page, form, main_content=main_content)
-    if path:
-        import json
+    return f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode()
 
-        from catalogue.formatting import to_json
 
-        _save(f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode(), path)
+@click.command(cls=Command)
+@click.argument("site")
+@crawls_option("One crawl: 2022-05 or latest.  [default: latest]")
+@json_option
+@budget_options
+@common
+def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, budget: Budget) -> int:
+    """Summarize what a crawl has of a site and its subdomains.
+
+    It prints the numbers of pages, redirects, errors and robots.txt captures, the first and last fetch, content types
+    and languages of the pages, and the archived robots.txt. It needs no harvest. It prints the cost on standard
+    error before it reads anything.
+
+    \b
+    catalogue site example.com
+    catalogue site example.com --crawl 2022-05 --json
+    """
+    shown: list[str] = []
+
+    def approve(plan: "ReadPlan") -> None:
+        budget.check(plan)
+        if not shown:
+            shown.append(plan.price)
+            options.say(f"this takes {plan.price}, and a few requests for robots.txt")
+
+    with options.opened() as catalogue:
+        report = catalogue.site(site, crawl=crawls or "latest", approve=approve)
+    if json_:
+        as_json(report.summary())
     else:
-        as_json(described)
+        _print_report(report)
+    return report_incomplete("the report may be incomplete", report.missing)
 
 
-def _save(content: bytes, path: Path) -> None:
-    from catalogue.atomic_files import named, whole_file
-
-    with named(path), whole_file(path) as file:
-        file.write(content)
+def _print_report(report: "SiteReport") -> None:
+    details = dict(report.details())
+    width = max(map(len, details))
+    click.echo(f"{report.site} in {report.crawl}")
+    for name, value in details.items():
+        click.echo(f"  {name:{width}}  {printable_lines(value)}")
+    if page := report.robots_txt:
+        time = f"{clock(page.time)} UTC" if page.time else "unknown time"
+        click.echo(f"\n{page.url}, {page.record.status_line or 'no status'}, {time}:\n")
+        click.echo(printable_lines((page.text or "").rstrip()))

@@ -1,6 +1,5 @@
 """``catalogue crawls``, ``harvest``, ``backfill`` and ``forget``."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -30,10 +29,13 @@ if TYPE_CHECKING:
     from catalogue.harvest.harvest import Harvested
 
 
+_TIMES = ("first_fetch", "last_fetch")
+
+
 @click.command(cls=Command)
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
-def crawls(options: Common, *, json_: bool) -> None:
+def crawls(options: Common, *, json_: bool) -> int:
     """List all crawls, newest first, and show which are harvested.
 
     \b
@@ -47,7 +49,7 @@ def crawls(options: Common, *, json_: bool) -> None:
         listed = crawl_list(catalogue.session)
         rows = crawl_rows(catalogue.session)
     shown = {row["crawl"] for row in rows}
-    new = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
+    new = dict.fromkeys(rows[0] if rows else ["name", *_TIMES])
     new |= {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
     rows = [{**new, "crawl": crawl} for crawl in listed.found if crawl not in shown] + rows
     if json_:
@@ -56,20 +58,11 @@ def crawls(options: Common, *, json_: bool) -> None:
     else:
         table(
             ["crawl", "name", "from", "to", "harvested"],
-            [
-                [
-                    row["crawl"],
-                    row["name"],
-                    *(str(row[at] or "-")[:10] for at in ("first_fetch", "last_fetch")),
-                    _state(row),
-                ]
-                for row in rows
-            ],
+            [[row["crawl"], row["name"], *(str(row[at] or "-")[:10] for at in _TIMES), _state(row)] for row in rows],
             min_widths={"name": 12, "harvested": 24},
             drop_first=["name", "to"],
         )
-    if not listed.complete:
-        sys.exit(1)
+    return int(not listed.complete)
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -138,7 +131,7 @@ def harvest(
     yes: bool,
     json_: bool,
     **parameters: Any,
-) -> None:
+) -> int:
     """Make queries of a crawl cheaper: store tables of contents.
 
     Each crawl has two indexes with the same captures. The columnar index is Parquet files: harvest stores the footer of
@@ -180,7 +173,7 @@ def harvest(
         if dry_run:
             needed = catalogue.harvest_estimate(crawls or None, **parameters)
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
-            return
+            return 0
         if not yes:
             _confirm_harvest(catalogue, crawls, parameters)
         settings = catalogue.session.settings
@@ -190,9 +183,10 @@ def harvest(
             outcomes = catalogue.harvest(crawls or None, **parameters)
     for outcome in outcomes:
         _show_outcome(options, outcome, json_=json_)
-    if any(outcome.failures for outcome in outcomes):
+    failed = any(outcome.failures for outcome in outcomes)
+    if failed:
         options.say("some files failed; run the same command again to retry them")
-        sys.exit(1)
+    return int(failed)
 
 
 def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
@@ -255,7 +249,7 @@ def backfill(
     yes: bool,
     json_: bool,
     **parameters: Any,
-) -> None:
+) -> int:
     """Speed up queries of old crawls: read missing key ranges once.
 
     Some parts of old files (row groups) have no bounds: their smallest and largest keys are unknown, so every query
@@ -275,7 +269,7 @@ def backfill(
         if dry_run:
             if json_:
                 as_json(asdict(needed))
-            return
+            return 0
         if not Budget(yes).covers(needed.requests, min(needed.bytes, max_bytes or needed.bytes)):
             confirm(f"this takes {cost}", "set a --budget")
         with resumable():
@@ -291,7 +285,7 @@ def backfill(
     if not complete:
         reason = "the budget is too small for another file; " if not done.failures else ""
         options.say(f"{reason}run the same command again to continue")
-        sys.exit(1)
+    return int(not complete)
 
 
 @click.command(cls=Command)

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.messages import warn
-from catalogue.cli.options import (
-    Budget,
-    budget_options,
-    json_option,
-    query_options,
-    scheduler_option,
-)
+from catalogue.cli.messages import report_incomplete, warn
+from catalogue.cli.options import Budget, budget_options, json_option, query_options, scheduler_option
 from catalogue.cli.process import resumable
 from catalogue.cli.select_captures import describe_crawls, describe_subsets
 from catalogue.cli.tables import as_json, table
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 
 _HOW = ["inner", "semi", "anti", "crawls", "latest"]
 _MOST_CRAWLS = 20
-"""Crawls that an estimate shows."""
 
 
 @click.command(cls=Command)
@@ -77,7 +70,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
     budget: Budget,
     json_: bool,
     **parameters: Any,
-) -> None:
+) -> int:
     """Join a list of URLs, hosts or domains with crawls.
 
     It finds which of up to 100 million URLs are in which crawls, in bounded memory.
@@ -113,7 +106,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
                 shutil.copyfileobj(keys, file)
         if output is None:
             _show(catalogue.join_estimate(path, how=how, on=on, match=match, **query), json_=json_)
-            return
+            return 0
 
         def agree(cost: "JoinEstimate") -> None:
             budget.check(cost)
@@ -123,8 +116,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
         with resumable():
             done = catalogue.join(path, output, how=how, on=on, match=match, agree=agree, budget=max_bytes, **query)
     _report(options, done, json_=json_)
-    if not done.complete:
-        sys.exit(1)
+    return int(not done.complete)
 
 
 def _report(options: Common, done: "Joined", *, json_: bool) -> None:
@@ -138,8 +130,7 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
     if done.other_urls:
         count = plural(done.other_urls, "row")
         warn(f"{count} have only captures of other URLs with the same key; their column exact is false")
-    for problem in done.problems:
-        warn(f"the result may be incomplete: {problem}")
+    report_incomplete("the result may be incomplete", done.problems)
 
 
 def _show(cost: "JoinEstimate", *, json_: bool) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -25,21 +26,20 @@ COMMANDS = {
     "plan": "query_command",
     "query": "query_command",
     "get": "get_command",
-    "site": "site_command",
+    "site": "get_command",
     "join": "join_command",
     "fetch": "fetch_command",
     "sample": "sample_command",
     "old-index": "query_command",
     "export": "export_command",
     "pull": "export_command",
-    "verify": "verify_command",
+    "verify": "status_command",
     "serve": "serve_command",
     "mcp": "serve_command",
     "sql": "sql_command",
     "demo": "serve_command",
     "completion": "completion",
 }
-"""The module of each command."""
 
 SYNONYMS = {
     "download": "fetch",
@@ -52,9 +52,7 @@ SYNONYMS = {
 
 
 _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
-"""A command in a message."""
 _TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
-"""A command to copy."""
 _ARGUMENT = re.compile(
     r"\b(answer|columns|crawls|exact_url|follow|how|index|latest|match|on|read_subset|source)=('[^']*'|True|False|$)"
 )
@@ -113,6 +111,13 @@ def is_new_tip(name: str, folder: Path) -> bool:
 def warn(text: str) -> None:
     """Print a message even with --quiet."""
     show(f"catalogue: {text}", err=True)
+
+
+def report_incomplete(sentence: str, problems: Collection[str]) -> int:
+    """Print why a result is incomplete; return the exit status of the command."""
+    for problem in problems:
+        warn(f"{sentence}: {problem}")
+    return int(bool(problems))
 
 
 def with_options(text: str) -> str:

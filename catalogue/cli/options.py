@@ -1,6 +1,5 @@
 """Options that several commands share, the format of an output, and the budget of requests and bytes."""
 
-import ipaddress
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -113,12 +112,11 @@ def format_for(requested: str | None, output: Path | None) -> str:
     """
     if requested == "table" and output is not None:
         raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
-    if output is not None:
-        check_folder(output)
     terminal = output is None and sys.stdout.isatty()
     if output is None:
         format_ = requested or ("table" if terminal else "jsonl")
     else:
+        check_folder(output)
         format_ = requested or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
     if not format_:
         endings = ", ".join(sorted(_BY_SUFFIX))
@@ -143,13 +141,6 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     from catalogue.receipt import ReceiptRecorder
 
     return ReceiptRecorder()
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host in {"localhost", "ip6-localhost"}
 
 
 def can_ask() -> bool:
@@ -209,18 +200,18 @@ def confirm(action: str, advice: str = "narrow the query") -> None:
         raise TooExpensive(f"{action}; {advice}, or add --yes")
 
 
+def _limit_option(name: str, default: int, what: str) -> Decorator:
+    return click.option(name, type=int, default=default, show_default=True, help=f"Ask before {what} than this.")
+
+
+def max_requests_option(default: int) -> Decorator:
+    return _limit_option("--max-requests", default, "making more requests")
+
+
 _budget_options = combine(
     yes_option,
-    click.option(
-        "--max-requests",
-        type=int,
-        default=MAX_REQUESTS,
-        show_default=True,
-        help="Ask before making more requests than this.",
-    ),
-    click.option(
-        "--max-bytes", type=int, default=MAX_BYTES, show_default=True, help="Ask before reading more bytes than this."
-    ),
+    max_requests_option(MAX_REQUESTS),
+    _limit_option("--max-bytes", MAX_BYTES, "reading more bytes"),
 )
 
 

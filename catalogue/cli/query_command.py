@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.messages import warn
+from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     Budget,
@@ -66,7 +66,7 @@ def plan(
     paths: bool,
     output: Path | None,
     **parameters: Any,
-) -> None:
+) -> int:
     """Print what a query would read.
 
     It prints requests, bytes and seconds, and the parts of an index that the query reads. In the CDX index these are
@@ -102,14 +102,12 @@ def plan(
             reads = planned.to_arrow()
             write(reads.to_batches(), reads.schema, format_, output)
         elif paths:
-            for path in planned.paths:
-                click.echo(path)
+            click.echo("".join(f"{path}\n" for path in planned.paths), nl=False)
         elif json_:
             as_json(planned.summary())
         else:
             show_plan(planned)
-    if planned.missing:
-        sys.exit(1)
+    return int(bool(planned.missing))
 
 
 @click.command(cls=Command)
@@ -146,7 +144,7 @@ def query(  # noqa: PLR0913 - an option each
     scheduler: str | None,
     budget: Budget,
     **parameters: Any,
-) -> None:
+) -> int:
     """Find captures of URLs, sites or whole domains.
 
     A pattern ignores the scheme, www, letter case and a trailing slash, except with --exact-url.
@@ -199,10 +197,7 @@ def query(  # noqa: PLR0913 - an option each
                 recorder.write(receipt, path, described, missing)
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
-    for problem in missing:
-        warn(f"the answer may be incomplete: {problem}")
-    if missing:
-        sys.exit(1)
+    return report_incomplete("the answer may be incomplete", missing)
 
 
 def _write_folder(

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -23,7 +23,6 @@ _TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", 
 _MIN_WIDTHS = {"url": 32, "content_mime_detected": 12}
 """Characters to which texts may be cut on a terminal."""
 _DROP_FIRST = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
-"""Columns that narrow terminals do not show."""
 _INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
@@ -71,27 +70,17 @@ def write(
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[IO[bytes]]:
-    with _opened(output) as file:
-        if output is None or output.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-            yield cast("IO[bytes]", compressed)
-
-
-@contextmanager
-def _opened(output: Path | None) -> Iterator[IO[bytes]]:
-    if output is None or _is_stdout(output):
-        with named("standard output"):
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        return
-    output = output.resolve()
-    if output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
-        with output.open("wb") as file:
-            yield file
-        return
-    with whole_file(output) as file:
+    with ExitStack() as stack:
+        if output is None or _is_stdout(output):
+            stack.enter_context(named("standard output"))
+            stack.callback(sys.stdout.buffer.flush)
+            file: IO[bytes] = sys.stdout.buffer
+        elif output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
+            file = stack.enter_context(output.open("wb"))
+        else:
+            file = stack.enter_context(whole_file(output.resolve()))
+        if output is not None and output.suffix == ".gz":
+            file = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)))
         yield file
 
 

@@ -11,7 +11,7 @@ import click
 from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completed_values import complete_columns
 from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
-from catalogue.cli.messages import warn
+from catalogue.cli.messages import report_incomplete, warn
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     RECORD_FORMATS,
@@ -75,7 +75,7 @@ def sample(  # noqa: PLR0913 - an option each
     budget: Budget,
     json_: bool,
     **parameters: Any,
-) -> None:
+) -> int:
     """Draw a uniform random sample of captures or records.
 
     Each capture that matches is equally likely. Without patterns, the sample is drawn from all captures. With the same
@@ -116,8 +116,7 @@ def sample(  # noqa: PLR0913 - an option each
         captures = select_captures(catalogue, options, parameters, budget)
         drawn = catalogue.sample(captures, size, seed=seed, per=per, most=most or 1)
         if dry_run:
-            _show_cost(drawn, json_=json_)
-            return
+            return _show_cost(drawn, json_=json_)
         batches = drawn.batches(_confirmation(options, drawn, catalogue, budget))
         if fetching:
             import pyarrow as pa
@@ -133,13 +132,11 @@ def sample(  # noqa: PLR0913 - an option each
     if drawn.found < drawn.size:
         among = f"among all {plural(drawn.rows, 'row')}"
         warn(f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}")
-    for problem in drawn.missing:
-        warn(f"the sample is incomplete: {problem}")
-    if not (complete and drawn.complete):
-        sys.exit(1)
+    report_incomplete("the sample is incomplete", drawn.missing)
+    return int(not (complete and drawn.complete))
 
 
-def _show_cost(drawn: "Sample", *, json_: bool) -> None:
+def _show_cost(drawn: "Sample", *, json_: bool) -> int:
     plan = replace(drawn.plan, unlisted=drawn.missing)
     if json_:
         as_json(plan.summary())
@@ -147,8 +144,7 @@ def _show_cost(drawn: "Sample", *, json_: bool) -> None:
         show_plan(plan)
     if drawn.rows < drawn.size:
         warn(f"there are only {plural(drawn.rows, 'row')} to draw from")
-    if drawn.missing or drawn.rows < drawn.size:
-        sys.exit(1)
+    return int(bool(drawn.missing) or drawn.rows < drawn.size)
 
 
 def _confirmation(

@@ -75,14 +75,10 @@ def select_captures(
         _offer_harvest(catalogue, parameters, arguments, error)
         _harvest(catalogue, arguments)
         captures = captures_for(catalogue, parameters)
-    _give_tips(options, catalogue, parameters)
-    return captures
-
-
-def _give_tips(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     for name, tip in _tips(options, parameters) if sys.stderr.isatty() else ():
         if is_new_tip(name, catalogue.session.settings.cache):
             options.say(tip)
+    return captures
 
 
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
@@ -170,10 +166,8 @@ def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]
         return plural(rows, "row")
     selection = selection_of(catalogue, parameters)
     only, *more = selection.subsets
-    found = f"{rows:,} {_NOUNS[only][rows != 1]}"
-    if more:
-        found = f"{plural(rows, 'capture')} ({describe_subsets(selection.subsets)})"
-    return f"{found} in {describe_crawls(selection.crawls)}"
+    several = f"{plural(rows, 'capture')} ({describe_subsets(selection.subsets)})"
+    return f"{several if more else f'{rows:,} {_NOUNS[only][rows != 1]}'} in {describe_crawls(selection.crawls)}"
 
 
 def describe_crawls(crawls: Sequence[str]) -> str:
@@ -196,15 +190,12 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
 
 def _tips(options: Common, parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of tips."""
+    if options.table is not None or parameters["match"]:
+        return
     pattern, *more = parameters["patterns"]
-    words = [each for each in more if not _MARKS.intersection(each)]
-    if words and options.table is None and not parameters["match"]:
-        yield (
-            "words",
-            f"tip: {words[0]} is a separate pattern; if it belongs to a URL with a space, write %20 for the space",
-        )
-    if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
-        yield (
-            "site",
-            f"tip: {pattern} is the home page only; '{pattern}/*' is the site, '*.{pattern}' includes subdomains",
-        )
+    if words := [each for each in more if not _MARKS.intersection(each)]:
+        tip = f"{words[0]} is a separate pattern; if it belongs to a URL with a space, write %20 for the space"
+        yield "words", f"tip: {tip}"
+    if "/" not in pattern and "*" not in pattern:
+        tip = f"{pattern} is the home page only; '{pattern}/*' is the site, '*.{pattern}' includes subdomains"
+        yield "site", f"tip: {tip}"

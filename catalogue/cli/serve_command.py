@@ -1,18 +1,19 @@
 """``catalogue serve``, ``catalogue demo`` and ``catalogue mcp``."""
 
+import ipaddress
 import os
 import shutil
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import click
 
 from catalogue.cli.app import Command, Common, common, entry
-from catalogue.cli.options import is_loopback
 from catalogue.errors import QueryError
 
 _CRAWL = "CC-MAIN-2022-05"
@@ -42,6 +43,29 @@ _COMMANDS = [
         ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"],
     ),
 ]
+
+
+@contextmanager
+def _needing(extra: str, subject: str) -> Iterator[None]:
+    """Name the extra with the libraries that are not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        from catalogue.settings import install_command
+
+        raise QueryError(f"{subject} needs {error.name}; run: {install_command(extra)}") from error
+
+
+def _check_dataset(options: Common) -> None:
+    if options.table is not None:
+        raise QueryError("only Common Crawl's index is served; leave out --table")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in {"localhost", "ip6-localhost"}
 
 
 def _cores() -> int:
@@ -109,19 +133,14 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     curl 'http://127.0.0.1:8000/CC-MAIN-2022-05-index?url=*.example.com&output=json'
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
-    try:
+    with _needing("serve", "serving"):
         from catalogue.server import AccessLog, ServerOptions, Service, run
-    except ModuleNotFoundError as error:
-        from catalogue.settings import install_command
-
-        raise QueryError(f"serving needs {error.name}; run: {install_command('serve')}") from error
-    if options.table is not None:
-        raise QueryError("only Common Crawl's index is served; leave out --table")
+    _check_dataset(options)
     settings = options.settings()
 
     def ready(address: str) -> None:
         options.say(f"serving {settings.data.resolve()} at {address}/ until Ctrl-C")
-        if not is_loopback(host):
+        if not _is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
     open_service = partial(
@@ -213,14 +232,11 @@ def _serve(url: str) -> None:
     threading.Event().wait()
 
 
-_MAX_REQUESTS = 200
-
-
 @click.command(cls=Command)
 @click.option(
     "--max-requests",
     type=click.IntRange(min=0),
-    default=_MAX_REQUESTS,
+    default=200,
     show_default=True,
     help="Requests to the source that this process may make, for all calls and clients together.",
 )
@@ -253,18 +269,13 @@ def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int,
     catalogue mcp --max-requests 50 --data ~/data
     catalogue mcp --http --port 8001
     """
-    try:
+    with _needing("mcp", "the server"):
         from catalogue.mcp_server.calls import Calls
         from catalogue.mcp_server.serve import serve_http, serve_stdio
-    except ModuleNotFoundError as error:
-        from catalogue.settings import install_command
-
-        raise QueryError(f"the server needs {error.name}; run: {install_command('mcp')}") from error
-    if options.table is not None:
-        raise QueryError("only Common Crawl's index is served; leave out --table")
+    _check_dataset(options)
     if names and not http:
         raise QueryError("--allow-host needs --http")
-    if http and not names and not is_loopback(host):
+    if http and not names and not _is_loopback(host):
         raise QueryError(f"--host {host} needs --allow-host NAME, the host name in the URL that clients use")
     calls = Calls(options.settings(), max_requests, notify=options.say, observer=options.observer())
     if not http:
@@ -275,7 +286,7 @@ def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int,
 
     def ready(url: str) -> None:
         options.say(f"serving {url} until Ctrl-C")
-        if not is_loopback(host):
+        if not _is_loopback(host):
             options.say("all clients that reach this machine share its requests, and see what is stored here")
 
     serve_http(calls, host, port, names, ready=ready)

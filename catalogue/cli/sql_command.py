@@ -162,7 +162,9 @@ def _bind(
 
 
 def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
-    names = _distinct([column[0] for column in answer.description or ()])
+    given = [column[0] for column in answer.description or ()]
+    # Repeated names are numbered, because keys of a JSON object must differ.
+    names = [name if name not in given[:at] else f"{name}_{given[:at].count(name)}" for at, name in enumerate(given)]
     if format_ == "parquet":
         from catalogue.cli.row_writer import write
 
@@ -188,11 +190,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Number repeated names of columns, because keys of a JSON object must differ."""
-    return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
-
-
 def _statement(text: str, dataset: "Dataset") -> str:
     from catalogue.metadata_db.connection import queries_folder, statement
 
@@ -210,14 +207,7 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
     program = str(installed) if installed.exists() else shutil.which("duckdb")
     if program is None:
         raise QueryError(f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'")
-    command = [
-        program,
-        "-readonly",
-        str(path),
-        "-cmd",
-        _NO_INTERNALS,
-        *(_attach_arguments(options, catalogue, program)),
-    ]
+    command = [program, "-readonly", str(path), "-cmd", _NO_INTERNALS, *_attach_arguments(options, catalogue, program)]
     if not path.is_relative_to(catalogue.session.data):  # close() deletes a temporary database
         sys.exit(subprocess.call(command))  # noqa: S603
     catalogue.close()
@@ -229,19 +219,18 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
 def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
     from catalogue.export.ducklake_sql import NO_DOWNLOADS, attach_statements, lake_path, missing_in_lake, not_attached
 
-    if not lake_path(catalogue.session).exists():
+    path = lake_path(catalogue.session)
+    if not path.exists():
         return []
     try:
         incomplete = missing_in_lake(catalogue.session)
         version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
-        statements = ";".join(
-            attach_statements(lake_path(catalogue.session), catalogue.session.settings.source, version)
-        )
+        statements = ";".join(attach_statements(path, catalogue.session.settings.source, version))
     except CatalogueError as error:
         options.say(f"cannot attach cc: {error}")
         return []
     tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
-    if problem := not_attached(lake_path(catalogue.session), tried.stderr) if tried.returncode else incomplete:
+    if problem := not_attached(path, tried.stderr) if tried.returncode else incomplete:
         options.say(problem)
     return [] if tried.returncode else ["-cmd", f"{statements};"]
 

@@ -1,18 +1,19 @@
-"""``catalogue status``, ``catalogue check`` and ``catalogue doctor``."""
+"""``catalogue status``, ``check``, ``doctor`` and ``verify``."""
 
 import os
 import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completed_values import complete_listed_crawls
-from catalogue.cli.messages import complete_commands, show
-from catalogue.cli.options import crawl_option, json_option
+from catalogue.cli.messages import complete_commands, show, warn
+from catalogue.cli.options import Budget, budget_options, confirm, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
@@ -27,7 +28,6 @@ _MAX_STEPS = 2
 _WIDTH, _NAME_WIDTH = 80, 16
 """Columns of doctor's output, also in a pipe: it is made to be pasted."""
 _LONGEST = 1000
-"""Characters of a text that doctor prints."""
 
 
 @click.command(cls=Command)
@@ -97,13 +97,9 @@ def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
         ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
         [
             [
-                row["crawl"],
-                row["subset"],
+                *(row["crawl"], row["subset"]),
                 f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
-                row["row_groups"],
-                row["without_bounds"],
-                row["num_rows"],
-                size(row["file_size"]),
+                *(row["row_groups"], row["without_bounds"], row["num_rows"], size(row["file_size"])),
             ]
             for row in coverage
         ],
@@ -133,7 +129,7 @@ def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
 @common
 def check(
     options: Common, *, crawls: tuple[str, ...], read_subset: str | None, seed: int | None, repair: bool, json_: bool
-) -> None:
+) -> int:
     """Check what is stored, and repair it.
 
     It compares each stored value with its digest, and the metadata database with the store. With --read-subset, it also
@@ -178,8 +174,7 @@ def check(
             options.say(line)
     if done.failure:
         raise done.failure
-    if not done.complete:
-        sys.exit(1)
+    return int(not done.complete)
 
 
 def _summary(done: "Checked", cost: str) -> list[str]:
@@ -271,3 +266,53 @@ def _wrap(text: str, indent: int) -> list[str]:
     return textwrap.wrap(
         text, _WIDTH, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
     )
+
+
+@click.command(cls=Command)
+@click.argument("receipt", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--answer",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file with the answer.  [default: the one that the receipt names, next to it]",
+)
+@click.option("--read-source", is_flag=True, help="Also read the ranges of the receipt again and compare them.")
+@json_option
+@budget_options
+@common
+def verify(
+    options: Common, *, receipt: Path, answer: Path | None, read_source: bool, json_: bool, budget: Budget
+) -> int:
+    """Check an answer against the receipt that --receipt wrote.
+
+    Without --read-source it makes no requests. The exit status is 1 if the answer, the receipt or the source
+    was changed.
+
+    \b
+    catalogue query '*.example.com' -o found.jsonl --receipt found.receipt
+    catalogue verify found.receipt
+    catalogue verify found.receipt --read-source
+    """
+    from catalogue.receipt import check_answer, check_source, read_receipt
+
+    read = read_receipt(receipt)
+    file = answer or receipt.with_name(read.answer)
+    problems = [problem] if (problem := check_answer(read, file)) else []
+    if read_source:
+        with options.opened() as catalogue:
+            if not budget.covers(len(read.reads), read.bytes):
+                confirm(f"this takes {plural(len(read.reads), 'request')}, {size(read.bytes)}", "verify fewer ranges")
+            problems += check_source(read, catalogue.session)
+    if json_:
+        ranges = {"ranges": len(read.reads), "bytes": read.bytes}
+        answered = {"answer": str(file), "created": read.created, "query": read.query, "incomplete": read.incomplete}
+        as_json({"valid": not problems, "problems": problems, "source_read": read_source, **answered, **ranges})
+    else:
+        if not problems:
+            show(f"{file} matches its receipt")
+        again = "read again" if read_source else "not read again (--read-source reads them)"
+        click.echo(f"made from {plural(len(read.reads), 'range')}, {size(read.bytes)}, {again}")
+        for note in read.incomplete:
+            click.echo(f"the answer was incomplete: {printable(note)}")
+        for problem in problems:
+            warn(problem)
+    return int(bool(problems))

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.plan.crawl_plan import CrawlPlan
     from catalogue.plan.plan import ReadPlan
-    from catalogue.progress import Progress
 
 _MIN_TEXT, _MIN_NAME = 20, 8
 """Characters to which texts and names of columns may be cut."""
 _GAP = "  "
 _PAGE = 1000
-"""Rows that determine the widths."""
 _UNCUT = int | float | Decimal | date | time | timedelta | None
 
 
@@ -62,6 +61,14 @@ class _Column:
     cut: bool
     right: bool
 
+    def line_up(self, text: str, *, cut: bool) -> str:
+        from rich.cells import cell_len, set_cell_size
+
+        if cut and cell_len(text) > self.width:
+            text = f"{set_cell_size(text, self.width - 1)}…"
+        space = " " * (self.width - cell_len(text))
+        return f"{space}{text}" if self.right else f"{text}{space}"
+
 
 def table(
     names: Sequence[str],
@@ -77,13 +84,7 @@ def table(
     On a terminal, texts are cut to ``min_widths`` (by default 20), and columns are left out until lines fit, at first
     those of ``drop_first``, and only the first ``most`` rows are shown. The first 1,000 rows determine the widths.
     """
-    from rich.cells import cell_len, set_cell_size
-
-    def pad(text: str, column: _Column, *, cut: bool) -> str:
-        if cut and cell_len(text) > column.width:
-            text = f"{set_cell_size(text, column.width - 1)}…"
-        space = " " * (column.width - cell_len(text))
-        return f"{space}{text}" if column.right else f"{text}{space}"
+    from rich.cells import cell_len
 
     terminal, remaining = sys.stdout.isatty(), iter(rows)
     room = shutil.get_terminal_size().columns if terminal else sys.maxsize
@@ -95,19 +96,21 @@ def table(
         longest = max((cell_len(printable(format_value(value))) for value in values), default=0)
         cut = not all(isinstance(value, _UNCUT) for value in values)
         least = min(longest, room, min_widths.get(name, _MIN_TEXT)) if cut else longest
-        right = bool(values) and all(isinstance(value, int | float | None) for value in values)
         least = max(least, min(cell_len(name), _MIN_NAME))
         width = max(least, min(room, max(longest, cell_len(name))))
+        right = bool(values) and all(isinstance(value, int | float | None) for value in values)
         columns.append(_Column(at, name, width, least, terminal and cut, right))
     shown = _fit(columns, room, drop_first)
-    _print_line(pad(column.name, column, cut=terminal) for column in shown)
-    _print_line("-" * column.width for column in shown)
+
+    def show_line(texts: Iterable[str]) -> None:
+        click.echo(_GAP.join(texts).rstrip())
+
+    show_line(column.line_up(column.name, cut=terminal) for column in shown)
+    show_line("-" * column.width for column in shown)
     count = 0
     for count, row in enumerate(chain(first, remaining), 1):
-        if count > most:
-            continue
-        # In a pipe nothing is cut: a long text in a later row moves the rest of its line.
-        _print_line(pad(printable(format_value(row[column.at])), column, cut=column.cut) for column in shown)
+        if count <= most:  # in a pipe nothing is cut: a long text in a later row moves the rest of its line
+            show_line(column.line_up(printable(format_value(row[column.at])), cut=column.cut) for column in shown)
     if dropped := [column.name for column in columns if column not in shown]:
         show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
     if count > most:
@@ -116,31 +119,21 @@ def table(
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    def exceeds(widths: Iterable[int]) -> bool:
-        return sum(width + len(_GAP) for width in widths) - len(_GAP) > room
-
+    """Leave columns out until the rest fits the room, and narrow the widest ones."""
     shown = [*columns]
-    order = [column for name in drop_first for column in columns if column.name == name]
-    for column in [*order, *(each for each in reversed(columns) if each not in order)]:
-        if len(shown) > 1 and exceeds(each.least for each in shown):
+    first = [column for name in drop_first for column in columns if column.name == name]
+    for column in [*first, *(each for each in reversed(columns) if each not in first)]:
+        if len(shown) > 1 and sum(each.least + len(_GAP) for each in shown) - len(_GAP) > room:
             shown.remove(column)
-    while exceeds(each.width for each in shown):
-        wide = [each for each in shown if each.width > each.least]
-        if not wide:
-            break
-        max(wide, key=lambda each: each.width).width -= 1
+    for _ in range(sum(each.width + len(_GAP) for each in shown) - len(_GAP) - room):
+        if wide := [each for each in shown if each.width > each.least]:
+            max(wide, key=lambda each: each.width).width -= 1
     return shown
 
 
-def _print_line(texts: Iterable[str]) -> None:
-    click.echo(_GAP.join(texts).rstrip())
-
-
 def _how_to_see() -> str:
-    options = options_of_command()
     ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
-    if "--format" in options:  # then --json is not about rows
-        del ways["--json"]
+    options = options_of_command() - ({"--json"} if "--format" in options_of_command() else set())
     possible = ["widen the terminal", *(way for option, way in ways.items() if option in options)]
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
 
@@ -155,16 +148,13 @@ def show_plan(plan: "ReadPlan") -> None:
         _show_plans(plan.crawls)
     cost = [f"{plan.about}{plan.requests:,}", f"{plan.about}{size(plan.bytes)}", f"{plan.seconds:.1f}"]
     if plan.searched or plan.blocks:
-        header, row = ["blocks of the CDX index"], [str(plan.block_count or "-")]
-        if plan.is_columnar:
-            header, row = ["row groups", *header], [f"{plan.row_groups:,}", *row]
-        table([*header, "requests", "bytes", "seconds"], [[*row, *cost]])
+        place: dict[str, object] = {"row groups": f"{plan.row_groups:,}"} if plan.is_columnar else {}
+        place["blocks of the CDX index"] = str(plan.block_count or "-")
     else:
         pages = f"{plan.about}{plan.pages:,}" if plan.pages else "-"
-        table(
-            ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
-            [[len(plan.paths), plan.row_groups, plan.considered, pages, plan.rows, *cost]],
-        )
+        place = {"files": len(plan.paths), "row groups": plan.row_groups, "of": plan.considered}
+        place |= {"pages": pages, "captures in them": plan.rows}
+    table([*place, "requests", "bytes", "seconds"], [[*place.values(), *cost]])
     for sentence in plan.choices() if len(plan.crawls) == 1 else ():
         show(sentence)
     if plan.ruled_out:
@@ -181,17 +171,11 @@ def show_plan(plan: "ReadPlan") -> None:
 
 def _show_plans(plans: "Sequence[CrawlPlan]") -> None:
     """Print the index and the cost of each crawl, and the cost of the other index where it is known."""
-    rows = [
-        [
-            each.crawl,
-            INDEX_NAMES[each.index],
-            each.requests,
-            size(each.bytes),
-            f"{each.seconds:.1f}",
-            f"{INDEX_NAMES[each.other.index]}: {each.other}" if each.other else each.why,
-        ]
-        for each in plans
-    ]
+    rows = []
+    for each in plans:
+        other = f"{INDEX_NAMES[each.other.index]}: {each.other}" if each.other else each.why
+        cost = (each.requests, size(each.bytes), f"{each.seconds:.1f}")
+        rows.append([each.crawl, INDEX_NAMES[each.index], *cost, other])
     table(["crawl", "index", "requests", "bytes", "seconds", "instead of"], rows, drop_first=["instead of"])
     click.echo()
 
@@ -210,11 +194,7 @@ def batches_of(captures: "Captures", options: Common, *, printed: bool, most: in
         most: rows that are printed; None for all.
     """
     unit = "row groups" if captures.plan.is_columnar else "blocks"
-
-    def report(progress: "Progress") -> None:
-        bar(progress)
-
-    batches = captures.batches(report=report)
+    batches = captures.batches(report=lambda progress: bar(progress))  # noqa: PLW0108 - of the present bar
     first: list[pa.RecordBatch] = []
     with options.bars(unit) as bar:
         if not (printed and sys.stdout.isatty()):
@@ -222,8 +202,5 @@ def batches_of(captures: "Captures", options: Common, *, printed: bool, most: in
         while sum(batch.num_rows for batch in first) < (most or _PAGE) and (batch := next(batches, None)) is not None:
             first.append(batch)
     yield from first
-    if most is None:
+    with options.bars(unit) if most is not None else nullcontext(bar) as bar:
         yield from batches
-    else:
-        with options.bars(unit) as bar:
-            yield from batches
