@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self, TypeVar
 
 import anyio
@@ -144,9 +143,7 @@ class Calls:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             await asyncio.wrap_future(self._executor.submit(self._close))
         self._executor.shutdown(wait=False)
@@ -176,14 +173,8 @@ class Calls:
                 raise
 
     def _open(self) -> Session:
-        return Session(
-            self._settings.data,
-            self._settings,
-            notify=self._note,
-            max_wait=_MAX_WAIT,
-            observer=self._observer,
-            limit=self.limit,
-        )
+        given, observer, limit = self._settings, self._observer, self.limit
+        return Session(given.data, given, notify=self._note, max_wait=_MAX_WAIT, observer=observer, limit=limit)
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import FormatError, OverBudget, SourceError
@@ -29,11 +29,9 @@ from catalogue.mcp_server.tool_models import (
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:
-    from catalogue.plan.crawl_plan import CrawlPlan
     from catalogue.plan.plan import ReadPlan
 
 MAX_CHARACTERS = 40_000
-"""Length of an answer's rows as JSON."""
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"the largest offset is {MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
@@ -75,13 +73,11 @@ def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
 
 
 def _listed(row: dict[str, Any]) -> ListedCrawl:
-    def day(time: datetime | None) -> str | None:
-        return f"{time:%Y-%m-%d}" if time else None
-
+    first, last = (time and f"{time:%Y-%m-%d}" for time in (row["first_fetch"], row["last_fetch"]))
     return ListedCrawl(
         crawl=row["crawl"],
-        first_fetch=day(row["first_fetch"]),
-        last_fetch=day(row["last_fetch"]),
+        first_fetch=first,
+        last_fetch=last,
         stored_files=row["files_harvested"],
         listed_files=row["files_listed"],
         stored_subsets=row["subsets"],
@@ -95,7 +91,10 @@ def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
         planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
     prices = [
         IndexChoice(
-            crawl=each.crawl, chosen=_price(each), other=_price(each.other) if each.other else None, reason=each.why
+            crawl=each.crawl,
+            chosen=Price(**each.costs()),
+            other=Price(**each.other.costs()) if each.other else None,
+            reason=each.why,
         )
         for each in planned.crawls
     ]
@@ -111,10 +110,6 @@ def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
         notes=[*call.notes, *planned.warnings],
         cost=call.cost,
     )
-
-
-def _price(plan: "CrawlPlan") -> Price:
-    return Price.model_validate(plan.costs())
 
 
 def _incomplete(planned: "ReadPlan") -> list[NotRead]:
@@ -133,9 +128,8 @@ def query(arguments: QueryArguments, call: Call) -> CapturesAnswer:
     kept = _bounded(rows[arguments.offset : end], call)
     after = arguments.offset + len(kept)
     more = len(rows) > after
-    incomplete = _incomplete(found.plan)
+    not_read = incomplete = _incomplete(found.plan)
     names = list(found.question.crawls)
-    not_read = incomplete
     if more:
         again = "call query again with next_offset" if after <= MAX_OFFSET else _NO_MORE
         reason = f"reading stopped when the answer had enough captures; {again}"
@@ -186,13 +180,10 @@ def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]
 def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
     most = arguments.max_requests
     with call.within(most):
-        options = arguments.query() | {"index": "columnar"}
-        drawn = call.catalogue.sample(
-            call.catalogue.captures(**options), arguments.size, seed=arguments.seed, per=arguments.per
-        )
-        rows: list[dict[str, Any]] = []
-        for batch in drawn.batches(lambda planned: call.check(planned, most)):
-            rows += batch.to_pylist()
+        captures = call.catalogue.captures(**arguments.query() | {"index": "columnar"})
+        drawn = call.catalogue.sample(captures, arguments.size, seed=arguments.seed, per=arguments.per)
+        batches = drawn.batches(lambda planned: call.check(planned, most))
+        rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows, call)
     notes = [*call.notes, *drawn.missing]
     if len(kept) < len(rows):
@@ -209,9 +200,6 @@ def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
     )
 
 
-_MAX_CHARACTERS = 40_000
-
-
 def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
     from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
 
@@ -220,7 +208,7 @@ def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
         call.session.database_path,
         arguments.sql,
         rows=arguments.limit,
-        characters=_MAX_CHARACTERS,
+        characters=MAX_CHARACTERS,
         started=call.on_abort,
     )
     notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]

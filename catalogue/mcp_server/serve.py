@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import anyio
 import mcp_types as types
-from mcp.server import Server, ServerRequestContext
+from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -37,12 +37,10 @@ _KINDS = (
 def server_of(calls: Calls) -> Server[Any]:
     """Return a server whose tools run as ``calls``, for one client or several."""
 
-    async def list_tools(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[*map(_described, TOOLS)])
 
-    async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = _BY_NAME.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name[:100]!r}; use {', '.join(_BY_NAME)}")

@@ -102,7 +102,6 @@ def first_error(errors: Iterable[Any], known: Iterable[str]) -> str:
 
 
 JsonValue = Any
-"""A value of JSON."""
 
 
 class CallCost(BaseModel):

@@ -72,7 +72,8 @@ def application(service: Service | None = None) -> FastAPI:
             Exception: on_error,
         },
     )
-    json_api.add_to(app)
+    app.include_router(json_api.ROUTER)
+    app.add_route(json_api.OTHER_PATHS, json_api.no_such_path, include_in_schema=False)
     app.router.routes += _ROUTES
     app.state.service = service
     return app

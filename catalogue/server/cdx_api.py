@@ -47,7 +47,7 @@ async def index(request: Request) -> Response:
         try:
             found = await run_query(request, partial(_find, service, name, query), key=(name, query))
         except NotHarvested as error:
-            found = _FoundPage("", ResultPage(missing=(str(error),)), 0, b"")
+            found = _FoundPage("", ResultPage(missing=(str(error),)))
             not_found = f"{not_found}; {error}"
     crawl, page, number, lines = found
     if crawl:
@@ -102,10 +102,9 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
 class _FoundPage(NamedTuple):
     crawl: str
     page: ResultPage
-    number: int
+    number: int = 0
     """Lines of its first part."""
-    lines: bytes
-    """These lines."""
+    lines: bytes = b""
 
 
 def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPage | None:
@@ -119,36 +118,34 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
         return None
     page = page.ordered(reverse=query.reverse)
     if query.counts_pages or not page.parts:
-        return _FoundPage(crawl.id, page, 0, b"")
+        return _FoundPage(crawl.id, page)
     lines = memory.lines(state, crawl.id, page.parts[0])
-    if lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
+    slow = any(each.operator is Operator.MATCHES for each in query.filters)
+    if slow or lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
         return None
-    if any(each.operator is Operator.MATCHES for each in query.filters):
-        return None
-    return _written(crawl.id, page, query, select_lines(lines, query))
+    return _FoundPage(crawl.id, page, *_written(query, select_lines(lines, query)))
 
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _FoundPage:
     crawl = service.crawls.find(session, name)
     if not query.counts_pages and _is_outside(crawl, query):
-        return _FoundPage(crawl.id, ResultPage(), 0, b"")
+        return _FoundPage(crawl.id, ResultPage())
     search = CdxSearch(session, crawl.id, service.memory)
     page = search.find_page(query)
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
-        return _FoundPage(crawl.id, page, 0, b"")
-    return _written(crawl.id, page, query, search.read_part(query, page.parts[0]))
+        return _FoundPage(crawl.id, page)
+    return _FoundPage(crawl.id, page, *_written(query, search.read_part(query, page.parts[0])))
 
 
-def _written(crawl: str, page: ResultPage, query: CdxRequest, lines: Sequence[str]) -> _FoundPage:
-    return _FoundPage(crawl, page, len(lines), write_lines(lines, query.output, query.fields))
+def _written(query: CdxRequest, lines: Sequence[str]) -> tuple[int, bytes]:
+    return len(lines), write_lines(lines, query.output, query.fields)
 
 
 def _read(
     service: Service, crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], session: Session
 ) -> tuple[int, bytes]:
-    lines = CdxSearch(session, crawl, service.memory).read_part(query, intervals)
-    return len(lines), write_lines(lines, query.output, query.fields)
+    return _written(query, CdxSearch(session, crawl, service.memory).read_part(query, intervals))
 
 
 async def _parts(

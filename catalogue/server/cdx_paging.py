@@ -41,7 +41,6 @@ class ResultPage:
     pages: int = 0
     """Number of pages; 0 without captures."""
     blocks: int = 0
-    """Blocks of all pages."""
     parts: tuple[tuple[KeyInterval, ...], ...] = ()
     """Intervals to read in turn; empty if the page does not exist."""
     missing: tuple[str, ...] = ()
@@ -84,11 +83,10 @@ def pages_of(blocks: Sequence[ResultBlock], size: int) -> list[tuple[ResultBlock
     pages: list[list[ResultBlock]] = []
     room = 0
     for block in blocks:
-        if pages and block.size <= room:
-            pages[-1].append(block)
-        else:
-            pages.append([block])
+        if not pages or block.size > room:
+            pages.append([])
             room = size
+        pages[-1].append(block)
         room -= block.size
     return [tuple(page) for page in pages]
 

@@ -157,9 +157,7 @@ _EARLIEST, _LATEST = "10000101000000", "29991231235959"
 _FALSE = {"", "0", "false", "f", "off"}
 _OUTPUTS = {"cdxj": Output.CDXJ, "json": Output.JSON, "text": Output.TEXT}
 _AFTER_HOST = re.compile(r"(?<![:/])[/?]")
-_MAX_FILTERS = 50
-_MAX_FIELDS = 100
-_MAX_PARAMETERS = 200
+_MAX_FILTERS, _MAX_FIELDS, _MAX_PARAMETERS = 50, 100, 200
 _INVALID_BYTES = re.compile("[\udc80-\udcff]")
 _UNSUPPORTED = ("showPagedIndex", "resolveRevisits", "collapseTime")
 """Parameters of pywb that no known client of Common Crawl's server sends."""
@@ -177,7 +175,6 @@ class CdxRequest:
     last: str = ""
     """Last timestamp, inclusive."""
     limit: int | None = None
-    """Captures, after filters."""
     filters: tuple[Filter, ...] = ()
     fields: tuple[str, ...] | None = None
     """Fields in the requested order; None for all."""
@@ -237,7 +234,9 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
         if _is_true(single.get(name)):
             raise QueryError(f"{name}= is not supported")
     url, pattern = _pattern(single["url"], single.get("matchType"))
-    fields = single.get("fields") or single.get("fl")
+    fields = tuple((single.get("fields") or single.get("fl") or "").split(","))
+    if len(fields) > _MAX_FIELDS:
+        raise QueryError(f"Invalid value for fl= param: there are more than {_MAX_FIELDS}")
     limit = _number(single, "limit", 0)
     page_size = _number(single, "pageSize", PAGE_SIZE)
     if page_size < 1:
@@ -249,7 +248,7 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
         last=_timestamp(single, "to", _LATEST),
         limit=max(0, limit) if limit else None,  # 0 is no limit, and a negative one is an empty answer
         filters=tuple(parse_filter(text) for text in filters),
-        fields=_fields(fields) if fields else None,
+        fields=None if fields == ("",) else fields,
         output=_OUTPUTS[output],
         page=_number(single, "page", 0),
         page_size=page_size,
@@ -277,13 +276,6 @@ def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:
     elif match is Match.PREFIX and pattern != typed and not _AFTER_HOST.search(pattern):
         pattern = f"{pattern}/"
     return url, parse_pattern(pattern, match)
-
-
-def _fields(text: str) -> tuple[str, ...]:
-    fields = tuple(text.split(","))
-    if len(fields) > _MAX_FIELDS:
-        raise QueryError(f"Invalid value for fl= param: there are more than {_MAX_FIELDS}")
-    return fields
 
 
 def _timestamp(single: dict[str, str], name: str, padding: str = "") -> str:

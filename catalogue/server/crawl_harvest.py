@@ -51,7 +51,8 @@ class KnownCrawls:
                     self._listed = crawl_list(session).crawls
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
-        crawls = {name: Crawl(name) for name in _stored(session)} | {each.id: each for each in listed}
+        stored = {*crawl_names(session), *session.block_lists.stored}
+        crawls = {name: Crawl(name) for name in stored} | {each.id: each for each in listed}
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str) -> Crawl:
@@ -68,10 +69,6 @@ class KnownCrawls:
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
             raise UnknownCrawl(f"there is no crawl {name[:100]}; {hint}see /collinfo.json")
         return crawls[name]
-
-
-def _stored(session: Session) -> set[str]:
-    return {*crawl_names(session), *session.block_lists.stored}
 
 
 @dataclass(slots=True)

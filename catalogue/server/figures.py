@@ -13,27 +13,10 @@ from math import inf
 from multiprocessing.sharedctypes import RawArray
 
 ROUTES = (
-    "other",
-    "/{crawl}-index",
-    "/{crawl}/{moment}/{url:path}",
-    "/collinfo.json",
-    "/api/plan",
-    "/api/query",
-    "/api/row_groups",
-    "/api/status",
-    "/api/openapi.json",
-    "/api/{rest:path}",
-    "/",
-    "/search",
-    "/search.csv",
-    "/site",
-    "/status",
-    "/{crawl}/",
-    "/robots.txt",
-    "/static/colours.css",
-    "/static",
-    "/healthz",
-    "/metrics",
+    *("other", "/{crawl}-index", "/{crawl}/{moment}/{url:path}", "/collinfo.json"),
+    *("/api/plan", "/api/query", "/api/row_groups", "/api/status", "/api/openapi.json", "/api/{rest:path}"),
+    *("/", "/search", "/search.csv", "/site", "/status", "/{crawl}/", "/robots.txt"),
+    *("/static/colours.css", "/static", "/healthz", "/metrics"),
 )
 """Answers are counted by these, because the number of URLs has no limit. The first one is for all others."""
 OTHER = ROUTES[0]
@@ -89,13 +72,8 @@ class Figures:
 
     def totals(self) -> "Totals":
         """Return the sums over all processes; of times, the latest."""
-        columns = zip(*self._rows, strict=True)
-        return Totals(
-            {
-                name: (max if name == "paused_until" else sum)(column)
-                for name, column in zip(_COLUMNS, columns, strict=True)
-            }
-        )
+        columns = zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
+        return Totals({name: (max if name == "paused_until" else sum)(column) for name, column in columns})
 
 
 class Totals(dict[Name, float]):

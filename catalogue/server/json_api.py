@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -86,7 +87,7 @@ async def _check_query_string(request: Request) -> None:
             raise QueryError(f"{name[:100]} is given {count:,} times; use it once")
 
 
-_router = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], responses=_ERRORS)
+ROUTER = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], responses=_ERRORS)
 
 
 def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -94,8 +95,8 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
-        _router.add_api_route(f"/{name}", function, operation_id=name, response_model=answer, summary=summary)
-        _router.add_api_route(f"/{name}", function, methods=["HEAD"], include_in_schema=False)
+        ROUTER.add_api_route(f"/{name}", function, operation_id=name, response_model=answer, summary=summary)
+        ROUTER.add_api_route(f"/{name}", function, methods=["HEAD"], include_in_schema=False)
         return function
 
     return add
@@ -103,13 +104,11 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
 
 @_endpoint(PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched.")
 async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
-    """Answer with a plan."""
     return await _answer(request, lambda session: _plan(session, CaptureQuery.of(**parameters.query())))
 
 
 @_endpoint(QueryAnswer, "Captures.")
 async def query(request: Request, parameters: Annotated[QueryParameters, Query()]) -> Response:
-    """Answer with captures."""
 
     def answer(session: Session) -> dict[str, Any]:
         found = _captures(session, CaptureQuery.of(**parameters.query()))
@@ -123,20 +122,13 @@ async def query(request: Request, parameters: Annotated[QueryParameters, Query()
 
 @_endpoint(RowGroupsAnswer, "Row groups of the stored files, and the bounds of their keys.")
 async def row_groups(request: Request, parameters: Annotated[RowGroupsParameters, Query()]) -> Response:
-    """Answer with row groups."""
     return await _answer(request, lambda session: _row_groups(session, parameters))
 
 
 @_endpoint(StatusAnswer, "What is stored, what failed, and what is missing.")
 async def status(request: Request, _: Annotated[StatusParameters, Query()]) -> Response:
-    """Answer with the status."""
     totals, _limit = await service_of(request).totals()
     return await _answer(request, lambda session: _status(session, totals))
-
-
-def add_to(app: FastAPI) -> None:
-    app.include_router(_router)
-    app.add_route(OTHER_PATHS, no_such_path, include_in_schema=False)
 
 
 async def no_such_path(_: Request) -> Response:
@@ -194,14 +186,9 @@ def _plan(session: Session, query: CaptureQuery) -> dict[str, Any]:
     for wave, requests in enumerate([plan.indexes, *plan.waves]):
         for request in requests:
             files[request.path]["fetches"].append(_fetch(request, wave))
-    room = _MAX_PLANNED_FETCHES
-    shown: list[dict[str, Any]] = []
-    for each in files.values():
-        room -= len(each["fetches"])
-        if room < 0 and shown:
-            break
-        shown.append(each)
-    return {"plan": plan.summary(), "files": shown, "files_left_out": len(files) - len(shown)}
+    fetches = accumulate(len(each["fetches"]) for each in files.values())
+    shown = max(1, sum(count <= _MAX_PLANNED_FETCHES for count in fetches))
+    return {"plan": plan.summary(), "files": [*files.values()][:shown], "files_left_out": max(0, len(files) - shown)}
 
 
 def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
@@ -264,14 +251,12 @@ def _row_groups(session: Session, parameters: RowGroupsParameters) -> dict[str, 
 
 
 def _status(session: Session, totals: Totals) -> dict[str, Any]:
-    coverage: list[Any] = []
-    store, database = 0, 0
+    coverage, sizes = list[Any](), (0, 0)
     with suppress(NotHarvested):
-        coverage = coverage_rows(session)
-        store, database = disk_sizes(session)
+        coverage, sizes = coverage_rows(session), disk_sizes(session)
     return {
         "coverage": to_json(coverage),
-        "sizes": {"store": store, "catalogue": database},
+        "sizes": dict(zip(("store", "catalogue"), sizes, strict=True)),
         "requests": int(totals["requests"]),
         "bytes": int(totals["bytes"]),
         "version": package_version(),

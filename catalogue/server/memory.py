@@ -1,7 +1,7 @@
 """What the CDX API keeps in memory: crawls, pages of results, lines, and inflated blocks."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from catalogue.cdx.blocks import Block
 from catalogue.commoncrawl.manifests import Crawl
@@ -26,40 +26,34 @@ class Memory(RecentValues[Any]):
 
     def crawl(self, state: str, name: str) -> Crawl | None:
         """Return a crawl that was requested by its complete name."""
-        found: Crawl | None = self.get((state, name))
-        return found
+        return cast("Crawl | None", self.get((state, name)))
 
     def keep_crawl(self, state: str, crawl: Crawl) -> None:
         self.put((state, crawl.id), crawl, _ENTRY)
 
     def page(self, state: str, crawl: str, request: CdxRequest) -> ResultPage | None:
         """Return the page of a request; it does not depend on filters, and its parts are in the order of keys."""
-        found: ResultPage | None = self.get((state, crawl, _of_page(request)))
-        return found
+        return cast("ResultPage | None", self.get((state, crawl, _of_page(request))))
 
     def keep_page(self, state: str, crawl: str, request: CdxRequest, page: ResultPage) -> None:
         size = _bytes_of(request.pattern.intervals) + sum(map(_bytes_of, page.parts))
         self.put((state, crawl, _of_page(request)), page, _ENTRY + size)
 
     def lines(self, state: str, crawl: str, intervals: tuple[KeyInterval, ...]) -> list[str] | None:
-        """Return all lines of intervals of keys, in order."""
-        found: list[str] | None = self.get((state, crawl, intervals))
-        return found
+        return cast("list[str] | None", self.get((state, crawl, intervals)))
 
     def keep_lines(self, state: str, crawl: str, intervals: tuple[KeyInterval, ...], lines: list[str]) -> None:
         self.put((state, crawl, intervals), lines, _ENTRY + size_of(lines) + _bytes_of(intervals))
 
     def block(self, state: str, path: str, offset: int) -> Block | None:
         """Return an inflated block, which was compared with the list of blocks."""
-        found: Block | None = self.get((state, path, offset))
-        return found
+        return cast("Block | None", self.get((state, path, offset)))
 
     def keep_block(self, state: str, block: Block) -> None:
         self.put((state, block.path, block.offset), block, _ENTRY + block.size)
 
 
 def size_of(lines: Sequence[str]) -> int:
-    """Return about how many bytes of memory lines take."""
     return sum(map(len, lines)) + _LINE * len(lines)
 
 
@@ -68,12 +62,5 @@ def _bytes_of(intervals: Sequence[KeyInterval]) -> int:
 
 
 def _of_page(request: CdxRequest) -> tuple[Hashable, ...]:
-    return (
-        request.pattern,
-        request.page,
-        request.page_size,
-        request.counts_pages,
-        bool(request.closest),
-        request.first,
-        request.last,
-    )
+    places = (request.page, request.page_size, request.counts_pages)
+    return (request.pattern, *places, bool(request.closest), request.first, request.last)

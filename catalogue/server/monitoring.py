@@ -75,20 +75,14 @@ class AccessLog:
             "user_agent": _text(headers.get(b"user-agent", b""), _MAX_AGENT),
         }
         try:
-            self._append(json.dumps(entry).encode() + b"\n")
+            with os.fdopen(self._open(), "wb", buffering=0) as file:
+                file.write(json.dumps(entry).encode() + b"\n")
         except OSError as error:
             if not self._failed:
                 self._notify(f"the access log {self._path} cannot be written ({error.strerror}); lines are missing")
             self._failed = True
         else:
             self._failed = False
-
-    def _append(self, line: bytes) -> None:
-        file = self._open()
-        try:
-            os.write(file, line)
-        finally:
-            os.close(file)
 
     def _open(self) -> int:
         if self._path == "-":
@@ -185,8 +179,8 @@ def _families(totals: Totals, limit: SourceLimit, figures: Figures) -> "Iterable
         "catalogue_source_blocks", "Times in a row that the source has blocked this address.", limit.blocks
     )
     queries = GaugeMetricFamily("catalogue_queries", "Queries in the pools.", labels=["state"])
-    queries.add_metric(["running"], totals["running"])
-    queries.add_metric(["waiting"], totals["waiting"])
+    for state in ("running", "waiting"):
+        queries.add_metric([state], totals[state])
     yield queries
     yield GaugeMetricFamily("catalogue_memory_bytes", "What the CDX API keeps in memory.", totals["memory"])
     processes = GaugeMetricFamily("catalogue_processes", "Processes of the server.", labels=["state"])

@@ -32,7 +32,6 @@ _SHORT_LIFE = 10.0
 _LAST_SECONDS = 10.0
 """Time in which a process must end; then it is killed."""
 _GC_OBJECTS = 100_000
-"""New objects between searches for cycles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,10 @@ class ServerOptions:
     """Called with ``figures``; a function that processes can send to each other, and so are the other two."""
     open_access_log: Callable[[], AccessLog] | None
     say: Callable[[str], None]
-    """Prints a message."""
     host: str
     port: int
     """0 for any free one."""
     workers: int
-    """Processes."""
     log: bool
     """Whether requests are printed."""
 

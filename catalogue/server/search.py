@@ -32,7 +32,6 @@ from catalogue.session import Session
 from catalogue.surt import Match, parse_pattern
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
-"""Captures on a page."""
 MAX_PAGE = 100
 MAX_SECONDS = 300.0
 """Estimate of the plan at the rate limit of the source."""
@@ -83,7 +82,6 @@ class Form:
     crawls: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
-    """Messages by parameter."""
 
     @classmethod
     def of(cls, given: QueryParams) -> "Form":
@@ -195,7 +193,6 @@ class SearchResult:
     """Captures of a page, and their cost."""
 
     crawls: tuple[str, ...]
-    """Crawls, newest first."""
     rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
     more: bool
@@ -206,11 +203,9 @@ class SearchResult:
     files: int
     """Stored files of the columnar index of these crawls."""
     bytes: int
-    """Bytes of these files."""
     space: KeySpace | None
     """Key map of the newest crawl of which files are read, or of the newest; None if blocks answer for all."""
     others: tuple[str, ...]
-    """Other crawls that are read."""
 
 
 def run_search(session: Session, search: Search, more: Iterable[str] = ()) -> SearchResult:

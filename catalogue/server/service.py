@@ -33,7 +33,6 @@ class SourceLimit:
     """The present limit of requests to the source, for all processes together."""
 
     rate: float | None
-    """Requests per second; None for no limit."""
     blocks: int
     """Times in a row that the source has blocked this address."""
     pause: float
@@ -60,18 +59,9 @@ class Service:
     ) -> None:
         """Open a data folder.
 
-        Args:
-            data: the folder.
-            settings: select the source.
-            at_once: queries answered in parallel.
-            max_queued: queries that may wait.
-            patience: seconds that a request to the source may wait.
-            on_demand: harvest crawls when they are requested.
-            strict: refuse queries that stored files may not answer completely.
-            memory: bytes that the CDX API keeps in memory.
-            figures: figures of this process; others of the same server may add them to theirs.
-            notify: called with messages.
-            clock: clock of the rate limit.
+        ``at_once`` queries run in parallel and ``max_queued`` may wait; a request to the source waits at most
+        ``patience`` seconds. With ``on_demand``, crawls are harvested when they are requested; with ``strict``,
+        queries are refused that stored files may not answer completely. ``memory`` is in bytes.
         """
         self.strict = strict
         self.crawls = KnownCrawls()
@@ -95,7 +85,6 @@ class Service:
         self._submitted = 0
         self._running: dict[Hashable, Future[Any]] = {}
         self._clients: dict[Future[Any], int] = {}
-        """Clients of each pending query."""
         self._documents: Documents | None = None
         self._lock = Lock()
 
@@ -112,15 +101,11 @@ class Service:
             return str(error)
         return None
 
-    @property
-    def at_once(self) -> int:
-        return len(self._sessions)
-
     def publish(self) -> None:
         """Show the present state of this process to the others. For the thread of the event loop."""
         requests, received = self.harvester.spent if self.harvester else (0, 0)
         spent, pending = self._first.spent, len(self._clients)
-        running = min(pending, self.at_once)
+        running = min(pending, len(self._sessions))
         state = (running, pending - running, self.memory.size, self._source.unavailable_until, 1)
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
