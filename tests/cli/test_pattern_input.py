@@ -50,6 +50,7 @@ def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
+        ("exact.txt", b"https://example.com/\nexample.com\n", "line 2: 'example.com' is not a complete URL"),
         ("urls.txt", b"example.com\n\n#\nexa*mple.com\n", "urls.txt, line 4: 'exa*mple.com' has a *"),
         ("urls.csv", b'rank,url\n"1\n1",example.com\n2,a b\n', "urls.csv, line 4: 'a b' contains a space; write %20"),
         (
@@ -65,14 +66,9 @@ def test_names_the_line_of_an_invalid_pattern(
     asking: Command, tmp_path: Path, name: str, data: bytes, says: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    ran = asking("plan", "--urls-file", str(tmp_path / name))
+    ran = asking("plan", "--urls-file", str(tmp_path / name), *(["--exact-url"] if name == "exact.txt" else []))
     assert ran.status == 2
     assert says in sentence(ran)
-
-
-def test_rejects_a_dash_or_a_named_file_as_pattern(asking: Command) -> None:
-    assert sentence(asking("query", "-", "--count")).endswith("to read patterns from stdin use --urls-file -")
-    assert sentence(asking("query", "@a.txt", "--count")).endswith("to read patterns from a file use --urls-file a.txt")
 
 
 def test_keys_of_other_datasets_may_start_with_an_at_sign(tmp_path: Path) -> None:
@@ -80,9 +76,3 @@ def test_keys_of_other_datasets_may_start_with_an_at_sign(tmp_path: Path) -> Non
     command = Command(tmp_path / "data", str(tmp_path), tmp_path)
     assert command("harvest", "--table", "mine", "--key", "name", "a.parquet").status == 0
     assert command("query", "@a", "--table", "mine", "--count").out == "1\n"
-
-
-def test_exact_url_names_lines_that_are_not_urls(asking: Command, tmp_path: Path) -> None:
-    (tmp_path / "urls").write_text("https://example.com/\nexample.com\n", encoding="utf-8")
-    ran = asking("plan", "--exact-url", "--urls-file", "urls")
-    assert sentence(ran).startswith("catalogue: urls, line 2: 'example.com' is not a complete URL")

@@ -161,23 +161,6 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("download example.com", "Did you mean 'fetch'?"),
-        ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
-        ("query x.com --colums url", "'--columns'"),
-        ("query x.com --format jsn", "Did you mean 'json'?"),
-        ("query x.com --match dmain", "Did you mean 'domain'?"),
-        ("export iceburg x", "Did you mean 'iceberg'?"),
-    ],
-)
-def test_suggests_commands_and_options(command: Command, words: str, says: str) -> None:
-    ran = command(*words.split())
-    assert ran.status == 2
-    assert says in ran.err
-
-
 def test_suggests_datasets(command: Command) -> None:
     assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
     reported = sentence(command("query", "x", "--table", "hsts"))

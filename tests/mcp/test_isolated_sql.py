@@ -10,9 +10,7 @@ import pytest
 from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.metadata_db.connection import connect
 from catalogue.metadata_db.isolated_sql import SqlRows, run_confined, run_isolated
-from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
-from tests.support.assistants import Assistant, with_assistant
 
 NOT_ONE_SELECT = "only one statement that reads"
 ALONE = "SQL reads the metadata database alone"
@@ -127,14 +125,3 @@ def test_open_and_damaged_databases_are_errors(tmp_path: Path) -> None:
     (tmp_path / "damaged.duckdb").write_bytes(b"x" * 100_000)
     with pytest.raises(DiskFailed, match="catalogue check --repair"):
         run(tmp_path / "damaged.duckdb", "select 1")
-
-
-def test_tool_reads_the_views(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("sql_metadata", sql="select count(*) as files from files")
-        assert answer["rows"] == [[7]]
-        assert answer["cost"]["requests"] == 0
-        error = await assistant.refused("sql_metadata", sql="from read_csv('/etc/passwd')")
-        assert ALONE in error["error"]
-
-    with_assistant(stored, talk)

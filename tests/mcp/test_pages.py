@@ -124,27 +124,20 @@ def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
     with_assistant(replace(settings, data=data), talk)
 
 
-def test_says_if_the_search_is_not_proven(stored: Settings, miniature: Miniature) -> None:
-    """The subsets of redirects and robots.txt are not stored, and there is no CDX index."""
+@pytest.mark.parametrize(
+    ("crawls", "searched", "note"), [([MODERN], [], "run: catalogue harvest"), ([NEWEST, OLD], [NEWEST], OLD)]
+)
+def test_says_if_the_search_is_not_proven(
+    stored: Settings, miniature: Miniature, crawls: list[str], searched: list[str], note: str
+) -> None:
+    """The last crawl has no CDX index, and at most one subset of it is stored."""
 
     async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawl=[MODERN])
-        assert answer["outcome"] == "not_proven"
-        assert answer["crawls_without_capture"] == []
-        assert any("run: catalogue harvest" in note for note in answer["notes"])
+        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawl=crawls)
+        assert (answer["outcome"], answer["crawls_without_capture"]) == ("not_proven", searched)
+        assert any(note in each for each in answer["notes"])
 
-    with without_index(miniature.folder, MODERN) as server:
-        with_assistant(replace(stored, source=server.url), talk)
-
-
-def test_crawl_without_an_index_is_not_among_the_searched_ones(stored: Settings, miniature: Miniature) -> None:
-    async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url="https://nowhere.example/", crawl=[NEWEST, OLD])
-        assert answer["outcome"] == "not_proven"
-        assert answer["crawls_without_capture"] == [NEWEST]
-        assert any(OLD in note for note in answer["notes"])
-
-    with without_index(miniature.folder, OLD) as server:
+    with without_index(miniature.folder, crawls[-1]) as server:
         with_assistant(replace(stored, source=server.url), talk)
 
 
@@ -207,33 +200,21 @@ def test_values_are_cut_and_cleaned_at_all_depths() -> None:
     assert visible_values(value) == {"a": [{"b": "x" * 2000 + "…"}, 1, None, True], "c": ""}
 
 
-def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
-    write_records(
-        tmp_path / "mirror", [(url_of("same"), TIME, f"{OK}Content-Type: text/html\r\n\r\n".encode())], "revisit"
-    )
-    data, settings = harvest(tmp_path / "mirror", tmp_path)
-
-    async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("get_page", url=url_of("same"), crawl=[CRAWL])
-        assert answer["outcome"] == "found"
-        assert any("is a revisit" in note for note in answer["notes"])
-
-    with_assistant(replace(settings, data=data), talk)
-
-
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("lines", "kind", "reason"),
     [
-        ("Content-Type: text/html\r\nContent-Encoding: x-none\r\n", "has the content coding 'x-none', which cannot be"),
-        ("Content-Type: image/png\r\n", "the page has no text; its type is image/png"),
+        ("text/html\r\nContent-Encoding: x-none\r\n\r\nx", "response", "the content coding 'x-none', which"),
+        ("image/png\r\n\r\nx", "response", "the page has no text; its type is image/png"),
+        ("text/html\r\n\r\n", "revisit", "is a revisit"),
     ],
 )
-def test_gives_one_reason_for_pages_without_text(tmp_path: Path, lines: str, reason: str) -> None:
-    write_records(tmp_path / "mirror", [(url_of("page"), TIME, f"{OK}{lines}\r\nx".encode())])
+def test_gives_one_reason_for_pages_without_text(tmp_path: Path, lines: str, kind: str, reason: str) -> None:
+    write_records(tmp_path / "mirror", [(url_of("page"), TIME, f"{OK}Content-Type: {lines}".encode())], kind)
     data, settings = harvest(tmp_path / "mirror", tmp_path)
 
     async def talk(assistant: Assistant) -> None:
         answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
+        assert answer["outcome"] == "found"
         assert [reason in note for note in answer["notes"]] == [True]
 
     with_assistant(replace(settings, data=data), talk)

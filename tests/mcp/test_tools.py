@@ -105,16 +105,6 @@ def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
 
 
 def test_says_which_crawls_have_no_match(empty: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("query", url=["nowhere.example"], crawl=[MODERN, OLD], max_requests=100)
-        assert answer["captures"] == []
-        assert answer["complete"]
-        assert answer["crawls_without_match"] == [MODERN, OLD]
-
-    with_assistant(empty, talk)
-
-
-def test_crawls_with_older_captures_have_a_match(empty: Settings) -> None:
     """With ``latest`` the result does not say which crawls have none."""
 
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
@@ -126,8 +116,10 @@ def test_crawls_with_older_captures_have_a_match(empty: Settings) -> None:
         assert {row["crawl"] for row in answer["captures"]} == {MODERN}
         assert answer["crawls_without_match"] == []
         assert "not known which crawls have no match" in " ".join(answer["notes"])
-        nothing = await assistant.ask("query", **options | {"url": ["nowhere.example"]}, latest=True)
-        assert nothing["crawls_without_match"] == [MODERN, OLD]
+        for latest in (False, True):
+            nothing = await assistant.ask("query", **options | {"url": ["nowhere.example"]}, latest=latest)
+            assert (nothing["captures"], nothing["complete"]) == ([], True)
+            assert nothing["crawls_without_match"] == [MODERN, OLD]
 
     with_assistant(empty, talk)
 
@@ -199,6 +191,7 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
         ("plan", {"url": ["a.example"], "from": "yesterday"}, "invalid", "invalid time 'yesterday'"),
         ("get_page", {"url": "*.example.com"}, "invalid", "not the URL of one page"),
         ("sample", {"crawl": [OLD]}, "not_stored", "run: catalogue harvest"),
+        ("sql_metadata", {"sql": "from read_csv('/etc/passwd')"}, "invalid", "SQL reads the metadata database alone"),
         ("sql_metadata", {"sql": "select"}, "invalid", "SELECT clause without selection list"),
     ],
 )

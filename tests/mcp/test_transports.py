@@ -133,10 +133,9 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
         talk.close_input()
         out, err = talk.process.communicate(timeout=30)
     assert talk.process.returncode == 0
-    lines = [*talk.lines, *out.splitlines()]
-    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in lines)
-    assert not [line for line in lines if json.loads(line).get("id") == 2]
-    assert [each["id"] for each in map(json.loads, lines) if "error" in each] in ([], [4])
+    messages = [json.loads(line) for line in (*talk.lines, *out.splitlines())]
+    assert all(each["jsonrpc"] == "2.0" and each.get("id") != 2 for each in messages)
+    assert [each["id"] for each in messages if "error" in each] in ([], [4])
     assert b"request: " in err
     assert b"Traceback" not in err
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -105,10 +106,10 @@ def test_refuses_an_impossible_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_figures_and_log_of_all_processes(asking: Command, tmp_path: Path) -> None:
+def test_processes_share_figures_and_log_and_end_with_the_first(asking: Command, tmp_path: Path) -> None:
     log, clients = tmp_path / "access.log", [f"192.0.2.{number}" for number in range(60)]
-    with started(asking.start, "--access-log", str(log), "--proxied") as (process, address):
-        (other,) = children(process.pid)
+    with started(asking.start, "--access-log", str(log), "--proxied", workers=3) as (process, address):
+        other, third = children(process.pid)
         assert_imported_little(other)
         with ThreadPoolExecutor(8) as pool:
             for answer in pool.map(
@@ -130,7 +131,7 @@ def test_figures_and_log_of_all_processes(asking: Command, tmp_path: Path) -> No
         message = process.stderr.readline()
         assert b"a process of the server ended with status -9; " in message
         replaced = b"another one is started" in message  # if it has run for 10 seconds
-        while (found := samples(address))["catalogue_processes", "running"] != 1 + replaced:
+        while (found := samples(address))["catalogue_processes", "running"] != 2 + replaced:
             pass
         assert found["catalogue_processes", "ended"] == 1 - replaced
         assert found["catalogue_http_requests_total", "/collinfo.json", "2xx"] == len(clients)
@@ -138,3 +139,11 @@ def test_figures_and_log_of_all_processes(asking: Command, tmp_path: Path) -> No
         log.rename(tmp_path / "access.log.1")
         assert [get(address, "/healthz").status for _ in range(8)] == [200] * 8
         assert wait_for_lines(log, 1)[-1]["path"] == "/healthz"
+
+        ended = os.pidfd_open(third)
+        process.kill()
+        process.wait(30)
+        assert select.select([ended], [], [], 30)[0]
+        os.close(ended)
+        with pytest.raises(ConnectionRefusedError):
+            get(address)

@@ -14,7 +14,7 @@ from catalogue.cdx.lines import lines_of, time_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_request import CdxRequest, apply_filters, parse_filter, parse_request
-from catalogue.server.cdx_search import filter_lines, order_lines, rows_before
+from catalogue.server.cdx_search import order_lines, rows_before
 from tests.cdx.test_lines import ROW
 from tests.support.cdx_oracle import Capture, Refused, capture_filter
 
@@ -116,13 +116,6 @@ def test_filters_become_conditions_for_statistics() -> None:
     assert both.where == "content_mime_type = 'text/html' AND fetch_status = 200"
     for text in ("!=status:404", "status:404", "=status:0404", "=status:", "=mime:it's", "~mime:text/html"):
         assert request_of(filter=text).where is None
-
-
-def test_filters_by_time() -> None:
-    times = [ROW["fetch_time"].replace(year=year) for year in (2020, 2021, 2022)]
-    rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
-    (found,) = filter_lines([lines_of(rows)], parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
-    assert [time_of(line) for line in found] == ["20210116093137"]
 
 
 @pytest.mark.parametrize(

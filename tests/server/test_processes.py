@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -40,15 +39,15 @@ def children(number: int) -> set[int]:
 
 @contextmanager
 def started(
-    start: Callable[..., Forked | subprocess.Popen[bytes]], *words: str
+    start: Callable[..., Forked | subprocess.Popen[bytes]], *words: str, workers: int
 ) -> Iterator[tuple[Forked | subprocess.Popen[bytes], str]]:
-    """Start ``serve`` with two processes, and wait until both run."""
-    with start("serve", "--port", "0", "--workers", "2", *words) as process:
+    """Start ``serve``, and wait until all processes run."""
+    with start("serve", "--port", "0", "--workers", str(workers), *words) as process:
         assert process.stderr
         try:
             found = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline().decode())
             assert found
-            wait_until(process, lambda: samples(found[0])["catalogue_processes", "running"] == 2, pause=0.05)
+            wait_until(process, lambda: samples(found[0])["catalogue_processes", "running"] == workers, pause=0.05)
             assert process.poll() is None
             yield process, found[0]
         finally:
@@ -77,18 +76,6 @@ def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert err.splitlines()[-1] == b"stopped"
-
-
-def test_all_end_when_the_first_is_killed(asking: Command) -> None:
-    with started(asking.start) as (process, address):
-        (other,) = children(process.pid)
-        ended = os.pidfd_open(other)
-        process.kill()
-        process.wait(30)
-        assert select.select([ended], [], [], 30)[0]
-        os.close(ended)
-        with pytest.raises(ConnectionRefusedError):
-            get(address)
 
 
 def test_waits_for_the_harvest_of_another_process(settings: Settings, crawl: str, tmp_path: Path) -> None:

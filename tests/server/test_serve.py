@@ -70,18 +70,14 @@ def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], a
 def test_compresses_large_answers_on_request(base: str, crawl: str) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json"
     plain = get(base, path)
-    answer = get(base, path, Accept_Encoding="gzip")
     assert "content-encoding" not in plain.headers
-    assert answer.headers["content-encoding"] == "gzip"
-    assert gzip.decompress(answer.body) == plain.body
-    assert len(answer.body) < len(plain.body) / 3
-
-
-@pytest.mark.parametrize("refused", ["gzip;q=0", "GZIP ; q=0.000, br"])
-def test_does_not_compress_for_clients_that_refuse_gzip(base: str, crawl: str, refused: str) -> None:
-    path = f"/{crawl}-index?url=*.example.com&output=json"
-    assert "content-encoding" not in get(base, path, Accept_Encoding=refused).headers
-    assert get(base, path, Accept_Encoding="gzip;q=0.1").headers["content-encoding"] == "gzip"
+    for accepted in ("gzip", "gzip;q=0.1"):
+        answer = get(base, path, Accept_Encoding=accepted)
+        assert answer.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(answer.body) == plain.body
+        assert len(answer.body) < len(plain.body) / 3
+    for refused in ("gzip;q=0", "GZIP ; q=0.000, br"):
+        assert "content-encoding" not in get(base, path, Accept_Encoding=refused).headers
 
 
 @pytest.mark.parametrize("path", ["/collinfo.json", "/{}-index?url=example.com", "/api/query?url=example.com"])
@@ -107,17 +103,8 @@ def test_allows_other_origins_and_all_their_headers(base: str, crawl: str, path:
     [
         *("/collinfo.json", "/{}-index?url=example.com/*", "/{}/2022id_/https://example.com/", "/api/nothing"),
         *("/api/plan?url=example.com", "/api/query?url=example.com", "/api/row_groups", "/api/status"),
-        *(
-            "/api/openapi.json",
-            "/",
-            "/{}/",
-            "/search?url=example.com",
-            "/status",
-            "/robots.txt",
-            "/nothing",
-            "/healthz",
-            "/metrics",
-        ),
+        *("/api/openapi.json", "/", "/{}/", "/search?url=example.com", "/status", "/robots.txt", "/nothing"),
+        *("/healthz", "/metrics"),
     ],
 )
 def test_answers_get_and_head_only(base: str, crawl: str, path: str) -> None:
@@ -273,25 +260,15 @@ def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp
         answer = get(address[0], f"/{CRAWL}-index?output=text&fl=timestamp&limit=4&url={url}")
         status = Path(f"/proc/{process.pid}/status")
         peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) << 10 if status.exists() else 0
-        process.terminate()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b"stopped\n"
     first = ["20220808230640", "20220808230641", "20220808230642", "20220808230643"]
     assert answer.text.splitlines() == first
     assert peak < 600 << 20
 
 
 # ---- the command ----
-
-
-def test_command_serves_until_interrupted(asking: Command, crawl: str) -> None:
-    with asking.start("serve", "--port", "0", "--workers", "1") as process:
-        assert process.stderr
-        line = process.stderr.readline().decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert found, line
-        assert get(found[0], f"/{crawl}-index?url=example.com/*").status == 200
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert b"Traceback" not in process.stderr.read()
 
 
 def test_refuses_used_port(asking: Command) -> None:
