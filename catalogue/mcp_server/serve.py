@@ -79,7 +79,7 @@ async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.Call
     except ValidationError as error:
         return _failed("invalid", first_error(error.errors(), tool.input_schema["properties"]), calls.free)
     try:
-        return _result(await calls.run(partial(tool.run, arguments)))
+        answer = await calls.run(partial(tool.run, arguments))
     except CallFailed as failed:
         if isinstance(failed.reason, CatalogueError):
             kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
@@ -87,31 +87,23 @@ async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.Call
         _log.exception("the tool %s failed", tool.name)
         problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
         return _failed("other", problem, failed.cost)
-
-
-def _result(answer: Answer) -> types.CallToolResult:
-    plain = answer.model_dump(mode="json")
-    shown = {name: value if name == "content" else visible_values(value) for name, value in plain.items()}
-    failed = isinstance(answer, PageAnswer) and answer.outcome == "not_read"
-    return _as_result(shown, failed=failed)
+    return _result(answer, failed=isinstance(answer, PageAnswer) and answer.outcome == "not_read")
 
 
 def _failed(kind: Any, problem: str, cost: CallCost) -> types.CallToolResult:  # noqa: ANN401 - validated here
-    error = ErrorAnswer(error=problem, kind=kind, cost=cost)
-    return _as_result(visible_values(error.model_dump(mode="json")), failed=True)
+    return _result(ErrorAnswer(error=problem, kind=kind, cost=cost), failed=True)
 
 
-def _as_result(plain: dict[str, Any], *, failed: bool) -> types.CallToolResult:
-    text = json.dumps(plain, ensure_ascii=False)
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=plain, is_error=failed
-    )
+def _result(answer: Answer | ErrorAnswer, *, failed: bool) -> types.CallToolResult:
+    plain = answer.model_dump(mode="json")
+    shown = {name: value if name == "content" else visible_values(value) for name, value in plain.items()}
+    text = types.TextContent(type="text", text=json.dumps(shown, ensure_ascii=False))
+    return types.CallToolResult(content=[text], structured_content=shown, is_error=failed)
 
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _MAX_SESSIONS = 100
-_SHUTDOWN_SECONDS = 1
-PATH = "/mcp"
+_PATH = "/mcp"
 
 
 class _Input(anyio.AsyncFile[str]):
@@ -146,21 +138,15 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     async def serve(listening: socket.socket) -> None:
         async with calls:
             app = server_of(calls).streamable_http_app(
-                streamable_http_path=PATH, max_sessions=_MAX_SESSIONS, transport_security=_security(names)
+                streamable_http_path=_PATH, max_sessions=_MAX_SESSIONS, transport_security=_security(names)
             )
-            config = uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                ws="none",
-                server_header=False,
-                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            )
+            options: Any = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}
+            config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
             await uvicorn.Server(config).serve(sockets=[listening])
 
     with _listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
+        ready(f"http://{shown}:{listening.getsockname()[1]}{_PATH}")
         anyio.run(serve, listening)
 
 

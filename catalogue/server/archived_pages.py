@@ -67,6 +67,7 @@ SANDBOX = {
     ),
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
+    "Vary": "Sec-Fetch-Dest",
     "X-Content-Type-Options": "nosniff",
     "X-DNS-Prefetch-Control": "off",
 }
@@ -157,14 +158,13 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, se
         response = form(crawl, record, service)
     except QueryError as error:  # libraries are not installed
         return error_answer(501, str(error))
-    for name, value in [*memento_headers(record), *SANDBOX.items()]:
-        response.headers[name] = value
+    response.headers.update(
+        {**dict(memento_headers(record)), **SANDBOX, "Vary": "Sec-Fetch-Dest", **incomplete(missing)}
+    )
     if not same_url(record.capture.url or record.url, url):
         response.headers["X-Archive-Exact"] = "false"
     final = response.status_code == _OK and not missing
     response.headers["Cache-Control"] = _CACHED_FOR_A_DAY if final else _NOT_CACHED
-    response.headers["Vary"] = "Sec-Fetch-Dest"
-    response.headers.update(incomplete(missing))
     return response
 
 
@@ -177,9 +177,7 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
     except BadRecord:  # its content coding is damaged
         body, decoded = record.body, False
         headers = iter([("Content-Type", "application/octet-stream"), ("Content-Disposition", "attachment")])
-    response = Response(body)
-    for name, value in [*headers, ("X-Archive-Payload", "decoded" if decoded else "as archived")]:
-        response.headers[name] = value
+    response = Response(body, headers={**dict(headers), "X-Archive-Payload": "decoded" if decoded else "as archived"})
     for name, value in archived_headers(record):
         response.headers.append(name, value)
     return response

@@ -286,9 +286,7 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
         "next": form.address(page=str(search.page + 1)) if found.more and search.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
-        "cdx": form.cdx_address(one)
-        if one and not any(form[name] for name in ("exact_url", "unique", "latest"))
-        else "",
+        "cdx": form.cdx_address(one) if one and not (form["exact_url"] or form["unique"] or form["latest"]) else "",
         "site": _site(form, search),
         "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(search) else "",
         "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
